@@ -1,0 +1,1 @@
+"""Pending pods in, GPUPartitionPlan specs out."""

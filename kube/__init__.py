@@ -1,0 +1,1 @@
+"""Thin Kubernetes plumbing over the official client; knows no word of GPUs."""

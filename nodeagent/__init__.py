@@ -1,0 +1,1 @@
+"""One node's plan in, MIG instances and MPS slices out."""

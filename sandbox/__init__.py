@@ -1,0 +1,1 @@
+"""A simulated GPU cluster in one process tree: stand-ins for the API server, the hardware and the kubelet."""

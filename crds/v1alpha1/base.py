@@ -1,0 +1,45 @@
+"""The one base of all API types: frozen, camelCase on the wire, newer fields are ignored on reading.
+
+An old agent must survive a field that a newer controller wrote, so reading never forbids extras; the API server's closed
+schema is what refuses a typing error. Optional means absent: `None` is never written.
+"""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+LIST_MAP = "map"
+ATOMIC = "atomic"
+
+
+class Wire(BaseModel):
+    """A part of an object at the API."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, use_enum_values=True, strict=True
+    )
+
+    @classmethod
+    def read(cls, raw: Any) -> Self:
+        """Parse decoded JSON; raises pydantic.ValidationError naming the field."""
+        return cls.model_validate(raw, strict=False)
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON form, without absent fields."""
+        return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def cel(rule: str, message: str, **more: str) -> dict[str, str]:
+    """One entry of x-kubernetes-validations; the message is in the user's words."""
+    return {"rule": rule, "message": message, **more}
+
+
+def atomic(**extra: Any) -> dict[str, Any]:
+    """Schema extras of a list with one writer: replaced whole."""
+    return {"x-kubernetes-list-type": ATOMIC, **extra}
+
+
+def list_map(*keys: str) -> dict[str, Any]:
+    """Schema extras of a list whose items are found by key."""
+    return {"x-kubernetes-list-type": LIST_MAP, "x-kubernetes-list-map-keys": list(keys)}

@@ -1,0 +1,235 @@
+"""`spec` of a GPUPartitionPlan: what people pin (`gpus`), what the controller plans (`planned`), and the switches.
+
+Every field's description is what `kubectl explain` shows. Bounds are part of the schema; rules across fields are CEL with a
+message in the user's words. Overlap and capacity need a GPU model's tables and are checked by agent, controller and CLI.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from crds.v1alpha1.base import Wire, atomic, cel, list_map
+from crds.v1alpha1.names import Mode
+
+MAX_GPUS = 16
+MAX_INSTANCES = 16
+MAX_SLICES = 16
+PROFILE_PATTERN = r"^[0-9]+g\.[0-9]+gb([+-][a-z]+(\.[a-z]+)?)?$"
+
+
+class MigInstance(Wire):
+    """One MIG instance, or `count` of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                cel(
+                    "!(has(self.start) && has(self.count))",
+                    "give start (one exact placement) or count (the agent places them), not both",
+                )
+            ]
+        }
+    )
+    profile: Annotated[
+        str,
+        Field(
+            description="MIG profile as nvidia-smi prints it, such as 1g.10gb, 1g.10gb+me or 1g.24gb-me.",
+            max_length=32,
+            pattern=PROFILE_PATTERN,
+        ),
+    ]
+    start: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=15,
+            description="First memory slice of the instance: one exact placement. The controller writes it.",
+        ),
+    ] = None
+    count: Annotated[
+        int | None,
+        Field(ge=1, le=16, description="How many instances of this profile; the agent places them. Absent means 1."),
+    ] = None
+
+
+class MigItem(Wire):
+    """A GPU cut by MIG."""
+
+    instances: Annotated[
+        list[MigInstance],
+        Field(
+            max_length=MAX_INSTANCES,
+            json_schema_extra=atomic(),
+            description="The instances that this GPU is to have. An empty list means MIG mode on and nothing cut.",
+        ),
+    ]
+
+
+class MpsSliceItem(Wire):
+    """One MPS slice, or `count` equal ones."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                cel(
+                    "has(self.memoryGB) != has(self.memoryGiB)",
+                    "give memoryGB (10^9 bytes, nvidia.com/gpu-<N>gb) or memoryGiB (2^30 bytes, aliyun.com/gpu-mem)",
+                )
+            ]
+        }
+    )
+    memory_gb: Annotated[
+        int | None,
+        Field(
+            alias="memoryGB",
+            ge=1,
+            le=1024,
+            description="Memory of the slice in GB of 10^9 bytes; offered to pods as nvidia.com/gpu-<N>gb.",
+        ),
+    ] = None
+    memory_gib: Annotated[
+        int | None,
+        Field(
+            alias="memoryGiB",
+            ge=1,
+            le=1024,
+            description="Memory of the slice in GiB of 2^30 bytes; offered to pods as units of aliyun.com/gpu-mem.",
+        ),
+    ] = None
+    count: Annotated[int | None, Field(ge=1, le=48, description="How many such slices. Absent means 1.")] = None
+    thread_percent: Annotated[
+        int | None,
+        Field(ge=1, le=100, description="Share of the GPU's threads that a client of this slice may use. Absent: all."),
+    ] = None
+
+
+class MpsItem(Wire):
+    """A GPU shared by MPS."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                cel("has(self.slices) != has(self.replicas)", "give slices (sized shares) or replicas (equal shares)")
+            ]
+        }
+    )
+    slices: Annotated[
+        list[MpsSliceItem] | None,
+        Field(
+            max_length=MAX_SLICES,
+            json_schema_extra=atomic(),
+            description="Sized slices of this GPU; together they must fit its memory.",
+        ),
+    ] = None
+    replicas: Annotated[
+        int | None,
+        Field(
+            ge=2,
+            le=48,
+            description="Equal slices of the whole GPU, offered as nvidia.com/gpu.shared or nvidia.com/gpu.",
+        ),
+    ] = None
+
+
+class WholeItem(Wire):
+    """A GPU that is offered whole."""
+
+
+class GpuItem(Wire):
+    """What one GPU of the node is to be: exactly one of mig, mps and whole."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-map-type": "atomic",
+            "x-kubernetes-validations": [
+                cel(
+                    "(has(self.mig) ? 1 : 0) + (has(self.mps) ? 1 : 0) + (has(self.whole) ? 1 : 0) == 1",
+                    "a listed GPU has exactly one of mig, mps or whole (leave the GPU out to leave it alone)",
+                )
+            ],
+        }
+    )
+    index: Annotated[int, Field(ge=0, le=15, description="Index of the GPU on its node, as nvidia-smi shows it.")]
+    uuid: Annotated[
+        str | None,
+        Field(
+            max_length=64,
+            pattern="^GPU-[0-9a-f-]+$",
+            description="The card that is meant. Another card at this index is reported as GPUMismatch and left alone.",
+        ),
+    ] = None
+    mig: Annotated[MigItem | None, Field(description="Cut this GPU into MIG instances.")] = None
+    mps: Annotated[MpsItem | None, Field(description="Share this GPU by MPS.")] = None
+    whole: Annotated[WholeItem | None, Field(description="Offer this GPU whole, as nvidia.com/gpu.")] = None
+
+
+class Planned(Wire):
+    """The controller's part of the plan."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+    gpus: Annotated[
+        list[GpuItem],
+        Field(
+            max_length=MAX_GPUS,
+            json_schema_extra=list_map("index"),
+            description="What the controller planned for each GPU. An index that spec.gpus lists is ignored here.",
+        ),
+    ]
+
+
+class DevicePluginSpec(Wire):
+    """Who offers the partitions to the kubelet, and how."""
+
+    backend: Annotated[
+        Literal["gpuplan", "nvidia", "nebuly"] | None,
+        Field(description="The device plugin of this node. Absent: the agent's setting, by default gpuplan."),
+    ] = None
+    mig_strategy: Annotated[
+        Literal["mixed", "single", "none"] | None,
+        Field(description="How NVIDIA's plugin names MIG devices. gpuplan's own plugin always uses mixed names."),
+    ] = None
+    rename_by_default: Annotated[
+        bool | None, Field(description="Offer equal MPS replicas as nvidia.com/gpu.shared instead of nvidia.com/gpu.")
+    ] = None
+
+
+class PlanSpec(Wire):
+    """What the GPUs of one node are to be."""
+
+    node_name: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=253,
+            description="The node; equal to metadata.name and never changed.",
+            json_schema_extra={
+                "x-kubernetes-validations": [
+                    cel("self == oldSelf", "nodeName cannot change; create a plan for the other node")
+                ]
+            },
+        ),
+    ]
+    mode: Annotated[
+        Mode | None,
+        Field(description="Auto: the controller may write planned. Manual: people decide alone. Absent means Auto."),
+    ] = None
+    paused: Annotated[
+        bool | None, Field(description="While true neither the controller nor the agent changes anything.")
+    ] = None
+    device_plugin: Annotated[
+        DevicePluginSpec | None, Field(description="The device plugin of this node, where it is not the default.")
+    ] = None
+    gpus: Annotated[
+        list[GpuItem] | None,
+        Field(
+            max_length=MAX_GPUS,
+            json_schema_extra=list_map("index"),
+            description="GPUs that people (or Git) pin. A GPU listed here is never planned by the controller.",
+        ),
+    ] = None
+    planned: Annotated[
+        Planned | None,
+        Field(
+            description="Written by gpuplan's controller alone, replaced whole. Do not edit: pin in spec.gpus instead."
+        ),
+    ] = None

@@ -1,0 +1,162 @@
+"""`status` of a GPUPartitionPlan: what the node's agent sees, and the controller's word on the agent (AgentAlive).
+
+Written by server-side apply under two field managers; lists with one writer are atomic. Partitions that are not `Free`
+count as used everywhere.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crds.v1alpha1.base import Wire, atomic, list_map
+
+
+class ConditionStatus(Wire):
+    """One condition, in the form of metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=64, description="Type of the condition, such as Ready.")]
+    status: Annotated[Literal["True", "False", "Unknown"], Field(description="True, False or Unknown.")]
+    observed_generation: Annotated[
+        int | None,
+        Field(
+            ge=0, json_schema_extra={"format": "int64"}, description="metadata.generation that this condition is about."
+        ),
+    ] = None
+    last_transition_time: Annotated[
+        str, Field(json_schema_extra={"format": "date-time"}, description="When status last changed, UTC.")
+    ]
+    reason: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=128,
+            pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+            description="One CamelCase word for programs.",
+        ),
+    ]
+    message: Annotated[str, Field(max_length=4096, description="One sentence for people; may be empty.")]
+
+
+class Summary(Wire):
+    """Used and total partitions, as the printer columns show them."""
+
+    mig: Annotated[str | None, Field(max_length=32, description="MIG instances, used/total.")] = None
+    mps: Annotated[str | None, Field(max_length=32, description="MPS slices, used/total.")] = None
+    whole: Annotated[str | None, Field(max_length=32, description="Whole GPUs, used/total.")] = None
+
+
+class NodeFacts(Wire):
+    """The node as the agent found it."""
+
+    uid: Annotated[str | None, Field(max_length=64, description="UID of the Node object.")] = None
+    boot_id: Annotated[str | None, Field(alias="bootID", max_length=64, description="Boot id of the node.")] = None
+    driver_version: Annotated[str | None, Field(max_length=64, description="Version of the NVIDIA driver.")] = None
+    agent_version: Annotated[str | None, Field(max_length=64, description="Version of gpuplan's agent.")] = None
+
+
+class ProfileReport(Wire):
+    """One MIG profile, as NVML reports it on this node."""
+
+    name: Annotated[str, Field(max_length=32, description="Name of the profile, such as 1g.10gb.")]
+    id: Annotated[int, Field(description="GPU instance profile id, as nvidia-smi mig -lgip shows it.")]
+    slices: Annotated[int, Field(ge=1, le=16, description="Compute slices.")]
+    size: Annotated[int, Field(ge=1, le=16, description="Width of a placement in memory slices.")]
+    starts: Annotated[
+        list[int], Field(max_length=16, json_schema_extra=atomic(), description="Memory slices at which it may start.")
+    ]
+    memory_mib: Annotated[int | None, Field(alias="memoryMiB", description="Memory of one instance in MiB.")] = None
+
+
+class ModelReport(Wire):
+    """A GPU model of this node, once per model."""
+
+    name: Annotated[str, Field(max_length=128, description="Product name, as NVML reports it.")]
+    memory_mib: Annotated[int, Field(alias="memoryMiB", description="Memory of the GPU in MiB.")]
+    compute_capability: Annotated[
+        str | None, Field(max_length=8, description="CUDA compute capability, such as 9.0.")
+    ] = None
+    profiles: Annotated[
+        list[ProfileReport] | None,
+        Field(max_length=32, json_schema_extra=atomic(), description="MIG profiles; empty where the GPU has no MIG."),
+    ] = None
+
+
+class PartitionStatus(Wire):
+    """A MIG instance, an MPS slice or a whole GPU that exists on the node."""
+
+    resource: Annotated[str, Field(max_length=128, description="The resource that pods ask for.")]
+    uuid: Annotated[str, Field(max_length=128, description="Device id, as the kubelet knows it.")]
+    start: Annotated[int | None, Field(ge=0, le=15, description="First memory slice of a MIG instance.")] = None
+    size: Annotated[int | None, Field(ge=1, le=16, description="Memory slices of a MIG instance.")] = None
+    memory_mib: Annotated[int | None, Field(alias="memoryMiB", description="Memory of the partition in MiB.")] = None
+    state: Annotated[
+        Literal["Used", "Free", "Unknown", "Pending", "Withdrawn"],
+        Field(description="Used, Free, Unknown (counts as used), Pending (not yet schedulable) or Withdrawn."),
+    ]
+    pod: Annotated[str | None, Field(max_length=317, description="namespace/name of the pod that holds it.")] = None
+
+
+class GpuStatus(Wire):
+    """One GPU of the node."""
+
+    index: Annotated[int, Field(ge=0, le=15, description="Index on the node.")]
+    uuid: Annotated[str | None, Field(max_length=96, description="UUID of the card.")] = None
+    model: Annotated[str | None, Field(max_length=128, description="Product name; see status.models.")] = None
+    state: Annotated[
+        Literal["Unmanaged", "Changing", "Advertising", "WaitingForRelease", "Ready", "Failed"],
+        Field(description="Where this GPU stands on the way to its plan."),
+    ]
+    plan_hash: Annotated[
+        str | None, Field(max_length=64, description="Hash of the effective item that was last confirmed.")
+    ] = None
+    reason: Annotated[str | None, Field(max_length=128, description="One CamelCase word for the state.")] = None
+    message: Annotated[str | None, Field(max_length=1024, description="What happens, or what must be done.")] = None
+    mig_mode: Annotated[
+        Literal["Enabled", "Disabled", "NotSupported"] | None, Field(description="MIG mode as it is now.")
+    ] = None
+    health: Annotated[Literal["OK", "Unhealthy", "Unknown"] | None, Field(description="Health of the card.")] = None
+    missing: Annotated[
+        list[str] | None,
+        Field(max_length=48, json_schema_extra=atomic(), description="Partitions of the plan that do not exist yet."),
+    ] = None
+    partitions: Annotated[
+        list[PartitionStatus] | None,
+        Field(max_length=48, json_schema_extra=atomic(), description="Every partition that exists, used or not."),
+    ] = None
+
+
+class DevicePluginStatus(Wire):
+    """What was offered to the kubelet, and what of it was seen."""
+
+    backend: Annotated[str | None, Field(max_length=16, description="The device plugin in charge.")] = None
+    config: Annotated[str | None, Field(max_length=253, description="Its config file or config map key.")] = None
+    desired_hash: Annotated[str | None, Field(max_length=64, description="Hash of the config that was written.")] = None
+    confirmed_hash: Annotated[
+        str | None, Field(max_length=64, description="Hash of the config last seen in force.")
+    ] = None
+    confirmed_at: Annotated[
+        str | None, Field(json_schema_extra={"format": "date-time"}, description="When that was, UTC.")
+    ] = None
+
+
+class PlanStatus(Wire):
+    """What the agent of the node sees and has confirmed."""
+
+    observed_generation: Annotated[
+        int | None, Field(json_schema_extra={"format": "int64"}, description="metadata.generation that was last read.")
+    ] = None
+    summary: Annotated[Summary | None, Field(description="Used and total partitions.")] = None
+    conditions: Annotated[
+        list[ConditionStatus] | None,
+        Field(max_length=16, json_schema_extra=list_map("type"), description="Conditions of the whole plan."),
+    ] = None
+    node: Annotated[NodeFacts | None, Field(description="The node as the agent found it.")] = None
+    models: Annotated[
+        list[ModelReport] | None,
+        Field(max_length=8, json_schema_extra=atomic(), description="GPU models of the node, from NVML."),
+    ] = None
+    gpus: Annotated[
+        list[GpuStatus] | None,
+        Field(max_length=16, json_schema_extra=atomic(), description="Every GPU of the node."),
+    ] = None
+    device_plugin: Annotated[DevicePluginStatus | None, Field(description="What the kubelet was offered.")] = None

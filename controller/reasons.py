@@ -1,0 +1,37 @@
+"""Why a pending pod gets nothing in this pass: a closed set, one reason per pod.
+
+The values are what people see as an Event's reason and in `gpuplan` output; the sentence beside them (numbers,
+names, remedy) is made by `controller.planner.explain`. `in_flight` tells whether waiting alone may resolve it.
+"""
+
+from enum import StrEnum
+
+
+class UnplacedReason(StrEnum):
+    NEVER_FITS = "NeverFits"
+    """No GPU of this cluster could hold it, even empty."""
+    WAITS_FOR_RELEASE = "WaitsForRelease"
+    """It would fit if partitions in use were released."""
+    FRAGMENTED = "Fragmented"
+    """There is enough free in sum, but nowhere in one piece."""
+    NO_CAPACITY = "NoCapacity"
+    """Everything suitable is full: it needs another node."""
+    NO_NODE_RESOURCES = "NoNodeResources"
+    """The GPUs have room, but CPU, memory, pods or ports of their nodes do not."""
+    BLOCKED = "Blocked"
+    """Suitable GPUs are there, but a policy, pin, pause, mode or a missing label keeps us off them."""
+    MIG_MODE_DISABLED = "MIGModeDisabled"
+    """Suitable GPUs are there, but their MIG mode is off."""
+    FILTERED_BY_SCHEDULER = "FilteredByScheduler"
+    """Suitable GPUs are there, but a taint, selector, affinity or cordon keeps the pod off their nodes."""
+    NOT_SERVED = "NotServed"
+    """gpuplan does not serve this kind of request."""
+    CHANGE_UNDER_WAY = "ChangeUnderWay"
+    """GPUs that might serve it are being changed now; it is planned again when they have settled."""
+    AWAITING_AGENT = "AwaitingAgent"
+    """Nodes that might serve it have not reported their GPUs yet, or their agent is silent."""
+
+    @property
+    def in_flight(self) -> bool:
+        """True where something that is already going on may serve the pod without anybody's doing."""
+        return self in (UnplacedReason.CHANGE_UNDER_WAY, UnplacedReason.AWAITING_AGENT)

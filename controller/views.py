@@ -1,0 +1,307 @@
+"""Frozen readings of pods, nodes and plans, and what one planning pass returns.
+
+`controller.parse` makes the views from raw JSON once per watch event: quantities are integers already (cpu in
+milli, memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything
+and a controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a PlanningResult.
+Nothing here reads a clock: whatever depends on time (agent alive, supply still expected) is decided before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.reasons import UnplacedReason
+from partitioning.layouts import Layout
+from partitioning.models import GpuModel
+from partitioning.mps import MpsSlice
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+# --------------------------------------------------------------------------------------------------- pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """`operator` is 'Equal' (also when the pod gives none) or 'Exists'; empty key or effect matches all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One matchExpression or matchField: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSelectorTerm:
+    """All of its requirements must hold; a term without any matches nothing."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class HostPort:
+    ip: str = "0.0.0.0"
+    protocol: str = "TCP"
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A pod as planning needs it. `requests` is the scheduler's total (containers, sidecars, init, overhead)."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str = ""
+    nominated_node: str = ""
+    nomination_ours: bool = False
+    """The nomination was written by this controller; any other means that a scheduler is preempting there."""
+    phase: str = "Pending"
+    priority: int = 0
+    created: int = 0
+    """creationTimestamp in epoch seconds: orders pods of one priority, never compared with a clock here."""
+    requests: tuple[tuple[str, int], ...] = ()
+    """Sorted by resource; zero amounts left out."""
+    gpu: tuple[tuple[str, int], ...] = ()
+    """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
+    most_mps_per_container: int = 0
+    """The largest number of MPS slices that one container asks for; more than one is not served."""
+    scheduler_name: str = "default-scheduler"
+    tolerations: tuple[Toleration, ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    """requiredDuringSchedulingIgnoredDuringExecution: one of the terms must match. None: not given."""
+    host_ports: tuple[HostPort, ...] = ()
+    scheduling_gated: bool = False
+    unschedulable: bool = False
+    """PodScheduled=False with reason Unschedulable: the scheduler has tried and failed."""
+    deleting: bool = False
+    owner_kind: str = ""
+    claims: bool = False
+    """The pod has resource claims: DRA serves it, not we."""
+
+    @property
+    def key(self) -> PodKey:
+        return (self.namespace, self.name)
+
+    @property
+    def title(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+# -------------------------------------------------------------------------------------------------- nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node as planning needs it. The mappings are never changed after parsing."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    ready: bool = True
+    partitioning: str | None = None
+    """'mig', 'mps' or 'auto' from our label, else from one of the systems people come from. None: not enabled."""
+    product: str = ""
+    gpu_count: int = 0
+    gpu_memory_mib: int = 0
+
+
+# -------------------------------------------------------------------------------------------------- plans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigDesired:
+    """MIG instances at exact placements, and those that people gave by count only (the agent places them)."""
+
+    layout: Layout
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpsDesired:
+    """One entry per MPS slice, sorted by resource, then thread percent."""
+
+    slices: tuple[MpsSlice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeDesired:
+    """The GPU is offered uncut."""
+
+
+Desired = MigDesired | MpsDesired | WholeDesired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGpu:
+    """One item of `spec.planned.gpus`. `uuid` is '' only where the API object has none."""
+
+    index: int
+    uuid: str
+    desired: Desired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition that the agent sees. `used` is True for everything but state Free: unknown counts as used."""
+
+    resource: str
+    profile: str = ""
+    start: int = 0
+    size: int = 0
+    memory_mib: int = 0
+    used: bool = True
+    id: str = ""
+    pod: str = ""
+    """`namespace/name` of the holder, where the agent knows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuView:
+    """One GPU of `status.gpus`, with its effective desired state (`spec.gpus` wins over `spec.planned`)."""
+
+    index: int
+    uuid: str
+    model: GpuModel | None
+    mig_enabled: bool = False
+    state: str = ""
+    reason: str = ""
+    plan_hash: str = ""
+    partitions: tuple[PartitionView, ...] = ()
+    desired: Desired | None = None
+    pinned: bool = False
+    """`desired` comes from `spec.gpus`: people own this GPU."""
+    settled: bool = True
+    """planHash equals the hash of the effective item (or there is none), state Ready, node uid right, agent alive."""
+    under_way: bool = False
+    """Not settled, but expected to become `desired`: no reason from the agent yet and within its deadline."""
+    backing_off: bool = False
+    """Cuts of this GPU failed lately: left out of planning until the back-off is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanView:
+    """A node's GPUPartitionPlan. `planned` is `spec.planned.gpus` as it stands, stale items included."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    mode: str = "Auto"
+    paused: bool = False
+    node_uid: str = ""
+    agent_alive: bool = False
+    planned: tuple[PlannedGpu, ...] = ()
+    gpus: tuple[GpuView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The cluster at one moment: nodes and plans sorted by name, pods by namespace and name."""
+
+    nodes: tuple[NodeView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    """Bound to a node and not Succeeded or Failed, terminating ones included."""
+    pending: tuple[PodView, ...] = ()
+    """Not bound, not finished."""
+    plans: tuple[PlanView, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------- results
+
+
+class Supply(StrEnum):
+    """Where a placed pod's partitions come from."""
+
+    EXISTING = "existing"
+    UNDER_WAY = "under-way"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerOptions:
+    """What a person can turn. Effort is a count of steps, so that the result never depends on the machine."""
+
+    scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
+    improve_steps: int = 20_000
+    """How many exchanges of planned pods may be tried after the first placement; 0 turns improvement off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChange:
+    """The complete new `spec.planned.gpus` of one node, sorted by index; `changed` are the indexes that differ."""
+
+    node: str
+    gpus: tuple[PlannedGpu, ...]
+    changed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A pending pod that has, or will have, its partitions on `node`."""
+
+    uid: str
+    key: PodKey
+    node: str
+    supply: Supply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """A pending pod that gets nothing in this pass, why, and what would help: one sentence for a person."""
+
+    uid: str
+    key: PodKey
+    reason: UnplacedReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the pass did, for metrics and the log line."""
+
+    demands: int = 0
+    placed_existing: int = 0
+    placed_under_way: int = 0
+    placed_new: int = 0
+    unplaced: int = 0
+    gpus_changed: int = 0
+    partitions_created: int = 0
+    partitions_destroyed: int = 0
+    """Idle ones: a used partition is never destroyed."""
+    requested: tuple[tuple[str, int], ...] = ()
+    """Partitions that pending pods ask for, per resource, served or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningResult:
+    """What one pass decided. `bound`: no plan could place more pods than this, the placed ones included."""
+
+    node_changes: tuple[NodeChange, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    bound: int = 0
+    counts: Counts = field(default_factory=Counts)

@@ -1,1 +1,1 @@
-"""Version v1alpha1 of the API. It changes by adding optional fields only; a tightened rule would break stored objects."""
+"""Version v1alpha1 of the API: it changes by adding optional fields only; a tightened rule breaks stored objects."""

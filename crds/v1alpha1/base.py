@@ -1,12 +1,12 @@
 """The one base of all API types: frozen, camelCase on the wire, newer fields are ignored on reading.
 
-An old agent must survive a field that a newer controller wrote, so reading never forbids extras; the API server's closed
-schema is what refuses a typing error. Optional means absent: `None` is never written.
+An old agent must survive a field that a newer controller wrote, so reading never forbids extras; the API server's
+closed schema is what refuses a typing error. Optional means absent: `None` is never written.
 """
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
 LIST_MAP = "map"
@@ -30,7 +30,7 @@ class Wire(BaseModel):
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-def cel(rule: str, message: str, **more: str) -> dict[str, str]:
+def cel(rule: str, message: str, **more: str) -> JsonValue:
     """One entry of x-kubernetes-validations; the message is in the user's words."""
     return {"rule": rule, "message": message, **more}
 

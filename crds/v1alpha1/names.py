@@ -1,4 +1,4 @@
-"""Every name of the API that is not a field: group, labels, taints, annotations, field managers, conditions, reasons, states.
+"""Every name of the API that is not a field: group, labels, taints, field managers, conditions, reasons, states.
 
 One place, so that controller, agent, sandbox, chart and documentation cannot drift apart. Constants only.
 """

@@ -1,6 +1,6 @@
 """The kind itself, and the effective plan of each GPU.
 
-In: an object as the API server gave it. Out: typed values, the item that counts for each GPU index, and its hash. No I/O.
+In: an object as the API server gave it. Out: typed values, the item that counts for each GPU index, its hash. No I/O.
 """
 
 import hashlib
@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from crds.v1alpha1.base import Wire, cel
-from crds.v1alpha1.names import API_VERSION, KIND
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from crds.v1alpha1.status import PlanStatus
 
@@ -40,8 +39,8 @@ class GPUPartitionPlan(Wire):
             ]
         }
     )
-    api_version: Literal["gpuplan.dev/v1alpha1"] = API_VERSION
-    kind: Literal["GPUPartitionPlan"] = KIND
+    api_version: Literal["gpuplan.dev/v1alpha1"] = "gpuplan.dev/v1alpha1"
+    kind: Literal["GPUPartitionPlan"] = "GPUPartitionPlan"
     metadata: PlanMeta
     spec: Annotated[PlanSpec, Field(description="What the GPUs of the node are to be.")]
     status: Annotated[PlanStatus | None, Field(description="What the agent of the node has seen and confirmed.")] = None

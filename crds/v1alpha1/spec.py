@@ -1,7 +1,7 @@
 """`spec` of a GPUPartitionPlan: what people pin (`gpus`), what the controller plans (`planned`), and the switches.
 
-Every field's description is what `kubectl explain` shows. Bounds are part of the schema; rules across fields are CEL with a
-message in the user's words. Overlap and capacity need a GPU model's tables and are checked by agent, controller and CLI.
+Every field's description is what `kubectl explain` shows. Bounds are part of the schema; rules across fields are CEL
+with a message in the user's words. Overlap and capacity need a model tables: agent, controller and CLI check them.
 """
 
 from typing import Annotated, Literal

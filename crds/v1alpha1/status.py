@@ -116,7 +116,7 @@ class GpuStatus(Wire):
     ] = None
     health: Annotated[Literal["OK", "Unhealthy", "Unknown"] | None, Field(description="Health of the card.")] = None
     missing: Annotated[
-        list[str] | None,
+        list[Annotated[str, Field(max_length=128)]] | None,
         Field(max_length=48, json_schema_extra=atomic(), description="Partitions of the plan that do not exist yet."),
     ] = None
     partitions: Annotated[

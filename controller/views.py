@@ -166,17 +166,28 @@ class PlannedGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition that the agent sees. `used` is True for everything but state Free: unknown counts as used."""
+    """One partition that the agent sees."""
 
     resource: str
     profile: str = ""
     start: int = 0
     size: int = 0
     memory_mib: int = 0
-    used: bool = True
+    state: str = "Unknown"
+    """Used, Free, Unknown or Changing, as in `status.gpus[].partitions[].state`."""
     id: str = ""
     pod: str = ""
     """`namespace/name` of the holder, where the agent knows it."""
+
+    @property
+    def used(self) -> bool:
+        """Not proved free: unknown counts as used."""
+        return self.state != "Free"
+
+    @property
+    def held(self) -> bool:
+        """Somebody is known to use it, so that a plan that lacks it must take it back."""
+        return self.state == "Used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +239,10 @@ class Snapshot:
     pending: tuple[PodView, ...] = ()
     """Not bound, not finished."""
     plans: tuple[PlanView, ...] = ()
+    """Plans that exist; a node without one is simply not in here."""
+    promises: Mapping[str, str] = field(default_factory=dict)
+    """Pod uid -> node, from `placed` of the passes before: who was planned where goes there again if it still fits,
+    so that supply under way is not dealt anew in each pass. May be empty (a controller that has just started)."""
 
 
 # ------------------------------------------------------------------------------------------------- results

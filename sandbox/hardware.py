@@ -1,0 +1,104 @@
+"""What hardware a sandbox node has, read from the labels that a real node carries.
+
+In: a Node manifest. Out: its GPUs as values, or the field that is wrong with the remedy. Nodes labelled for MIG
+start with MIG mode on and nothing cut; the annotation `sandbox.gpuplan.dev/instances` gives hardware that is
+already cut, as `0=3g.40gb@4,1g.10gb@0;1=` (GPU index, profile@start; an empty list is MIG mode on with no
+instance).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crds.v1alpha1.names import (
+    FOREIGN_PARTITIONING_LABELS,
+    LABEL_COUNT,
+    LABEL_MEMORY,
+    LABEL_PARTITIONING,
+    LABEL_PRODUCT,
+)
+from partitioning.layouts import Instance, Layout, check_layout
+from partitioning.models import GpuModel, known_products, model_for_product
+
+ANNOTATION_INSTANCES = "sandbox.gpuplan.dev/instances"
+MAX_GPUS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One simulated card as it is at power-on."""
+
+    model: GpuModel
+    mig_enabled: bool
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A field of a manifest that cannot be used, and what would be right."""
+
+    field: str
+    message: str
+
+
+def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
+    """The GPUs of a Node manifest; empty where it has no gpu.product label."""
+    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    if LABEL_PRODUCT not in labels:
+        return ()
+    model = model_for_product(labels[LABEL_PRODUCT])
+    if model is None:
+        known = ", ".join(known_products())
+        return _label(LABEL_PRODUCT, f"unknown GPU product {labels[LABEL_PRODUCT]!r}; the sandbox knows: {known}")
+    count = labels.get(LABEL_COUNT, "1")
+    if not count.isdecimal() or not 1 <= int(count) <= MAX_GPUS:
+        return _label(LABEL_COUNT, f"{count!r} is not a number of GPUs from 1 to {MAX_GPUS}")
+    memory = labels.get(LABEL_MEMORY, str(model.memory_mib))
+    if not memory.isdecimal() or not 0 < int(memory) <= 2 * model.memory_mib:
+        return _label(LABEL_MEMORY, f"{memory!r} is not the memory of a {model.key} in MiB, such as {model.memory_mib}")
+    cut = _instances(node, model, int(count))
+    if isinstance(cut, Problem):
+        return cut
+    for_mig = _is_for_mig(labels) and model.mig_capable
+    return tuple(
+        Gpu(model=model, mig_enabled=for_mig or index in cut, layout=cut.get(index, Layout.of(())))
+        for index in range(int(count))
+    )
+
+
+def _label(name: str, message: str) -> Problem:
+    return Problem(field=f"metadata.labels[{name}]", message=message)
+
+
+def _is_for_mig(labels: Mapping[str, str]) -> bool:
+    values = [labels[name] for name in (LABEL_PARTITIONING, *FOREIGN_PARTITIONING_LABELS) if name in labels]
+    return bool(values) and values[0] == "mig"
+
+
+def _instances(node: Mapping[str, Any], model: GpuModel, count: int) -> dict[int, Layout] | Problem:
+    text: str = (node["metadata"].get("annotations") or {}).get(ANNOTATION_INSTANCES, "")
+    field = f"metadata.annotations[{ANNOTATION_INSTANCES}]"
+    layouts: dict[int, Layout] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        index, _, listed = part.partition("=")
+        if not index.strip().isdecimal() or int(index) >= count:
+            return Problem(field=field, message=f"{part!r} does not begin with a GPU index from 0 to {count - 1} and =")
+        instances = [_instance(entry.strip(), model) for entry in listed.split(",") if entry.strip()]
+        wrong = [found for found in instances if isinstance(found, str)]
+        layout = Layout.of(found for found in instances if isinstance(found, Instance))
+        sentence = wrong[0] if wrong else check_layout(model, layout)
+        if sentence:
+            return Problem(field=field, message=f"GPU {index.strip()}: {sentence}")
+        layouts[int(index)] = layout
+    return layouts
+
+
+def _instance(entry: str, model: GpuModel) -> Instance | str:
+    name, _, start = entry.partition("@")
+    spec = model.profile(name)
+    if spec is None:
+        known = ", ".join(profile.name for profile in model.profiles) or "none: it has no MIG"
+        return f"{name!r} is not a MIG profile of {model.key} ({known})"
+    if not start.isdecimal():
+        return f"{entry!r} needs a start, such as {spec.name}@{spec.starts[0]}"
+    return Instance(start=int(start), size=spec.size, profile=spec.name)

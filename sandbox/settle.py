@@ -1,0 +1,102 @@
+"""Has everything that can happen happened? And what came of each pod?
+
+In: pods and plans as the API holds them, and the controller's /decisions document. Out: one report per pod and what is
+still being waited for. Pure: it reads no clock and asks nobody.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+FINISHED = ("Succeeded", "Failed")
+AT_REST = ("WaitingForRelease", "Paused")
+"""Reasons of Ready=False that only a person or the end of a pod can change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodReport:
+    """What came of one pod; `reason` and `message` say why it does not run."""
+
+    namespace: str
+    name: str
+    phase: str
+    node: str
+    reason: str
+    message: str
+
+    def as_json(self) -> dict[str, str]:
+        """The form that `-o json` prints."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """The state of the whole run; it is over when nothing is waited for."""
+
+    pods: tuple[PodReport, ...]
+    waiting: tuple[str, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Every pod is bound, finished or explained, and every plan is at rest."""
+        return not self.waiting
+
+
+def settlement(pods: Iterable[Raw], plans: Iterable[Raw], decisions: Raw | None) -> Settlement:
+    """Judge the run. `decisions` is None while the controller has not finished a pass."""
+    at_rest = decisions is not None and decisions["idle"] and not decisions["underWay"]
+    decided = {entry["uid"]: entry for entry in (decisions or {}).get("pods", [])}
+    reports, waiting = [], []
+    for pod in sorted(pods, key=lambda pod: (pod["metadata"]["namespace"], pod["metadata"]["name"])):
+        report, pending = _pod(pod, decided.get(pod["metadata"]["uid"]))
+        reports.append(report)
+        if pending:
+            waiting.append(f"pod {report.namespace}/{report.name}: {pending}")
+    waiting += [f"plan {plan['metadata']['name']}: {why}" for plan in plans if (why := _plan(plan))]
+    if not at_rest:
+        waiting.append("the controller has work in hand" if decisions else "no pass of the controller has finished")
+    return Settlement(pods=tuple(reports), waiting=tuple(waiting))
+
+
+def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
+    """The report, and what the pod still waits for ('' when it is bound, finished or explained)."""
+    status, spec = pod.get("status", {}), pod["spec"]
+    phase, node = status.get("phase", "Pending"), spec.get("nodeName", "")
+    scheduled = _condition(pod, "PodScheduled")
+    reason, message, pending = status.get("reason", ""), status.get("message", ""), ""
+    if phase in FINISHED or (node and phase == "Running"):
+        pass
+    elif node:
+        pending = f"bound to {node}, not running yet"
+    elif decision is None and scheduled.get("status") == "False":
+        reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
+    elif decision is not None and decision["outcome"] == "unplaced":
+        reason, message = decision["reason"], decision["message"]
+    else:
+        pending = f"expected on {decision['node']}" if decision else "not looked at yet"
+    report = PodReport(
+        namespace=pod["metadata"]["namespace"],
+        name=pod["metadata"]["name"],
+        phase=phase,
+        node=node,
+        reason=reason,
+        message=message,
+    )
+    return report, pending
+
+
+def _plan(plan: Raw) -> str:
+    """Why a plan is not at rest; '' when it is."""
+    ready, stalled = _condition(plan, "Ready"), _condition(plan, "Stalled")
+    if ready.get("observedGeneration") != plan["metadata"]["generation"]:
+        return "the agent has not answered this generation"
+    if ready.get("status") == "True" or stalled.get("status") == "True" or ready.get("reason") in AT_REST:
+        return ""
+    return str(ready.get("reason", "not ready"))
+
+
+def _condition(holder: Raw, kind: str) -> Raw:
+    conditions = holder.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == kind), {})

@@ -1,0 +1,75 @@
+"""When a run is over: every pod bound, finished or explained, every plan at rest, nothing in flight."""
+
+from typing import Any
+
+import pytest
+
+from sandbox.settle import settlement
+
+IDLE: dict[str, Any] = {"idle": True, "underWay": [], "pods": []}
+
+
+def pod(phase: str = "Pending", node: str = "", scheduled: str | None = None, uid: str = "u") -> dict[str, Any]:
+    conditions = (
+        [{"type": "PodScheduled", "status": "False", "reason": scheduled, "message": "words"}] if scheduled else []
+    )
+    return {
+        "metadata": {"namespace": "default", "name": "p", "uid": uid},
+        "spec": {"nodeName": node} if node else {},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+
+
+def plan(status: str = "True", reason: str = "Confirmed", seen: int = 1, stalled: str = "False") -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n", "generation": 1},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": status, "reason": reason, "observedGeneration": seen},
+                {"type": "Stalled", "status": stalled, "reason": "x", "observedGeneration": seen},
+            ]
+        },
+    }
+
+
+def decided(outcome: str) -> dict[str, Any]:
+    entry = {"uid": "u", "outcome": outcome, "node": "n", "reason": "NoCapacity", "message": "add a node"}
+    return {**IDLE, "pods": [entry]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "plans", "decisions", "settled"),
+    [
+        pytest.param([pod("Running", "n")], [plan()], IDLE, True, id="running"),
+        pytest.param([pod("Succeeded", "n")], [], IDLE, True, id="finished"),
+        pytest.param([pod("Pending", "n")], [], IDLE, False, id="bound-not-running"),
+        pytest.param([pod(scheduled="Unschedulable")], [], decided("unplaced"), True, id="explained"),
+        pytest.param([pod(scheduled="Unschedulable")], [], decided("underWay"), False, id="supply-under-way"),
+        pytest.param([pod(scheduled="Unschedulable")], [], IDLE, True, id="explained-by-the-scheduler"),
+        pytest.param([pod()], [], IDLE, False, id="not-looked-at"),
+        pytest.param([pod("Running", "n")], [], {**IDLE, "idle": False}, False, id="window-open"),
+        pytest.param([pod("Running", "n")], [], {**IDLE, "underWay": ["n"]}, False, id="in-flight"),
+        pytest.param([], [], None, False, id="no-pass-yet"),
+        pytest.param([], [plan(seen=0)], IDLE, False, id="plan-not-answered"),
+        pytest.param([], [plan("False", "Changing")], IDLE, False, id="plan-changing"),
+        pytest.param([], [plan("False", "WaitingForRelease")], IDLE, True, id="plan-waits-for-a-pod"),
+        pytest.param([], [plan("False", "GPUMismatch", stalled="True")], IDLE, True, id="plan-stalled"),
+    ],
+)
+def test_settled(pods: list[Any], plans: list[Any], decisions: Any, settled: bool) -> None:
+    found = settlement(pods, plans, decisions)
+
+    assert found.settled is settled, found.waiting
+
+
+def test_an_explained_pod_carries_the_controllers_words() -> None:
+    found = settlement([pod(scheduled="Unschedulable")], [], decided("unplaced"))
+
+    assert found.pods[0].as_json() == {
+        "namespace": "default",
+        "name": "p",
+        "phase": "Pending",
+        "node": "",
+        "reason": "NoCapacity",
+        "message": "add a node",
+    }

@@ -26,6 +26,10 @@ class UnplacedReason(StrEnum):
     """Suitable GPUs are there, but a taint, selector, affinity or cordon keeps the pod off their nodes."""
     NOT_SERVED = "NotServed"
     """gpuplan does not serve this kind of request."""
+    SCHEDULING_GATED = "SchedulingGated"
+    """Its own scheduling gates hold it back."""
+    PREEMPTING = "Preempting"
+    """A scheduler has nominated it to a node and is evicting pods there."""
     CHANGE_UNDER_WAY = "ChangeUnderWay"
     """GPUs that might serve it are being changed now; it is planned again when they have settled."""
     AWAITING_AGENT = "AwaitingAgent"
@@ -34,4 +38,4 @@ class UnplacedReason(StrEnum):
     @property
     def in_flight(self) -> bool:
         """True where something that is already going on may serve the pod without anybody's doing."""
-        return self in (UnplacedReason.CHANGE_UNDER_WAY, UnplacedReason.AWAITING_AGENT)
+        return self in (UnplacedReason.CHANGE_UNDER_WAY, UnplacedReason.AWAITING_AGENT, UnplacedReason.PREEMPTING)

@@ -1,0 +1,135 @@
+"""What pending pods ask of GPUs: which of them planning can help, and why it cannot help the others.
+
+In go the pending pods of a Snapshot, out come demands in the scheduler's queue order (priority, then creation), and a
+reason for every pod that asks for partitions and is not served. Whether anything fits is not decided here. Pods that
+ask for no partition are nobody's demand; a pod that the scheduler has not tried yet is a claim on what is free, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.reasons import UnplacedReason
+from controller.views import PlannerOptions, PodView, Unplaced
+from partitioning.resources import AckRequest, MigRequest, MpsRequest, SharedRequest, classify
+
+Wants = tuple[tuple[str, int], ...]
+"""Partitions per resource name, sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One pod, its request split into partitions and the rest."""
+
+    pod: PodView
+    wants: Wants
+    cpu_milli: int
+    memory_bytes: int
+    other: tuple[tuple[str, int], ...]
+    """Every other resource: they are compared with the node's allocatable as they are."""
+
+    @property
+    def single(self) -> str | None:
+        """The resource, where exactly one partition is asked for."""
+        return self.wants[0][0] if len(self.wants) == 1 and self.wants[0][1] == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandSet:
+    """Pending pods that ask for partitions, in queue order."""
+
+    helpable: tuple[Demand, ...] = ()
+    untried: tuple[Demand, ...] = ()
+    """The scheduler has not looked at them yet: they may take what is free, nothing is planned for them."""
+    refused: tuple[Unplaced, ...] = ()
+
+
+def collect(pending: Iterable[PodView], options: PlannerOptions) -> DemandSet:
+    helpable, untried, refused = [], [], []
+    for pod in sorted(pending, key=queue_order):
+        if pod.deleting or not pod.gpu:
+            continue
+        refusal = _refusal(pod, options)
+        if refusal is not None:
+            refused.append(refusal)
+            continue
+        demand = demand_of(pod)
+        if demand.wants:
+            (helpable if pod.unschedulable else untried).append(demand)
+    return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused))
+
+
+def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:
+    """kube-scheduler's order, with names where it has none."""
+    return (-pod.priority, pod.created, pod.namespace, pod.name, pod.uid)
+
+
+def demand_of(pod: PodView) -> Demand:
+    wants, other = [], []
+    cpu_milli = memory_bytes = 0
+    for resource, amount in pod.requests:
+        if resource == "cpu":
+            cpu_milli = amount
+        elif resource == "memory":
+            memory_bytes = amount
+        elif is_partition(resource):
+            wants.append((resource, amount))
+        else:
+            other.append((resource, amount))
+    return Demand(
+        pod=pod, wants=tuple(sorted(wants)), cpu_milli=cpu_milli, memory_bytes=memory_bytes, other=tuple(sorted(other))
+    )
+
+
+def is_partition(resource: str) -> bool:
+    """A resource that we make: a MIG instance, or an MPS slice of a size in GB."""
+    return isinstance(classify(resource), MigRequest | MpsRequest)
+
+
+def _refusal(pod: PodView, options: PlannerOptions) -> Unplaced | None:
+    """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
+    kinds = [classify(resource) for resource, _ in pod.gpu]
+    if not any(isinstance(kind, MigRequest | MpsRequest | SharedRequest | AckRequest) for kind in kinds):
+        return None
+    for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
+        if isinstance(kind, SharedRequest):
+            return _not_served(pod, f"{resource} is not served: ask for nvidia.com/gpu-<N>gb, a slice of N GB")
+        if isinstance(kind, AckRequest):
+            gb = -(-amount * 2**30 // 10**9)
+            return _not_served(pod, f"{resource}: {amount} is not served: ask for nvidia.com/gpu-{gb}gb: 1")
+    if pod.claims:
+        return _not_served(pod, "the pod has resource claims, which DRA serves: ask for the partition as a limit alone")
+    if pod.most_mps_per_container > 1:
+        return _not_served(
+            pod,
+            f"a container asks for {pod.most_mps_per_container} MPS slices and can have one: "
+            "ask for one larger slice, or use several containers",
+        )
+    if pod.scheduler_name not in options.scheduler_names:
+        return _not_served(
+            pod,
+            f"its scheduler {pod.scheduler_name} is not simulated: "
+            f"set schedulerName to {' or '.join(sorted(options.scheduler_names))}",
+        )
+    return _not_now(pod)
+
+
+def _not_now(pod: PodView) -> Unplaced | None:
+    if pod.scheduling_gated:
+        return _unplaced(pod, UnplacedReason.SCHEDULING_GATED, "its scheduling gates hold it back: remove them first")
+    if pod.nominated_node and not pod.nomination_ours:
+        return _unplaced(
+            pod,
+            UnplacedReason.PREEMPTING,
+            f"its scheduler is making room for it on node {pod.nominated_node}: nothing to do",
+        )
+    return None
+
+
+def _not_served(pod: PodView, message: str) -> Unplaced:
+    return _unplaced(pod, UnplacedReason.NOT_SERVED, message)
+
+
+def _unplaced(pod: PodView, reason: UnplacedReason, message: str) -> Unplaced:
+    return Unplaced(uid=pod.uid, key=pod.key, reason=reason, message=message)

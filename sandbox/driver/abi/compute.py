@@ -1,0 +1,155 @@
+"""Compute instances inside a GPU instance: profiles, placements, creating, listing and destroying them."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pynvml
+
+from partitioning.models import ProfileSpec
+from sandbox.driver.abi.handles import compute_handle, compute_instance, gpu_instance, instance_handle, mig_handle
+from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
+from sandbox.driver.abi.session import Session
+from sandbox.driver.boards import Board, board_of
+from sandbox.driver.compute_instances import (
+    ComputeProfile,
+    compute_profile,
+    compute_profiles,
+    create_compute_instance,
+    destroy_compute_instance,
+    free_starts,
+)
+from sandbox.driver.state import MachineState
+from sandbox.driver.status import Refused, Status, require
+
+POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
+
+
+@reads(HANDLE, UINT, UINT, OUT)
+def nvmlGpuInstanceGetComputeInstanceProfileInfo(
+    _: Session, machine: MachineState, handle: int | None, index: int, engine: int, info: int | None
+) -> None:
+    _fill(struct_at(info, pynvml.c_nvmlComputeInstanceProfileInfo_t), *_offered(machine, handle, index, engine))
+
+
+@reads(HANDLE, UINT, UINT, OUT)
+def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
+    _: Session, machine: MachineState, handle: int | None, index: int, engine: int, info: int | None
+) -> None:
+    require(get_uint(info) == pynvml.nvmlComputeInstanceProfileInfo_v2, Status.ARGUMENT_VERSION_MISMATCH)
+    board, spec, profile = _offered(machine, handle, index, engine)
+    answer = struct_at(info, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t)
+    _fill(answer, board, spec, profile)
+    part = "" if profile.slices >= spec.compute_slices else f"{profile.slices}c."
+    answer.name = f"MIG {part}{spec.name}"
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, count: int | None
+) -> None:
+    device, instance = gpu_instance(machine, handle)
+    put_uint(count, len(free_starts(instance, compute_profile(device.gpu, instance, profile_id))))
+
+
+@reads(HANDLE, UINT, OUT, OUT)
+def nvmlGpuInstanceGetComputeInstancePossiblePlacements(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+) -> None:
+    device, instance = gpu_instance(machine, handle)
+    profile = compute_profile(device.gpu, instance, profile_id)
+    if array:
+        for position, start in enumerate(profile.starts):
+            placement = struct_at(array, pynvml.c_nvmlComputeInstancePlacement_t, position)
+            placement.start, placement.size = start, profile.slices
+    put_uint(count, len(profile.starts))
+
+
+@writes(HANDLE, UINT, OUT)
+def nvmlGpuInstanceCreateComputeInstance(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, created: int | None
+) -> None:
+    checked(created)
+    device, instance = gpu_instance(machine, handle)
+    compute = create_compute_instance(machine, device.gpu, instance, profile_id)
+    put_pointer(created, compute_handle(device.index, instance, compute))
+
+
+@writes(HANDLE, UINT, OUT, OUT)
+def nvmlGpuInstanceCreateComputeInstanceWithPlacement(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, placement: int | None, created: int | None
+) -> None:
+    checked(created)
+    device, instance = gpu_instance(machine, handle)
+    place = struct_at(placement, pynvml.c_nvmlComputeInstancePlacement_t)
+    compute = create_compute_instance(machine, device.gpu, instance, profile_id, (place.start, place.size))
+    put_pointer(created, compute_handle(device.index, instance, compute))
+
+
+@writes(HANDLE)
+def nvmlComputeInstanceDestroy(_: Session, machine: MachineState, handle: int | None) -> None:
+    device, instance, compute = compute_instance(machine, handle)
+    destroy_compute_instance(machine, device.gpu, instance, compute)
+
+
+@reads(HANDLE, UINT, OUT, OUT)
+def nvmlGpuInstanceGetComputeInstances(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+) -> None:
+    device, instance = gpu_instance(machine, handle)
+    compute_profile(device.gpu, instance, profile_id)
+    checked(array)
+    found = [compute for compute in instance["compute_instances"] if compute["profile"] == profile_id]
+    for position, compute in enumerate(found):
+        put_pointer(checked(array) + position * POINTER_BYTES, compute_handle(device.index, instance, compute))
+    put_uint(count, len(found))
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlGpuInstanceGetComputeInstanceById(
+    _: Session, machine: MachineState, handle: int | None, identifier: int, found: int | None
+) -> None:
+    device, instance = gpu_instance(machine, handle)
+    for compute in instance["compute_instances"]:
+        if compute["id"] == identifier:
+            put_pointer(found, compute_handle(device.index, instance, compute))
+            return
+    raise Refused(Status.NOT_FOUND)
+
+
+@reads(HANDLE, OUT)
+def nvmlComputeInstanceGetInfo_v2(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
+    """Its device is the MIG device, so that the UUID is one step away."""
+    device, instance, compute = compute_instance(machine, handle)
+    answer = struct_at(info, pynvml.c_nvmlComputeInstanceInfo_t)
+    put_pointer(checked(info), mig_handle(device.index, instance, compute))
+    put_pointer(checked(info) + POINTER_BYTES, instance_handle(device.index, instance))
+    answer.id, answer.profileId = compute["id"], compute["profile"]
+    answer.placement.start, answer.placement.size = compute["start"], compute["size"]
+
+
+def _offered(
+    machine: MachineState, handle: int | None, index: int, engine: int
+) -> tuple[Board, ProfileSpec, ComputeProfile]:
+    device, instance = gpu_instance(machine, handle)
+    require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
+    board = board_of(device.gpu)
+    spec = board.by_name(instance["profile"])
+    for profile in compute_profiles(spec):
+        if profile.id == index:
+            return board, spec, profile
+    raise Refused(Status.NOT_SUPPORTED)
+
+
+def multiprocessors(board: Board, spec: ProfileSpec, slices: int) -> int:
+    """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice."""
+    total = board.multiprocessors_of(spec)
+    return total if slices >= spec.compute_slices else total // spec.compute_slices // 2 * 2 * slices
+
+
+def _fill(answer: ctypes.Structure, board: Board, spec: ProfileSpec, profile: ComputeProfile) -> None:
+    answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
+    answer.multiprocessorCount = multiprocessors(board, spec, profile.slices)
+    answer.sharedCopyEngineCount = spec.compute_slices
+    answer.sharedDecoderCount = answer.sharedEncoderCount = answer.sharedJpegCount = answer.sharedOfaCount = 0

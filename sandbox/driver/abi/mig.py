@@ -1,0 +1,218 @@
+"""The MIG mode, GPU instance profiles and placements, and GPU instances."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pynvml
+
+from partitioning.models import ProfileSpec
+from sandbox.driver.abi.handles import Device, device_handle, gpu_instance, instance_handle, parent_device
+from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
+from sandbox.driver.abi.session import Session
+from sandbox.driver.boards import Board, board_of
+from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance, remaining_capacity
+from sandbox.driver.mode import set_mig_mode
+from sandbox.driver.state import MachineState
+from sandbox.driver.status import Refused, Status, require
+
+PROFILES_WITH_MODE_OFF = 536  # first driver branch that tells profiles while the MIG mode is off
+PROFILE_INFO_V2, PROFILE_INFO_V3 = 0x02000098, 0x03000098
+POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
+
+
+class GpuInstanceProfileInfoV3(ctypes.Structure):
+    """nvmlGpuInstanceProfileInfo_v3_t, which the binding does not define."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("version", "id", "sliceCount", "instanceCount", "multiprocessorCount")),
+        *(
+            (name, ctypes.c_uint)
+            for name in ("copyEngineCount", "decoderCount", "encoderCount", "jpegCount", "ofaCount")
+        ),
+        ("memorySizeMB", ctypes.c_ulonglong),
+        ("name", ctypes.c_char * 96),
+        ("capabilities", ctypes.c_uint),
+    )
+
+
+@reads(HANDLE, OUT, OUT)
+def nvmlDeviceGetMigMode(
+    _: Session, machine: MachineState, handle: int | None, current: int | None, pending: int | None
+) -> None:
+    gpu = parent_device(machine, handle).gpu
+    require(board_of(gpu).mig, Status.NOT_SUPPORTED)
+    put_uint(current, gpu["mig_mode"])
+    put_uint(pending, gpu["mig_mode_pending"])
+
+
+@writes(HANDLE, UINT, OUT)
+def nvmlDeviceSetMigMode(
+    _: Session, machine: MachineState, handle: int | None, mode: int, activation: int | None
+) -> None:
+    checked(activation)
+    put_uint(activation, set_mig_mode(machine, parent_device(machine, handle).gpu, mode))
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlDeviceGetGpuInstanceProfileInfo(
+    _: Session, machine: MachineState, handle: int | None, index: int, info: int | None
+) -> None:
+    board, spec = _profile_by_index(machine, handle, index)
+    _fill(struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_t), board, spec)
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlDeviceGetGpuInstanceProfileInfoV(
+    _: Session, machine: MachineState, handle: int | None, index: int, info: int | None
+) -> None:
+    _check_version(info)
+    _fill_versioned(info, *_profile_by_index(machine, handle, index))
+
+
+@reads(HANDLE, UINT, OUT, since=545)
+def nvmlDeviceGetGpuInstanceProfileInfoByIdV(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, info: int | None
+) -> None:
+    _check_version(info)
+    device = parent_device(machine, handle)
+    _require_profiles(machine, device)
+    board = board_of(device.gpu)
+    _fill_versioned(info, board, _known(board, profile_id))
+
+
+@reads(HANDLE, UINT, OUT, OUT)
+def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+) -> None:
+    """Every placement the profile could ever have, also with the mode off. The array may be null to ask the count."""
+    board = board_of(parent_device(machine, handle).gpu)
+    require(board.mig, Status.NOT_SUPPORTED)
+    require(machine["privileged"], Status.NO_PERMISSION)
+    spec = _known(board, profile_id)
+    if array:
+        for position, start in enumerate(spec.starts):
+            placement = struct_at(array, pynvml.c_nvmlGpuInstancePlacement_t, position)
+            placement.start, placement.size = start, spec.size
+    put_uint(count, len(spec.starts))
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlDeviceGetGpuInstanceRemainingCapacity(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, count: int | None
+) -> None:
+    gpu = parent_device(machine, handle).gpu
+    require(gpu["mig_mode"], Status.NOT_SUPPORTED)
+    board = board_of(gpu)
+    put_uint(count, remaining_capacity(gpu, board, _known(board, profile_id)))
+
+
+@writes(HANDLE, UINT, OUT)
+def nvmlDeviceCreateGpuInstance(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, created: int | None
+) -> None:
+    checked(created)
+    device = parent_device(machine, handle)
+    put_pointer(created, instance_handle(device.index, create_gpu_instance(machine, device.gpu, profile_id)))
+
+
+@writes(HANDLE, UINT, OUT, OUT)
+def nvmlDeviceCreateGpuInstanceWithPlacement(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, placement: int | None, created: int | None
+) -> None:
+    checked(created)
+    device = parent_device(machine, handle)
+    place = struct_at(placement, pynvml.c_nvmlGpuInstancePlacement_t)
+    instance = create_gpu_instance(machine, device.gpu, profile_id, (place.start, place.size))
+    put_pointer(created, instance_handle(device.index, instance))
+
+
+@writes(HANDLE)
+def nvmlGpuInstanceDestroy(_: Session, machine: MachineState, handle: int | None) -> None:
+    device, instance = gpu_instance(machine, handle)
+    destroy_gpu_instance(machine, device.gpu, instance)
+
+
+@reads(HANDLE, UINT, OUT, OUT)
+def nvmlDeviceGetGpuInstances(
+    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+) -> None:
+    """The caller's array must hold as many entries as the profile's instance count; null is refused."""
+    device = parent_device(machine, handle)
+    require(machine["privileged"], Status.NO_PERMISSION)
+    require(device.gpu["mig_mode"], Status.NOT_SUPPORTED)
+    spec = _known(board_of(device.gpu), profile_id)
+    checked(array)
+    found = [instance for instance in device.gpu["gpu_instances"] if instance["profile"] == spec.name]
+    for position, instance in enumerate(found):
+        put_pointer(checked(array) + position * POINTER_BYTES, instance_handle(device.index, instance))
+    put_uint(count, len(found))
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlDeviceGetGpuInstanceById(
+    _: Session, machine: MachineState, handle: int | None, identifier: int, found: int | None
+) -> None:
+    device = parent_device(machine, handle)
+    require(device.gpu["mig_mode"], Status.NOT_SUPPORTED)
+    for instance in device.gpu["gpu_instances"]:
+        if instance["id"] == identifier:
+            put_pointer(found, instance_handle(device.index, instance))
+            return
+    raise Refused(Status.NOT_FOUND)
+
+
+@reads(HANDLE, OUT)
+def nvmlGpuInstanceGetInfo(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
+    device, instance = gpu_instance(machine, handle)
+    answer = struct_at(info, pynvml.c_nvmlGpuInstanceInfo_t)
+    put_pointer(info, device_handle(device.index))  # the first field
+    answer.id, answer.profileId = instance["id"], board_of(device.gpu).by_name(instance["profile"]).profile_id
+    answer.placement.start, answer.placement.size = instance["start"], instance["size"]
+
+
+def _require_profiles(machine: MachineState, device: Device) -> None:
+    require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
+    branch = int(machine["driver_version"].split(".")[0])
+    require(device.gpu["mig_mode"] or branch >= PROFILES_WITH_MODE_OFF, Status.NOT_SUPPORTED)
+
+
+def _profile_by_index(machine: MachineState, handle: int | None, index: int) -> tuple[Board, ProfileSpec]:
+    device = parent_device(machine, handle)
+    _require_profiles(machine, device)
+    require(index < pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT, Status.INVALID_ARGUMENT)
+    board = board_of(device.gpu)
+    spec = board.by_nvml_index(index)
+    require(spec, Status.NOT_SUPPORTED)
+    assert spec is not None
+    return board, spec
+
+
+def _known(board: Board, profile_id: int) -> ProfileSpec:
+    spec = board.by_id(profile_id)
+    require(spec, Status.INVALID_ARGUMENT)
+    assert spec is not None
+    return spec
+
+
+def _check_version(info: int | None) -> None:
+    require(get_uint(info) in (PROFILE_INFO_V2, PROFILE_INFO_V3), Status.ARGUMENT_VERSION_MISMATCH)
+
+
+def _fill_versioned(info: int | None, board: Board, spec: ProfileSpec) -> None:
+    second = get_uint(info) == PROFILE_INFO_V2
+    structure = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t if second else GpuInstanceProfileInfoV3
+    answer = struct_at(info, structure)
+    _fill(answer, board, spec)
+    answer.name = f"MIG {spec.name}".encode()
+
+
+def _fill(answer: ctypes.Structure, board: Board, spec: ProfileSpec) -> None:
+    """Engine counts are one copy engine a slice, and the media engines where the profile has them: a simplification."""
+    media = int(board.model.excludes(spec.name, spec.name))
+    answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices
+    answer.instanceCount, answer.multiprocessorCount = spec.max_instances, board.multiprocessors_of(spec)
+    answer.copyEngineCount = spec.compute_slices
+    answer.decoderCount, answer.encoderCount, answer.jpegCount, answer.ofaCount = media, 0, media, media
+    answer.memorySizeMB = board.memory_of(spec)

@@ -1,0 +1,29 @@
+"""Puts the simulated driver where the `pynvml` binding keeps its C library, and takes it out again.
+
+Two globals of the binding are touched: `nvmlLib` and the cache of function pointers. The program above is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pynvml
+
+from sandbox.driver.abi import compute, devices, events, health, mig, migdevices, system
+from sandbox.driver.abi.library import Library
+from sandbox.driver.store import Store
+
+# Importing a module with exports is what fills the table of symbols.
+SYMBOL_MODULES = (compute, devices, events, health, mig, migdevices, system)
+
+
+def install(store: Store) -> Callable[[], None]:
+    """Returns the function that undoes it."""
+    before = pynvml.nvmlLib
+    _replace(Library(store))
+    return lambda: _replace(before)
+
+
+def _replace(library: object) -> None:
+    setattr(pynvml, "nvmlLib", library)  # noqa: B010 - the binding declares it None
+    pynvml._nvmlGetFunctionPointer_cache.clear()

@@ -1,0 +1,108 @@
+"""Makes simulated machines and looks at them.
+
+In goes a path, the GPUs as (model, options) pairs and a seed; on disk lies the machine's state file, to be run on by
+`python -m sandbox.driver.run` or `install`. The same arguments make the same machine, UUID for UUID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from partitioning.models import GpuModel
+from sandbox.driver.boards import Board, board_of_model
+from sandbox.driver.compute_instances import create_compute_instance, full_profile
+from sandbox.driver.gpu_instances import create_gpu_instance
+from sandbox.driver.identity import gpu_uuid, serial_of
+from sandbox.driver.state import FORMAT, GpuState, MachineState
+from sandbox.driver.status import Refused
+from sandbox.driver.store import Store
+
+DRIVER_VERSION = "580.126.09"
+CUDA_VERSION = 13000
+
+
+class GpuOptions(TypedDict, total=False):
+    name: str  # NVML's product name, where the model has several
+    memory_mib: int  # the card's own total, where it is known better than the catalogue has it
+    mig_enabled: bool
+    instances: Sequence[tuple[str, int]]  # profile and start of each, created with a full compute instance
+    halves_swapped: bool
+    passthrough: bool
+
+
+def create(
+    path: Path | str,
+    gpus: Iterable[tuple[GpuModel, GpuOptions]],
+    seed: str | int,
+    *,
+    driver_version: str = DRIVER_VERSION,
+) -> Store:
+    """Write the state file of a new machine. A layout the hardware would refuse raises ValueError."""
+    machine = MachineState(
+        format=FORMAT,
+        driver_version=driver_version,
+        cuda_version=CUDA_VERSION,
+        driver_loaded=True,
+        privileged=True,
+        generation=0,
+        gpus=[],
+        faults=[],
+    )
+    for index, (model, options) in enumerate(gpus):
+        gpu = _gpu(board_of_model(model), options, index, serial_of(seed, index))
+        machine["gpus"].append(gpu)
+        _cut(machine, gpu, board_of_model(model), options.get("instances", ()))
+    store = Store(path)
+    store.create(machine)
+    return store
+
+
+def observe(path: Path | str) -> MachineState:
+    """The whole state, for tests and for people."""
+    store = Store(path)
+    with store.reading() as state:
+        store.close()
+        return state
+
+
+def _gpu(board: Board, options: GpuOptions, index: int, serial: int) -> GpuState:
+    mig_enabled = options.get("mig_enabled", False)
+    if mig_enabled and not board.mig:
+        raise ValueError(f"GPU {index}: {board.model.key} has no MIG mode that can be simulated")
+    if options.get("instances") and not mig_enabled:
+        raise ValueError(f"GPU {index}: instances need mig_enabled")
+    memory_mib = options.get("memory_mib") or board.model.memory_mib
+    if not memory_mib:
+        raise ValueError(f"GPU {index}: the memory of {board.model.key} is not known, give memory_mib")
+    return GpuState(
+        model=board.model.key,
+        name=options.get("name", board.model.names[0]),
+        uuid=gpu_uuid(board.chip, serial),
+        serial=serial,
+        bus_id=f"{index // 24:08X}:{0x07 + 8 * (index % 24):02X}:00.0",
+        minor=index,
+        memory_mib=memory_mib,
+        mig_mode=mig_enabled,
+        mig_mode_pending=mig_enabled,
+        halves_swapped=options.get("halves_swapped", False),
+        passthrough=options.get("passthrough", False),
+        lost=False,
+        compute_mode=0,
+        ecc_uncorrected=0,
+        remapped_rows=[0, 0, 0, 0],
+        gpu_instances=[],
+        processes=[],
+        events=[],
+    )
+
+
+def _cut(machine: MachineState, gpu: GpuState, board: Board, instances: Iterable[tuple[str, int]]) -> None:
+    for profile, start in instances:
+        spec = board.by_name(profile)
+        try:
+            instance = create_gpu_instance(machine, gpu, spec.profile_id, (start, spec.size))
+        except Refused as refusal:
+            raise ValueError(f"GPU {gpu['minor']}: {profile} at {start}: {refusal}") from refusal
+        create_compute_instance(machine, gpu, instance, full_profile(spec).id)

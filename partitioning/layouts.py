@@ -74,6 +74,10 @@ class Layout:
         return ", ".join(str(instance) for instance in self.instances) or "empty"
 
 
+EMPTY = Layout()
+"""A GPU without instances."""
+
+
 def instance_at(model: GpuModel, profile: str, start: int) -> Instance | None:
     """The instance of a profile (or an alias of it) at a start; None if the model has no such placement."""
     spec = model.profile(profile)
@@ -97,6 +101,11 @@ def check_layout(model: GpuModel, layout: Layout) -> str | None:
         problem = _impossible_alone(model, instance)
         if problem is not None:
             return problem
+    return check_together(model, layout)
+
+
+def check_together(model: GpuModel, layout: Layout) -> str | None:
+    """Only whether the instances can stand side by side; profiles that the model does not list are let pass."""
     for one, other in combinations(layout.instances, 2):
         if one.mask & other.mask:
             return f"{one} and {other} overlap: each memory slice belongs to one instance"

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from partitioning.profiles import MigProfile, ProfileError
+from partitioning.profiles import never_together
 
 UNKNOWN_ID = -1
 """`profile_id` of a profile whose NVML id is not published."""
@@ -87,10 +87,7 @@ class GpuModel:
 
     def excludes(self, one: str, other: str) -> bool:
         """True when instances of these two profiles never stand on one GPU, wherever they are placed."""
-        if any(one in group and other in group for group in self.exclusive):
-            return True
-        first, second = _parsed(one), _parsed(other)
-        return first is not None and second is not None and first.excludes(second)
+        return any(one in group and other in group for group in self.exclusive) or never_together(one, other)
 
 
 def known_models() -> tuple[GpuModel, ...]:
@@ -130,7 +127,7 @@ def model_from_report(
     specs = tuple(sorted(profiles, key=lambda spec: (spec.nvml_index, spec.name)))
     catalogued = model_for_name(name) or model_for_product(name.replace(" ", "-"))
     capability = compute_capability or (catalogued.compute_capability if catalogued else None)
-    media = frozenset(spec.name for spec in specs if (parsed := _parsed(spec.name)) is not None and parsed.takes_media)
+    media = frozenset(spec.name for spec in specs if never_together(spec.name, spec.name))
     return GpuModel(
         key=catalogued.key if catalogued else name,
         names=(name,),
@@ -165,14 +162,6 @@ def _with_catalogued_names(spec: ProfileSpec, catalogued: GpuModel | None) -> Pr
         starts=tuple(sorted(spec.starts)),
         aliases=tuple(sorted(names - {spec.name})),
     )
-
-
-@lru_cache(maxsize=1024)
-def _parsed(name: str) -> MigProfile | None:
-    try:
-        return MigProfile.parse(name)
-    except ProfileError:
-        return None
 
 
 @lru_cache(maxsize=1)

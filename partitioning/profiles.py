@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _FORM = re.compile(r"(?P<compute>[1-9]\d*)g\.(?P<memory>[1-9]\d*)gb(?P<attributes>(?:[+-][a-z]+(?:\.[a-z]+)*)*)")
 _ATTRIBUTE = re.compile(r"[+-][a-z]+(?:\.[a-z]+)*")
@@ -62,6 +63,15 @@ class MigProfile:
     @property
     def _without_media(self) -> bool:
         return "-me" in self.attributes
+
+
+@lru_cache(maxsize=4096)
+def never_together(one: str, other: str) -> bool:
+    """`MigProfile.excludes` for names; a name that is no MIG profile excludes nothing."""
+    try:
+        return MigProfile.parse(one).excludes(MigProfile.parse(other))
+    except ProfileError:
+        return False
 
 
 def _wrong_form(text: str) -> str:

@@ -1,0 +1,171 @@
+"""Packing: where wanted MIG instances go on one GPU.
+
+In go the instances that must stay (`pinned`), counts of wanted profiles, and idle instances that were better kept
+(`prefer`); out comes a layout or the reason why there is none. The search is exact. Best is the arrangement that
+destroys the fewest idle instances, then creates the fewest new ones, then leaves the most room for later, then has the
+lowest starts: same input, same answer. Never moves or drops a pinned instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from partitioning.arrangements import Arrangement, arrangements
+from partitioning.geometries import Vector
+from partitioning.layouts import EMPTY, Instance, Layout, check_together
+from partitioning.models import GpuModel
+from partitioning.placements import Placement, occupancy, placement_of
+from partitioning.states import Room, StateTable, state_table
+
+Counts: TypeAlias = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """The wanted instances have a place."""
+
+    layout: Layout
+    """Pinned and wanted instances, nothing else."""
+    spare: Layout
+    """Preferred instances that are not needed and can stand untouched beside `layout`."""
+
+    @property
+    def with_spare(self) -> Layout:
+        """The layout that destroys the least."""
+        return self.layout.union(self.spare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRoom:
+    """The wanted instances have no place together beside the pinned ones."""
+
+    reason: str
+    missing: Counts
+    """What is left over when as many compute slices as possible are served, by profile name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scored:
+    """One arrangement and what it costs."""
+
+    destroyed: int
+    created: int
+    room: Room
+    room_beside_spare: Room
+    wanted: Layout
+    spare: Layout
+
+    def is_better_than(self, other: _Scored) -> bool:
+        if (self.destroyed, self.created) != (other.destroyed, other.created):
+            return (self.destroyed, self.created) < (other.destroyed, other.created)
+        if (self.room, self.room_beside_spare) != (other.room, other.room_beside_spare):
+            return (self.room, self.room_beside_spare) > (other.room, other.room_beside_spare)
+        return self.wanted.instances < other.wanted.instances
+
+
+def pack(model: GpuModel, *, pinned: Layout, wanted: Mapping[str, int], prefer: Layout = EMPTY) -> Packed | NoRoom:
+    """Place `wanted` (instances per profile, beside the pinned ones) on one GPU.
+
+    Pinned and preferred instances come out as they came in, even where the driver names their profile by an alias.
+    """
+    impossible = check_together(model, pinned)
+    if impossible is not None:
+        return NoRoom(reason=impossible, missing=tuple(sorted(wanted.items())))
+    counts: dict[str, int] = {}
+    for name, count in sorted(wanted.items()):
+        spec = model.profile(name)
+        if count > 0 and (spec is None or not spec.starts):
+            return NoRoom(reason=_no_such_profile(model, name), missing=((name, count),))
+        if count > 0 and spec is not None:
+            counts[spec.name] = counts.get(spec.name, 0) + count
+    ordered = tuple(sorted(counts.items()))
+    best = _best(model, occupancy(model, pinned), ordered, prefer.without(pinned).instances)
+    if best is None:
+        return _no_room(model, pinned, ordered)
+    return Packed(layout=pinned.union(best.wanted), spare=best.spare)
+
+
+@lru_cache(maxsize=65536)
+def _best(model: GpuModel, mask: int, counts: Counts, prefer: tuple[Instance, ...]) -> _Scored | None:
+    """The search itself, by mask: GPUs in the same state share one answer."""
+    table = state_table(model)
+    idle = _standing(model, mask, prefer)
+    best: _Scored | None = None
+    for places in arrangements(mask, [(table.placements(name), count) for name, count in counts]):
+        scored = _scored(table, mask, places, idle)
+        if best is None or scored.is_better_than(best):
+            best = scored
+    return best
+
+
+def _standing(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Mapping[Instance, Placement]:
+    """The preferred instances that can stand beside the pinned ones and each other, with their placements."""
+    idle: dict[Instance, Placement] = {}
+    for instance in prefer:
+        place = placement_of(model, instance)
+        if not mask & place.blockers:
+            idle[instance] = place
+            mask |= place.taken
+    return idle
+
+
+def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Instance, Placement]) -> _Scored:
+    existing = {place.instance: instance for instance, place in idle.items()}
+    wanted = Layout.of(existing.get(place.instance, place.instance) for place in places)
+    for place in places:
+        mask |= place.taken
+    spare = [instance for instance, place in idle.items() if instance not in wanted and not mask & place.blockers]
+    reused = sum(place.instance in existing for place in places)
+    beside_spare = mask
+    for instance in spare:
+        beside_spare |= idle[instance].taken
+    return _Scored(
+        destroyed=len(idle) - reused - len(spare),
+        created=len(places) - reused,
+        room=table.room(mask),
+        room_beside_spare=table.room(beside_spare),
+        wanted=wanted,
+        spare=Layout.of(spare),
+    )
+
+
+def _no_such_profile(model: GpuModel, name: str) -> str:
+    if not model.mig_capable:
+        return f"{model.key} has no MIG, so {name} cannot be made: use MPS slices"
+    if model.profile(name) is not None:
+        return f"where {name} may begin on {model.key} is not published: only the node's NVML can say"
+    return f"{model.key} has no profile {name}: use one of {', '.join(spec.name for spec in model.profiles)}"
+
+
+def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
+    """Say what does not fit, measured against the arrangement that serves the most compute slices."""
+    table = state_table(model)
+    asked = dict(counts)
+    limits = tuple(asked.get(name, 0) for name in table.profiles)
+    within = [
+        vector
+        for vector in table.vectors(table.mask_of(pinned))
+        if all(count <= limit for count, limit in zip(vector, limits, strict=True))
+    ]
+    served = max(within, key=lambda vector: (_compute_slices(table, vector), vector))
+    missing = tuple(
+        (name, limit - count)
+        for name, count, limit in zip(table.profiles, served, limits, strict=True)
+        if limit > count
+    )
+    beside = f"beside what must stay ({pinned})" if len(pinned) else "even when it is empty"
+    return NoRoom(
+        reason=f"{_spelled(counts)} do not fit on one {model.key} {beside}: {_spelled(missing)} too many",
+        missing=missing,
+    )
+
+
+def _compute_slices(table: StateTable, vector: Vector) -> int:
+    return sum(count * slices for count, slices in zip(vector, table.compute_slices, strict=True))
+
+
+def _spelled(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in counts)

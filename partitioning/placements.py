@@ -1,0 +1,77 @@
+"""The MIG rule as integers: what a placement takes, and what must be free for it.
+
+In goes a model, out come its placements as bit masks, so that "does it fit" is one `and`. The low `slots` bits of a
+mask are memory slices. The bits above say which media profiles are present (`+me` once; `+me.all` only beside `-me`): a
+mask made from memory slices alone is right only where no such profile is pinned, so take masks from `occupancy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from partitioning.layouts import Instance
+from partitioning.models import GpuModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Placement:
+    """One profile at one place. It fits into a mask iff `mask & blockers == 0`, and makes it `mask | taken`."""
+
+    instance: Instance
+    taken: int
+    blockers: int
+
+
+@lru_cache(maxsize=256)
+def placements_of(model: GpuModel) -> Mapping[str, tuple[Placement, ...]]:
+    """Every placement of every profile, in the model's order of profiles and by start."""
+    presence = _presence_bits(model)
+    table: dict[str, tuple[Placement, ...]] = {}
+    for spec in model.profiles:
+        rivals = 0
+        for other, bit in presence.items():
+            if model.excludes(spec.name, other):
+                rivals |= bit
+        instances = [Instance(start=start, size=spec.size, profile=spec.name) for start in sorted(spec.starts)]
+        table[spec.name] = tuple(
+            Placement(
+                instance=instance,
+                taken=instance.mask | presence.get(spec.name, 0),
+                blockers=instance.mask | rivals,
+            )
+            for instance in instances
+        )
+    return MappingProxyType(table)
+
+
+def placement_of(model: GpuModel, instance: Instance) -> Placement:
+    """The placement that an instance stands on; one that the model does not know takes its memory slices alone."""
+    spec = model.profile(instance.profile)
+    known = placements_of(model).get(spec.name, ()) if spec is not None else ()
+    for placement in known:
+        if placement.instance.start == instance.start and placement.instance.size == instance.size:
+            return placement
+    return Placement(instance=instance, taken=instance.mask, blockers=instance.mask)
+
+
+def occupancy(model: GpuModel, instances: Iterable[Instance]) -> int:
+    """The mask of a layout: memory slices that are taken, and which media profiles are present."""
+    mask = 0
+    for instance in instances:
+        mask |= placement_of(model, instance).taken
+    return mask
+
+
+def _presence_bits(model: GpuModel) -> dict[str, int]:
+    """One bit per group of profiles that exclude the same profiles; none for a profile that excludes nothing."""
+    names = [spec.name for spec in model.profiles]
+    bits: dict[str, int] = {}
+    group_bits: dict[frozenset[str], int] = {}
+    for name in names:
+        rivals = frozenset(other for other in names if model.excludes(name, other))
+        if rivals:
+            bits[name] = group_bits.setdefault(rivals, 1 << (model.slots + len(group_bits)))
+    return bits

@@ -1,0 +1,171 @@
+"""What still fits into a GPU, per mask: the planner's tables.
+
+In goes a mask (`mask_of` a layout that must stay), out come the geometries that can be added to it, what the free space
+is worth, the cheapest place for one more instance, and a layout for a geometry. Everything is computed once per mask
+and then looked up: 8,000 GPUs hold some hundred masks. Values are in compute slices, not memory slices: the last memory
+slice of an A100 serves few profiles, and a planner that counts it like the others loses pods by it.
+Nothing here says what to keep or destroy; see `packing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from partitioning.arrangements import arrangements
+from partitioning.geometries import Geometries, Vector
+from partitioning.layouts import Instance, Layout
+from partitioning.models import GpuModel
+from partitioning.placements import Placement, occupancy, placements_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Room:
+    """How much a mask leaves free. Ordered by its fields from the first: the greater one is better to leave behind."""
+
+    largest_compute_slices: int
+    """Of the largest instance that can still be created."""
+    largest_size: int
+    """Memory slices of that instance."""
+    potential: int
+    """Compute slices of the best geometry that can still be created."""
+    placements: int
+    """Placements that are still open. NVIDIA's driver, too, chooses so that most stay open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Choice:
+    """Where one more instance of a profile costs least."""
+
+    loss: int
+    """Compute slices by which the potential shrinks."""
+    placement: Placement
+    mask: int
+    """The mask with the instance in it."""
+
+
+@lru_cache(maxsize=512)
+def state_table(model: GpuModel, profiles: frozenset[str] | None = None) -> StateTable:
+    """The table of a model, restricted to some profiles or (None) with all of them. Made once and shared."""
+    return StateTable(model, profiles)
+
+
+class StateTable:
+    """Look-ups by mask for one model and a subset of its profiles. Take it from `state_table`, which shares the caches.
+
+    A vector counts instances per profile in the order of `profiles`.
+    """
+
+    def __init__(self, model: GpuModel, profiles: Iterable[str] | None = None) -> None:
+        """Names that the model lacks are left out; aliases are not resolved: a pod gets exactly what it asks for."""
+        asked = None if profiles is None else frozenset(profiles)
+        specs = [spec for spec in model.profiles if spec.starts and (asked is None or spec.name in asked)]
+        every_placement = placements_of(model)
+        self.model = model
+        self.profiles: tuple[str, ...] = tuple(spec.name for spec in specs)
+        self.compute_slices: tuple[int, ...] = tuple(spec.compute_slices for spec in specs)
+        self._placements = {name: every_placement[name] for name in self.profiles}
+        self._geometries = Geometries(model.slots, [self._placements[name] for name in self.profiles])
+        self._vectors: dict[int, tuple[Vector, ...]] = {}
+        self._pareto: dict[int, tuple[Vector, ...]] = {}
+        self._potentials: dict[tuple[int, frozenset[str] | None], int] = {}
+        self._rooms: dict[int, Room] = {}
+        self._choices: dict[tuple[int, str, frozenset[str] | None], Choice | None] = {}
+        self._layouts: dict[tuple[int, Vector], Layout | None] = {}
+
+    def mask_of(self, instances: Iterable[Instance]) -> int:
+        """The mask of instances that must stay; profiles outside this table count as well."""
+        return occupancy(self.model, instances)
+
+    def placements(self, profile: str) -> tuple[Placement, ...]:
+        """Every placement of a profile, by start; none if the table lacks the profile."""
+        return self._placements.get(profile, ())
+
+    def fitting(self, mask: int, profile: str) -> tuple[Placement, ...]:
+        """The placements of a profile that are open in this mask, by start."""
+        return tuple(place for place in self.placements(profile) if not mask & place.blockers)
+
+    def vectors(self, mask: int) -> tuple[Vector, ...]:
+        """Every geometry that can be added to this mask, the empty one included; largest first."""
+        found = self._vectors.get(mask)
+        if found is None:
+            found = self._vectors[mask] = self._geometries.vectors(mask)
+        return found
+
+    def pareto(self, mask: int) -> tuple[Vector, ...]:
+        """The geometries of `vectors` of which no other one holds at least as many of each profile; largest first."""
+        found = self._pareto.get(mask)
+        if found is None:
+            found = self._pareto[mask] = self._geometries.pareto(mask)
+        return found
+
+    def potential(self, mask: int, demanded: frozenset[str] | None = None) -> int:
+        """The most compute slices that instances of the demanded profiles (None: all of the table) can still get."""
+        key = (mask, demanded)
+        found = self._potentials.get(key)
+        if found is None:
+            weights = tuple(
+                slices if demanded is None or name in demanded else 0
+                for name, slices in zip(self.profiles, self.compute_slices, strict=True)
+            )
+            found = self._potentials[key] = max(
+                sum(count * weight for count, weight in zip(vector, weights, strict=True))
+                for vector in self.pareto(mask)
+            )
+        return found
+
+    def room(self, mask: int) -> Room:
+        """What this mask leaves free for the table's profiles."""
+        found = self._rooms.get(mask)
+        if found is None:
+            still_open = [
+                (slices, place.instance.size)
+                for name, slices in zip(self.profiles, self.compute_slices, strict=True)
+                for place in self.fitting(mask, name)
+            ]
+            compute_slices, size = max(still_open, default=(0, 0))
+            found = self._rooms[mask] = Room(
+                largest_compute_slices=compute_slices,
+                largest_size=size,
+                potential=self.potential(mask),
+                placements=len(still_open),
+            )
+        return found
+
+    def cheapest(self, mask: int, profile: str, demanded: frozenset[str] | None = None) -> Choice | None:
+        """Where one more instance shrinks the potential least, then leaves most room; None if it fits nowhere."""
+        key = (mask, profile, demanded)
+        if key not in self._choices:
+            before = self.potential(mask, demanded)
+            best: Choice | None = None
+            for place in self.fitting(mask, profile):
+                after = mask | place.taken
+                choice = Choice(loss=before - self.potential(after, demanded), placement=place, mask=after)
+                if best is None or self._is_cheaper(choice, best):
+                    best = choice
+            self._choices[key] = best
+        return self._choices[key]
+
+    def realize(self, mask: int, vector: Vector) -> Layout | None:
+        """The arrangement of a geometry that leaves most room, without what the mask stands for; None: impossible."""
+        key = (mask, vector)
+        if key not in self._layouts:
+            table = state_table(self.model)
+            wanted = [
+                (self._placements[name], count) for name, count in zip(self.profiles, vector, strict=True) if count
+            ]
+            best: tuple[Room, Layout] | None = None
+            for places in arrangements(mask, wanted):
+                after = mask
+                for place in places:
+                    after |= place.taken
+                room = table.room(after)
+                if best is None or room > best[0]:
+                    best = (room, Layout.of(place.instance for place in places))
+            self._layouts[key] = None if best is None else best[1]
+        return self._layouts[key]
+
+    def _is_cheaper(self, one: Choice, other: Choice) -> bool:
+        """Equal ones keep the lower start, which came first."""
+        return one.loss < other.loss or (one.loss == other.loss and self.room(one.mask) > self.room(other.mask))

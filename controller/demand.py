@@ -2,17 +2,18 @@
 
 In go the pending pods of a Snapshot, out come demands in the scheduler's queue order (priority, then creation), and a
 reason for every pod that asks for partitions and is not served. Whether anything fits is not decided here. Pods that
-ask for no partition are nobody's demand; a pod that the scheduler has not tried yet is a claim on what is free, no more.
+ask for no partition are nobody's demand; one that the scheduler has not tried yet may take what is free, no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from controller.reasons import UnplacedReason
 from controller.views import PlannerOptions, PodView, Unplaced
-from partitioning.resources import AckRequest, MigRequest, MpsRequest, SharedRequest, classify
+from partitioning.resources import AckRequest, MigRequest, MpsRequest, ResourceRequest, SharedRequest, classify
 
 Wants = tuple[tuple[str, int], ...]
 """Partitions per resource name, sorted."""
@@ -46,7 +47,9 @@ class DemandSet:
 
 
 def collect(pending: Iterable[PodView], options: PlannerOptions) -> DemandSet:
-    helpable, untried, refused = [], [], []
+    helpable: list[Demand] = []
+    untried: list[Demand] = []
+    refused: list[Unplaced] = []
     for pod in sorted(pending, key=queue_order):
         if pod.deleting or not pod.gpu:
             continue
@@ -82,14 +85,20 @@ def demand_of(pod: PodView) -> Demand:
     )
 
 
+@lru_cache(maxsize=4096)
+def kind_of(resource: str) -> ResourceRequest | None:
+    """`classify`, remembered: thousands of pods name the same few resources."""
+    return classify(resource)
+
+
 def is_partition(resource: str) -> bool:
     """A resource that we make: a MIG instance, or an MPS slice of a size in GB."""
-    return isinstance(classify(resource), MigRequest | MpsRequest)
+    return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
 def _refusal(pod: PodView, options: PlannerOptions) -> Unplaced | None:
     """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
-    kinds = [classify(resource) for resource, _ in pod.gpu]
+    kinds = [kind_of(resource) for resource, _ in pod.gpu]
     if not any(isinstance(kind, MigRequest | MpsRequest | SharedRequest | AckRequest) for kind in kinds):
         return None
     for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):

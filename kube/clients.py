@@ -1,0 +1,41 @@
+"""The one place that builds API clients: from a kubeconfig, from a pod's service account, or for a bare URL.
+
+Out comes an `ApiClient` of the official package that asks for gzip and never retries by itself: its default retries
+would stretch every time-out fourfold and sleep inside a request. Only `__main__` modules call this.
+"""
+
+import os
+from collections.abc import Callable
+
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+
+CONNECTIONS = 32  # one for each watch and each thread that writes
+
+
+def load(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
+    """The named kubeconfig; without a name the service account in a pod, else KUBECONFIG or ~/.kube/config."""
+    settings = Configuration()
+    if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        in_cluster: Callable[..., None] = config.load_incluster_config
+        in_cluster(client_configuration=settings)
+    else:
+        from_file: Callable[..., None] = config.load_kube_config
+        from_file(config_file=kubeconfig, context=context, client_configuration=settings, persist_config=False)
+    return _client(settings)
+
+
+def for_url(url: str) -> ApiClient:
+    """A server that asks for no credentials, such as the sandbox's."""
+    settings = Configuration()
+    settings.host = url.rstrip("/")
+    return _client(settings)
+
+
+def _client(settings: Configuration) -> ApiClient:
+    settings.retries = False
+    settings.connection_pool_maxsize = CONNECTIONS
+    api = ApiClient(settings)
+    api.default_headers["Accept-Encoding"] = "gzip"
+    api.user_agent = "gpuplan"
+    return api

@@ -1,0 +1,137 @@
+"""What an API server can refuse, as exceptions that tell what to do next.
+
+In goes an HTTP answer (or the transport's own exception), out comes one of these classes; `message` is the server's
+sentence, unchanged, for people. The class says whether trying again can help: `Unavailable` yes, `Conflict` after
+reading again, the others only after something else has changed. Sends nothing.
+"""
+# ruff: noqa: N818 - the API's own reasons are the names; they are read as errors.NotFound
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class ApiError(Exception):
+    """The request got an answer other than 2xx, or none (status 0)."""
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", body: Mapping[str, Any] | None = None):
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.body: Mapping[str, Any] = body or {}
+
+
+class BadRequest(ApiError):
+    """400, 405, 406, 415: the request itself is wrong for this server."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not (or no longer) known."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC or an admission policy says no."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldConflict:
+    """One field that another manager owns, from a server-side apply without force."""
+
+    field: str
+    message: str  # names the manager
+
+
+class Conflict(ApiError):
+    """409: read again. With `fields`, server-side apply met other owners; without, resourceVersion or uid is stale."""
+
+    @property
+    def fields(self) -> tuple[FieldConflict, ...]:
+        return tuple(
+            FieldConflict(field=str(cause.get("field", "")), message=str(cause.get("message", "")))
+            for cause in _causes(self.body)
+            if cause.get("reason") == "FieldManagerConflict"
+        )
+
+    @property
+    def stale(self) -> bool:
+        return not self.fields
+
+
+class AlreadyExists(Conflict):
+    """409 on a create."""
+
+    @property
+    def stale(self) -> bool:
+        return False
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or the continue token is too old; list again."""
+
+
+class Invalid(ApiError):
+    """422: schema, CEL rule or JSON patch test; `causes` pairs fields with sentences."""
+
+    @property
+    def causes(self) -> tuple[tuple[str, str], ...]:
+        return tuple((str(c.get("field", "")), str(c.get("message", ""))) for c in _causes(self.body))
+
+
+class Unavailable(ApiError):
+    """429, 5xx, a time-out or no connection: the same request may succeed later.
+
+    A write that ended so may have been carried out.
+    """
+
+    retry_after_seconds: float = 0.0
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: BadRequest,
+    406: BadRequest,
+    409: Conflict,
+    410: Gone,
+    415: BadRequest,
+    422: Invalid,
+    429: Unavailable,
+}
+
+
+def from_status(status: int, body: Mapping[str, Any]) -> ApiError:
+    """The exception for a `Status` object, be it an HTTP body or the object of an ERROR watch event."""
+    reason = str(body.get("reason", ""))
+    kind = Unavailable if status >= 500 else _BY_STATUS.get(status, ApiError)
+    if reason == "AlreadyExists":
+        kind = AlreadyExists
+    message = str(body.get("message", "")) or f"the API server answered {status}"
+    return kind(message, status=status, reason=reason, body=body)
+
+
+def from_answer(status: int, text: bytes, retry_after: str | None = None) -> ApiError:
+    """The exception for an HTTP answer; a body that is no `Status` becomes the message."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = {"message": text.decode("utf-8", "replace").strip()[:500]}
+    error = from_status(status, body)
+    if isinstance(error, Unavailable) and retry_after is not None and retry_after.isdigit():
+        error.retry_after_seconds = float(retry_after)
+    return error
+
+
+def _causes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    details = body.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return [cause for cause in causes if isinstance(cause, Mapping)] if isinstance(causes, list) else []

@@ -1,0 +1,169 @@
+"""Keeps a projected copy of one collection: list, then watch, for as long as it runs.
+
+In goes a path and a `project` function that turns a raw object into a small frozen value (or None: not of interest);
+out comes `on_change(key, old, new)` for every value that differs, from one thread, in the server's order. Raw objects
+are dropped at once. A relist reports the difference only, an object that was deleted and created anew in between as a
+change: compare uids. Gives up never, and never calls back after `stop` has returned.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from kubernetes.client import ApiClient
+
+from kube import errors
+from kube.backoff import Backoff
+from kube.transport import Query
+from kube.watch import WatchStream, WatchTiming, list_pages
+
+T = TypeVar("T")
+Key = tuple[str, str]  # namespace ("" for cluster-scoped objects), name
+log = logging.getLogger(__name__)
+
+
+class Reflector(Generic[T]):
+    def __init__(
+        self,
+        api: ApiClient,
+        path: str,
+        *,
+        project: Callable[[dict[str, Any]], T | None],
+        on_change: Callable[[Key, T | None, T | None], None],
+        params: Query | None = None,
+        timing: WatchTiming | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.path = path
+        self.synced = threading.Event()  # the first whole list was handed to on_change
+        self.last_error = ""  # empty while things work; for health pages
+        self._api, self._query = api, dict(params or {})
+        self._project, self._on_change = project, on_change
+        self._timing = timing or WatchTiming()
+        self._backoff = Backoff(
+            first_seconds=self._timing.first_backoff_seconds,
+            cap_seconds=self._timing.cap_backoff_seconds,
+            jitter=jitter,
+        )
+        self._items: dict[Key, T] = {}
+        self._lock = threading.Lock()  # guards _items and _stream
+        self._version: str | None = None  # go on from here; None: list first
+        self._stream: WatchStream | None = None
+        self._quit = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"reflector {path}")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, timeout_seconds: float = 2.0) -> None:
+        """End the watch; a list under way is left to run into its own time-out, unheard."""
+        self._quit.set()
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_seconds)
+
+    def items(self) -> Mapping[Key, T]:
+        """A copy, sorted by key."""
+        with self._lock:
+            return dict(sorted(self._items.items()))
+
+    def _run(self) -> None:
+        while not self._quit.is_set():
+            try:
+                if self._version is None:
+                    self._version = self._list()
+                self._watch(self._version)
+            except errors.Gone as error:
+                self._version = None
+                self._failed(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, a watch that ended for good is worse
+                self._failed(error)
+
+    def _list(self) -> str:
+        listed: set[Key] = set()
+        version = ""
+        for page in list_pages(self._api, self.path, self._query):
+            if page.restarted:
+                listed.clear()
+            version = page.resource_version
+            for item in page.items:
+                listed.add(self._take(item, deleted=False))
+        for key in sorted(set(self._items) - listed):
+            self._put(key, None)
+        if not self._quit.is_set():
+            self._worked()
+            self.synced.set()
+        return version
+
+    def _watch(self, version: str) -> None:
+        started = time.monotonic()
+        heard = False
+        stream = WatchStream(self._api, self.path, self._query, version=version, timing=self._timing)
+        with self._lock:
+            self._stream = stream
+        if self._quit.is_set():
+            stream.close()
+        try:
+            for event in stream:
+                heard = True
+                if event.type != "BOOKMARK":
+                    self._take(event.object, deleted=event.type == "DELETED")
+                self._version = event.object["metadata"]["resourceVersion"]
+        finally:
+            with self._lock:
+                self._stream = None
+        lasted_seconds = time.monotonic() - started
+        if lasted_seconds < self._timing.short_watch_seconds:
+            self._failed(errors.Unavailable(f"the watch ended after {lasted_seconds:.1f} s"))
+            return
+        self._worked()
+        if not heard and lasted_seconds >= 0.9 * self._timing.watch_seconds:
+            # Not even a bookmark in the whole time: perhaps our version lies in the server's future (its storage was
+            # restored), and then it would stay silent for ever.
+            self._version = None
+
+    def _take(self, item: dict[str, Any], *, deleted: bool) -> Key:
+        metadata = item["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        try:
+            new = None if deleted else self._project(item)
+        except Exception:
+            log.exception("%s: cannot read %s, keeping what was known of it", self.path, "/".join(filter(None, key)))
+            return key
+        self._put(key, new)
+        return key
+
+    def _put(self, key: Key, new: T | None) -> None:
+        with self._lock:
+            old = self._items.get(key)
+            if old == new:
+                return
+            if new is None:
+                del self._items[key]
+            else:
+                self._items[key] = new
+            if self._quit.is_set():
+                return
+        try:
+            self._on_change(key, old, new)
+        except Exception:
+            log.exception("%s: the handler of a change failed", self.path)
+
+    def _failed(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if not self._quit.is_set():
+            log.log(logging.DEBUG if text == self.last_error else logging.WARNING, "%s: %s", self.path, text)
+            self.last_error = text
+            self._quit.wait(self._backoff.next_seconds())
+
+    def _worked(self) -> None:
+        if self.last_error:
+            log.info("%s: works again", self.path)
+        self.last_error = ""
+        self._backoff.reset()

@@ -1,0 +1,215 @@
+"""The NVML driver on the simulated driver beneath the unmodified binding."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.driver import (
+    DriverError,
+    DriverGoneError,
+    GpuProcess,
+    Health,
+    InUseError,
+    MigMode,
+    ObservedGpu,
+    RefusedError,
+)
+from nodeagent.nvml import NvmlDriver
+from partitioning.layouts import Instance
+from partitioning.models import GpuModel, known_models, model_for_product
+from sandbox.driver import faults, incidents, processes
+from sandbox.driver.install import install
+from sandbox.driver.machine import GpuOptions, create
+from sandbox.driver.status import Status
+
+
+def model(product: str) -> GpuModel:
+    found = model_for_product(product)
+    assert found is not None
+    return found
+
+
+H100 = model("NVIDIA-H100-80GB-HBM3")
+T4 = model("Tesla-T4")
+
+
+class Machine:
+    """A simulated machine and the driver under test on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.driver = NvmlDriver()
+
+    def gpu(self, index: int = 0) -> ObservedGpu:
+        return self.driver.observe()[index]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    cut: GpuOptions = {"mig_enabled": True, "instances": [("3g.40gb", 4)]}
+    path = tmp_path / "machine.json"
+    store = create(path, [(H100, cut), (H100, {"mig_enabled": True}), (T4, {}), (H100, {})], "seed")
+    undo = install(store)
+    yield Machine(path)
+    undo()
+
+
+def make(machine: Machine, placed: Instance, index: int = 0) -> int:
+    uuid = machine.gpu(index).uuid
+    identity = machine.driver.create_gpu_instance(uuid, placed)
+    machine.driver.create_compute_instance(uuid, identity)
+    return identity
+
+
+def test_observes_models_modes_and_instances(machine: Machine) -> None:
+    cut, empty, t4, plain = machine.driver.observe()
+
+    assert [gpu.index for gpu in (cut, empty, t4, plain)] == [0, 1, 2, 3]
+    assert cut.uuid.startswith("GPU-")
+    assert cut.mig_mode is MigMode.ENABLED
+    assert plain.mig_mode is MigMode.DISABLED
+    assert t4.mig_mode is MigMode.NOT_SUPPORTED
+    assert t4.model is not None
+    assert not t4.model.mig_capable
+    assert str(cut.layout) == "3g.40gb at 4"
+    assert (cut.instances[0].uuid or "").startswith("MIG-")
+    assert cut.health is Health.OK
+    assert len(empty.layout) == 0
+    assert cut.problem == ""
+
+
+def test_reports_the_placements_of_nvml(machine: Machine) -> None:
+    reported = machine.gpu().model
+    assert reported is not None
+
+    assert reported.compute_capability == (9, 0)
+    assert {spec.name: (spec.size, spec.starts) for spec in reported.profiles} == {
+        spec.name: (spec.size, spec.starts) for spec in H100.profiles
+    }
+
+
+@pytest.mark.parametrize(
+    ("profile", "start"),
+    [("1g.10gb", 6), ("1g.10gb+me", 0), ("1g.20gb", 2), ("2g.20gb", 4), ("3g.40gb", 0), ("4g.40gb", 0), ("7g.80gb", 0)],
+)
+def test_creates_at_the_placement_with_the_full_compute_instance(machine: Machine, profile: str, start: int) -> None:
+    spec = H100.profile(profile)
+    assert spec is not None
+
+    make(machine, Instance(start=start, size=spec.size, profile=profile), index=1)
+
+    observed = machine.gpu(1)
+    assert str(observed.layout) == f"{profile} at {start}"
+    assert observed.instances[0].uuid is not None
+
+
+@pytest.mark.parametrize("model", [m for m in known_models() if m.mig_capable and m.confirmed], ids=lambda m: m.key)
+def test_every_placement_of_every_model(tmp_path: Path, model: GpuModel) -> None:
+    undo = install(create(tmp_path / "m.json", [(model, {"mig_enabled": True})], "seed"))
+    try:
+        machine = Machine(tmp_path / "m.json")
+        for spec in model.profiles:
+            for start in spec.starts:
+                placed = Instance(start=start, size=spec.size, profile=spec.name)
+                identity = make(machine, placed)
+                gpu = machine.gpu()
+                assert gpu.at(placed) is not None
+                assert gpu.instances[0].uuid is not None
+                machine.driver.destroy_compute_instance(gpu.uuid, identity, gpu.instances[0].compute[0].id)
+                machine.driver.destroy_gpu_instance(gpu.uuid, identity)
+                assert machine.gpu().instances == ()
+    finally:
+        undo()
+
+
+def test_a_gpu_instance_without_compute_instance_is_half_made(machine: Machine) -> None:
+    placed = Instance(start=0, size=1, profile="1g.10gb")
+    machine.driver.create_gpu_instance(machine.gpu().uuid, placed)
+
+    found = machine.gpu().at(placed)
+
+    assert found is not None
+    assert found.half_made
+    assert found.uuid is None
+
+
+@pytest.mark.parametrize(
+    ("placed", "why"),
+    [
+        (Instance(start=4, size=4, profile="3g.40gb"), "taken"),
+        (Instance(start=1, size=4, profile="3g.40gb"), "no such start"),
+        (Instance(start=0, size=1, profile="1g.5gb"), "no such profile"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_impossible_creations_are_refused(machine: Machine, placed: Instance, why: str) -> None:
+    with pytest.raises(RefusedError):
+        machine.driver.create_gpu_instance(machine.gpu().uuid, placed)
+
+
+def test_processes_are_found_on_instances_and_block_their_end(machine: Machine) -> None:
+    gpu = machine.gpu()
+    instance = gpu.instances[0]
+    assert instance.uuid is not None
+    processes.attach(machine.path, instance.uuid, 4242, 100)
+
+    assert machine.driver.processes(gpu) == (GpuProcess(pid=4242, instance=instance.id),)
+    with pytest.raises(InUseError):
+        machine.driver.destroy_compute_instance(gpu.uuid, instance.id, instance.compute[0].id)
+
+
+def test_mps_clients_are_told_from_other_processes(machine: Machine) -> None:
+    gpu = machine.gpu(2)
+    processes.attach(machine.path, gpu.uuid, 7, 100, mps=True)
+    processes.attach(machine.path, gpu.uuid, 8, 100)
+
+    assert machine.driver.processes(gpu) == (GpuProcess(pid=7, mps_client=True), GpuProcess(pid=8))
+
+
+def test_a_lost_gpu_does_not_hide_the_others(machine: Machine) -> None:
+    lost = machine.gpu(1).uuid
+    incidents.lose(machine.path, lost)
+
+    gpus = machine.driver.observe()
+
+    assert gpus[1].uuid == lost
+    assert gpus[1].health is Health.UNHEALTHY
+    assert gpus[1].problem
+    assert [gpu.problem for gpu in gpus if gpu.index != 1] == ["", "", ""]
+    with pytest.raises(DriverError):
+        machine.driver.create_gpu_instance(lost, Instance(start=0, size=1, profile="1g.10gb"))
+
+
+def test_a_failed_row_remap_is_unhealthy(machine: Machine) -> None:
+    incidents.remap_rows(machine.path, machine.gpu().uuid, failed=True)
+
+    assert machine.gpu().health is Health.UNHEALTHY
+
+
+def test_a_driver_that_is_loaded_late_is_found(machine: Machine) -> None:
+    incidents.set_driver_loaded(machine.path, False)
+    with pytest.raises(DriverGoneError):
+        machine.driver.observe()
+
+    incidents.set_driver_loaded(machine.path, True)
+
+    assert len(machine.driver.observe()) == 4
+
+
+def test_errors_keep_what_was_attempted_and_their_cause(machine: Machine) -> None:
+    faults.inject(machine.path, "nvmlGpuInstanceDestroy", faults.Action.FAIL, status=Status.IN_USE, times=1)
+    gpu = machine.gpu()
+    instance = gpu.instances[0]
+    machine.driver.destroy_compute_instance(gpu.uuid, instance.id, instance.compute[0].id)
+
+    with pytest.raises(InUseError, match="destroying GPU instance") as caught:
+        machine.driver.destroy_gpu_instance(gpu.uuid, instance.id)
+
+    assert caught.value.__cause__ is not None
+    machine.driver.destroy_gpu_instance(gpu.uuid, instance.id)
+    assert machine.gpu().instances == ()
+
+
+def test_version(machine: Machine) -> None:
+    assert machine.driver.version().startswith("580.")

@@ -8,9 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from controller.reasons import UnplacedReason
+from partitioning.resources import classify
+
 Raw = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
+IN_FLIGHT = frozenset(reason.value for reason in UnplacedReason if reason.in_flight)
 AT_REST = ("WaitingForRelease", "Paused")
 """Reasons of Ready=False that only a person or the end of a pod can change."""
 
@@ -70,10 +74,12 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
         pass
     elif node:
         pending = f"bound to {node}, not running yet"
-    elif decision is None and scheduled.get("status") == "False":
+    elif decision is None and scheduled.get("status") == "False" and not _asks_for_gpu(pod):
         reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
     elif decision is not None and decision["outcome"] == "unplaced":
         reason, message = decision["reason"], decision["message"]
+        if reason in IN_FLIGHT:
+            pending = message
     else:
         pending = f"expected on {decision['node']}" if decision else "not looked at yet"
     report = PodReport(
@@ -85,6 +91,13 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
         message=message,
     )
     return report, pending
+
+
+def _asks_for_gpu(pod: Raw) -> bool:
+    """Whether the controller owes the pod a decision; of any other pod the scheduler's word is the last."""
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+    limits = [container.get("resources", {}).get("limits") or {} for container in containers]
+    return any(classify(resource) is not None for limit in limits for resource in limit)
 
 
 def _plan(plan: Raw) -> str:

@@ -9,13 +9,19 @@ from sandbox.settle import settlement
 IDLE: dict[str, Any] = {"idle": True, "underWay": [], "pods": []}
 
 
-def pod(phase: str = "Pending", node: str = "", scheduled: str | None = None, uid: str = "u") -> dict[str, Any]:
+def containers(resource: str) -> list[dict[str, Any]]:
+    return [{"name": "c", "resources": {"limits": {resource: 1}}}]
+
+
+def pod(
+    phase: str = "Pending", node: str = "", scheduled: str | None = None, resource: str = "nvidia.com/mig-1g.10gb"
+) -> dict[str, Any]:
     conditions = (
         [{"type": "PodScheduled", "status": "False", "reason": scheduled, "message": "words"}] if scheduled else []
     )
     return {
-        "metadata": {"namespace": "default", "name": "p", "uid": uid},
-        "spec": {"nodeName": node} if node else {},
+        "metadata": {"namespace": "default", "name": "p", "uid": "u"},
+        "spec": {"nodeName": node, "containers": containers(resource)},
         "status": {"phase": phase, "conditions": conditions},
     }
 
@@ -32,8 +38,8 @@ def plan(status: str = "True", reason: str = "Confirmed", seen: int = 1, stalled
     }
 
 
-def decided(outcome: str) -> dict[str, Any]:
-    entry = {"uid": "u", "outcome": outcome, "node": "n", "reason": "NoCapacity", "message": "add a node"}
+def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
+    entry = {"uid": "u", "outcome": outcome, "node": "n", "reason": reason, "message": "add a node"}
     return {**IDLE, "pods": [entry]}
 
 
@@ -45,7 +51,9 @@ def decided(outcome: str) -> dict[str, Any]:
         pytest.param([pod("Pending", "n")], [], IDLE, False, id="bound-not-running"),
         pytest.param([pod(scheduled="Unschedulable")], [], decided("unplaced"), True, id="explained"),
         pytest.param([pod(scheduled="Unschedulable")], [], decided("underWay"), False, id="supply-under-way"),
-        pytest.param([pod(scheduled="Unschedulable")], [], IDLE, True, id="explained-by-the-scheduler"),
+        pytest.param([pod()], [], decided("unplaced", "AwaitingAgent"), False, id="may-still-be-served"),
+        pytest.param([pod(scheduled="Unschedulable")], [], IDLE, False, id="not-decided-yet"),
+        pytest.param([pod(scheduled="Unschedulable", resource="cpu")], [], IDLE, True, id="explained-by-the-scheduler"),
         pytest.param([pod()], [], IDLE, False, id="not-looked-at"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "idle": False}, False, id="window-open"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "underWay": ["n"]}, False, id="in-flight"),

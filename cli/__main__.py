@@ -1,0 +1,45 @@
+"""`gpuplan …`: the commands people type.
+
+Parses arguments and calls the command; expected failures are one sentence on stderr and an exit code, never a
+traceback.
+"""
+
+import argparse
+import sys
+
+from cli import demo, sandbox_commands
+from cli.manifests import ManifestError
+from crds.definition import text
+from kube.errors import ApiError
+from partitioning import __version__
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its help."""
+    root = argparse.ArgumentParser(prog="gpuplan", description="Partitions the GPUs of a Kubernetes cluster.")
+    root.add_argument("--version", action="version", version=f"gpuplan {__version__}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    crds = commands.add_parser("crds", help="print the CRDs, ready for kubectl apply -f -")
+    crds.set_defaults(run=lambda _: print(text(), end="") or 0)
+    sandbox = commands.add_parser("sandbox", help="a simulated GPU cluster on this machine")
+    kinds = sandbox.add_subparsers(dest="sandbox_command", required=True, metavar="COMMAND")
+    sandbox_commands.add_up(kinds)
+    sandbox_commands.add_run(kinds)
+    demo.add_demo(kinds)
+    return root
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except (ManifestError, ApiError) as error:
+        print(f"gpuplan: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

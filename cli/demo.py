@@ -1,0 +1,169 @@
+"""`gpuplan sandbox demo`: the main job as a story that a newcomer follows, told with the real kubectl.
+
+Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when something did not come true in time.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cli.kubectl import kubectl_path
+from cli.manifests import load
+from cli.sandbox_commands import progress_line, wait_settled
+from sandbox.cluster import Cluster
+
+CHAPTER_SECONDS = 60.0
+FOLDER = Path(__file__).with_name("demo_cluster")
+
+
+class StoryError(RuntimeError):
+    """A chapter did not come true; the message says which."""
+
+
+def add_demo(kinds: Any) -> None:
+    """Declare `sandbox demo`."""
+    parser = kinds.add_parser("demo", help="watch pending pods become partitions, in about half a minute")
+    parser.set_defaults(run=demo)
+
+
+def demo(_: argparse.Namespace) -> int:
+    """Tell the story; always ends what it started."""
+    cluster = Cluster(report=lambda line: print(f"gpuplan: {line}", file=sys.stderr))
+    began = time.monotonic()
+    try:
+        _Story(cluster).tell()
+    except StoryError as error:
+        print(f"\ngpuplan: {error}; the processes' last words:", file=sys.stderr)
+        for child in cluster.supervisor.children.values():
+            lines = child.log.read_text(errors="replace").splitlines()[-3:] if child.log.exists() else []
+            print(*(f"  {child.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
+        return 1
+    finally:
+        cluster.stop()
+    print(f"\nThat was the main job, in {time.monotonic() - began:.0f} s. README.md says how to go on.")
+    return 0
+
+
+class _Story:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._chapter = 0
+
+    def tell(self) -> None:
+        cluster = self._cluster
+        first = load([str(FOLDER / "pods.yaml")])
+        self._say("A cluster with three GPU nodes. Their cards are whole: nothing is cut, nothing is shared.")
+        cluster.start(load([str(FOLDER / "nodes.yaml")]))
+        self._until("every agent reports", lambda: len(self._plans(_answered)) == len(cluster.nodes) > 0)
+        self._kubectl("get", "nodes", "-L", "nvidia.com/gpu.product,nvidia.com/gpu.count")
+
+        self._say(f"{len(first)} pods ask for slices that do not exist yet. The scheduler can only leave them pending.")
+        for pod in first:
+            cluster.create(pod)
+        self._until("the scheduler has looked at every pod", lambda: all(map(_has_condition, cluster.pods())))
+        self._kubectl("get", "pods")
+
+        self._say("gpuplan gathers them for a moment, then writes into one plan per node how its GPUs should be cut.")
+        self._until("a plan is written", lambda: len(self._plans(_planned)) == len(cluster.nodes))
+        self._kubectl("get", "gpupartitionplans", "-o", f"custom-columns={_PLANNED_COLUMNS}")
+
+        self._say("On each node the agent cuts the GPUs, and waits until plugin, kubelet and node all show the slices.")
+        self._until("every plan is Ready", lambda: len(self._plans(_ready)) == len(cluster.nodes))
+        self._pictures()
+
+        self._say("Now the scheduler finds room: the pods run.")
+        self._settle()
+        self._kubectl("get", "pods", "-o", "wide")
+
+        self._say("More pods come. Slices in use stay as they are; only free room is cut. One pod asks the impossible.")
+        for pod in load([str(FOLDER / "later.yaml")]):
+            cluster.create(pod)
+        self._settle()
+        self._pictures()
+        self._kubectl("get", "events", "--field-selector", "involvedObject.name=too-big,reason!=FailedScheduling",
+                      "-o", "custom-columns=POD:.involvedObject.name,REASON:.reason,MESSAGE:.message")  # fmt: skip
+
+        self._say("Where everything stands:")
+        self._kubectl("get", "gpupartitionplans,pods")
+
+    # ---------------------------------------------------------------------------------------- telling
+
+    def _say(self, text: str) -> None:
+        self._chapter += 1
+        print(f"\n{self._chapter}. {text}\n", flush=True)
+
+    def _kubectl(self, *arguments: str) -> None:
+        print("   $ kubectl " + " ".join(arguments))
+        command = [kubectl_path(), f"--kubeconfig={self._cluster.kubeconfig}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        for line in (done.stdout + done.stderr).splitlines():
+            print(f"   {line}")
+        if done.returncode:
+            raise StoryError(f"kubectl {' '.join(arguments)} ended with {done.returncode}")
+
+    def _pictures(self) -> None:
+        for plan in self._cluster.plans():
+            for gpu in plan.get("status", {}).get("gpus", []):
+                print(f"   {plan['metadata']['name']:<6} GPU {gpu['index']}  {picture(gpu)}")
+        print()
+
+    # --------------------------------------------------------------------------------------- waiting
+
+    def _until(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + CHAPTER_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise StoryError(f"after {CHAPTER_SECONDS:.0f} s it is still not so that {what}")
+            time.sleep(0.1)
+
+    def _settle(self) -> None:
+        found = wait_settled(self._cluster, time.monotonic() + CHAPTER_SECONDS, progress=progress_line())
+        if not found.settled:
+            raise StoryError(f"not settled after {CHAPTER_SECONDS:.0f} s: {'; '.join(found.waiting)}")
+
+    def _plans(self, wanted: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+        return [plan for plan in self._cluster.plans() if wanted(plan)]
+
+
+_PLANNED_COLUMNS = (
+    "NODE:.metadata.name,GPU:.spec.planned.gpus[*].index,"
+    "MIG:.spec.planned.gpus[*].mig.instances[*].profile,START:.spec.planned.gpus[*].mig.instances[*].start,"
+    "MPS-GB:.spec.planned.gpus[*].mps.slices[*].memoryGB,COUNT:.spec.planned.gpus[*].mps.slices[*].count"
+)
+
+
+def picture(gpu: Mapping[str, Any]) -> str:
+    """One GPU in one line: its partitions in order, each with who holds it."""
+    parts = []
+    for part in gpu.get("partitions", []):
+        name = part["resource"].split("/", 1)[1].removeprefix("mig-").removeprefix("gpu-")
+        at = f"@{part['start']}" if "start" in part else ""
+        holder = part.get("pod", "").rpartition("/")[2] or part["state"].lower()
+        parts.append(f"[{name}{at} {holder}]")
+    return " ".join(parts) or "(nothing cut)"
+
+
+def _has_condition(pod: Mapping[str, Any]) -> bool:
+    return bool(pod.get("status", {}).get("conditions"))
+
+
+def _answered(plan: Mapping[str, Any]) -> bool:
+    return bool(plan.get("status", {}).get("gpus"))
+
+
+def _planned(plan: Mapping[str, Any]) -> bool:
+    return bool(plan["spec"].get("planned", {}).get("gpus"))
+
+
+def _ready(plan: Mapping[str, Any]) -> bool:
+    conditions = plan.get("status", {}).get("conditions", [])
+    return any(
+        condition["type"] == "Ready"
+        and condition["status"] == "True"
+        and condition.get("observedGeneration") == plan["metadata"]["generation"]
+        for condition in conditions
+    )

@@ -1,0 +1,122 @@
+"""`gpuplan sandbox up` and `gpuplan sandbox run`.
+
+`up` keeps a cluster running until Ctrl-C; `run` ends by itself when every pod is bound, finished or explained.
+Progress goes to stderr and only to a terminal; what `run` prints on stdout is for people (table) or programs
+(json).
+"""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cli.manifests import load
+from cli.tables import plan_table, pod_table
+from sandbox.cluster import Cluster, ClusterSettings
+from sandbox.settle import Settlement, settlement
+
+POLL_SECONDS = 0.2
+QUIET_POLLS = 3
+"""How often in a row the run must look settled: an event may be on its way between two processes."""
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
+        help="manifests: files, folders, or - for standard input",
+    )  # fmt: skip
+    parser.add_argument(
+        "--status-tick", type=float, default=ClusterSettings().status_tick_seconds, metavar="S",
+        help="seconds between two status updates of a kubelet (a real one takes 10; default %(default)s)",
+    )  # fmt: skip
+
+
+def add_up(kinds: Any) -> None:
+    """Declare `sandbox up`."""
+    parser = kinds.add_parser("up", help="start a cluster and keep it running until Ctrl-C")
+    _common(parser)
+    parser.set_defaults(run=up)
+
+
+def add_run(kinds: Any) -> None:
+    """Declare `sandbox run`."""
+    parser = kinds.add_parser("run", help="run until every pod is bound, finished or explained; exit 1 if that fails")
+    _common(parser)
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds (default %(default)s)")
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    parser.set_defaults(run=run)
+
+
+def _warn(line: str) -> None:
+    print(f"gpuplan: {line}", file=sys.stderr)
+
+
+def up(arguments: argparse.Namespace) -> int:
+    """Start, say how to reach it, wait for the end."""
+    manifests = load(arguments.filename)
+    end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: end.set())
+    cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
+    try:
+        cluster.start(manifests)
+        print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
+        _warn(f"the cluster is up; logs are in {cluster.directory / 'logs'}; Ctrl-C ends it")
+        end.wait()
+    finally:
+        cluster.stop()
+    return 0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start, wait until it settles, print what happened."""
+    manifests = load(arguments.filename)
+    began = time.monotonic()
+    cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
+    try:
+        cluster.start(manifests)
+        found = wait_settled(cluster, began + arguments.timeout, progress=progress_line())
+        seconds = round(time.monotonic() - began, 1)
+        plans = cluster.plans()
+    finally:
+        cluster.stop()
+    if arguments.output == "json":
+        print(json.dumps({"seconds": seconds, "pods": [pod.as_json() for pod in found.pods], "plans": plans}, indent=2))
+    else:
+        print(pod_table(found.pods), plan_table(plans), sep="\n\n")
+    for line in found.waiting:
+        _warn(f"not settled after {arguments.timeout:g} s: {line}")
+    return 0 if found.settled else 1
+
+
+def wait_settled(cluster: Cluster, deadline: float, *, progress: Callable[[Settlement], None]) -> Settlement:
+    """Look until it stays settled for some polls, or until the deadline (monotonic seconds)."""
+    quiet = 0
+    while True:
+        # decisions first: what the API shows after it can only be newer
+        decisions = cluster.decisions()
+        found = settlement(cluster.pods(), cluster.plans(), decisions)
+        progress(found)
+        quiet = quiet + 1 if found.settled else 0
+        if quiet >= QUIET_POLLS or time.monotonic() > deadline:
+            return found
+        time.sleep(POLL_SECONDS)
+
+
+def progress_line() -> Callable[[Settlement], None]:
+    """Shows one changing line on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+
+    def show(found: Settlement) -> None:
+        running = sum(1 for pod in found.pods if pod.node)
+        told = sum(1 for pod in found.pods if not pod.node and pod.reason)
+        rest = len(found.pods) - running - told
+        end = "\n" if found.settled else ""
+        print(f"\r\033[K{running} bound, {told} explained, {rest} waiting", end=end, file=sys.stderr, flush=True)
+
+    return show

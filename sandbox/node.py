@@ -1,0 +1,120 @@
+"""One simulated GPU node: hardware, kubelet, and the product's agent and device plugin as processes of their own.
+
+In: GPUs as values. Out: parts that run until `stop`. The agent runs unmodified, with the simulated driver beneath
+pynvml and the stand-in of nvidia-cuda-mps-control first on PATH of the plugin.
+"""
+
+import itertools
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import ApiClient
+
+from sandbox.driver import machine, processes
+from sandbox.hardware import Gpu
+from sandbox.kubelet import Kubelet
+from sandbox.mps import directory as mps_directory
+from sandbox.supervisor import Supervisor
+
+FIRST_PID = 10_000
+
+
+class SandboxNode:
+    """The parts of one node below a folder of its own."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        gpus: Sequence[Gpu],
+        root: Path,
+        kubeconfig: Path,
+        api: ApiClient,
+        supervisor: Supervisor,
+        status_tick_seconds: float,
+    ) -> None:
+        self.name = name
+        self.root = root
+        self._gpus = tuple(gpus)
+        self._kubeconfig = kubeconfig
+        self._supervisor = supervisor
+        self.machine = root / "gpus.json"
+        for folder in (root / "kubelet", root / "state", root / "mps"):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._containers = GpuProcesses(self.machine)
+        self.kubelet = Kubelet(
+            name, root / "kubelet", api, status_tick_seconds=status_tick_seconds, runtime=self._containers
+        )
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent among the supervised processes."""
+        return f"agent-{self.name}"
+
+    @property
+    def plugin(self) -> str:
+        """Name of the device plugin among the supervised processes."""
+        return f"plugin-{self.name}"
+
+    def start(self, manifest: Mapping[str, Any]) -> None:
+        """Power the node on; hardware keeps its state when the node was there before."""
+        if self._gpus and not self.machine.exists():
+            machine.create(self.machine, [(gpu.model, _options(gpu)) for gpu in self._gpus], seed=self.name)
+        self.kubelet.start()
+        if not self._gpus:
+            return
+        state, kubelet, mps = str(self.root / "state"), str(self.root / "kubelet"), str(self.root / "mps")
+        self._supervisor.add(
+            self.plugin,
+            "nodeagent.plugin",
+            ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps],
+            env={"PATH": f"{mps_directory()}:{os.environ.get('PATH', '')}"},
+        )
+        config = self.root / "agent.yaml"
+        config.write_text(yaml.safe_dump(self._agent_settings(state, kubelet)))
+        self._supervisor.add(
+            self.agent,
+            "sandbox.driver.run",
+            [
+                *(str(self.machine), "-m", "nodeagent", "--node-name", self.name),
+                *("--config", str(config), "--kubeconfig", str(self._kubeconfig)),
+            ],
+        )
+
+    def _agent_settings(self, state: str, kubelet: str) -> dict[str, Any]:
+        return {"stateDir": state, "kubeletDir": kubelet, "metricsPort": _free_port()}
+
+    def stop(self) -> None:
+        """Power the node off."""
+        self._supervisor.remove(self.agent)
+        self._supervisor.remove(self.plugin)
+        self.kubelet.stop()
+
+
+class GpuProcesses:
+    """Shows the driver a process for every running container that was given a GPU."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._pids = itertools.count(FIRST_PID)
+        self._running: dict[tuple[str, str], int] = {}
+
+
+def _options(gpu: Gpu) -> machine.GpuOptions:
+    return {
+        "mig_enabled": gpu.mig_enabled,
+        "instances": [(instance.profile, instance.start) for instance in gpu.layout],
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+_ = processes

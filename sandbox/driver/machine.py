@@ -61,9 +61,7 @@ def create(
 
 def observe(path: Path | str) -> MachineState:
     """The whole state, for tests and for people."""
-    store = Store(path)
-    with store.reading() as state:
-        store.close()
+    with Store(path).reading() as state:
         return state
 
 

@@ -11,10 +11,11 @@ import fcntl
 import json
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, cast
+from typing import cast
 
 from sandbox.driver.state import FORMAT, MachineState
 
@@ -24,8 +25,7 @@ class Store:
         self.path = Path(path)
         self._lock_path = self.path.with_name(self.path.name + ".lock")
         self._thread_lock = threading.Lock()
-        self._cached_file: IO[str] | None = None
-        self._cached: MachineState | None = None
+        self._seen: _Seen | None = None
 
     def create(self, state: MachineState) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,11 +46,6 @@ class Store:
             yield state
             self._save(state)
 
-    def close(self) -> None:
-        if self._cached_file is not None:
-            self._cached_file.close()
-        self._cached_file = self._cached = None
-
     @contextmanager
     def _locked(self, operation: int) -> Iterator[None]:
         with self._thread_lock:
@@ -62,16 +57,10 @@ class Store:
                 os.close(descriptor)
 
     def _load(self) -> MachineState:
-        # The file behind the cached state stays open: its inode cannot be given to a newer file, so the same inode
-        # means the same state, however coarse the file system's clock is.
-        if self._cached is not None and self._cached_file is not None:
-            current, cached = self.path.stat(), os.fstat(self._cached_file.fileno())
-            if (current.st_dev, current.st_ino) == (cached.st_dev, cached.st_ino):
-                return self._cached
-        self.close()
-        self._cached_file = self.path.open()
-        self._cached = parse(self._cached_file.read())
-        return self._cached
+        current = self.path.stat()
+        if self._seen is None or not self._seen.is_file(current):
+            self._seen = _Seen(self.path)
+        return self._seen.state
 
     def _save(self, state: MachineState) -> None:
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
@@ -82,6 +71,21 @@ class Store:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+class _Seen:
+    """The state as last read, with its file kept open: the inode cannot be given to a newer file meanwhile, so the same
+    inode means the same state, however coarse the file system's clock is."""
+
+    def __init__(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, descriptor)
+        self._file = os.fstat(descriptor)
+        with os.fdopen(os.dup(descriptor)) as file:
+            self.state = parse(file.read())
+
+    def is_file(self, other: os.stat_result) -> bool:
+        return (self._file.st_dev, self._file.st_ino) == (other.st_dev, other.st_ino)
 
 
 def parse(text: str) -> MachineState:

@@ -1,0 +1,49 @@
+"""A simulated machine beneath pynvml for the length of one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from partitioning.models import GpuModel, known_models
+from sandbox.driver import machine
+from sandbox.driver.install import install
+from sandbox.driver.machine import GpuOptions
+from tests.sandbox.driver.calls import nvml
+
+Simulate = Callable[..., Path]
+
+
+@pytest.fixture
+def state_file(tmp_path: Path) -> Path:
+    return tmp_path / "machine.json"
+
+
+@pytest.fixture
+def simulate(state_file: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Simulate]:
+    """`simulate("H100-80GB", …, mig_enabled=True)`: GPUs of these models, all with the same options."""
+    undo: list[Callable[[], None]] = []
+
+    def make(*keys: str, driver_version: str = machine.DRIVER_VERSION, init: bool = True, **options: object) -> Path:
+        store = machine.create(
+            state_file,
+            [(model(key), GpuOptions(**options)) for key in keys],  # type: ignore[typeddict-item] # passed through
+            "test",
+            driver_version=driver_version,
+        )
+        undo.append(install(store))
+        if init:
+            nvml.nvmlInit()
+        return state_file
+
+    yield make
+    for uninstall in undo:
+        uninstall()
+    unexpected = [record.getMessage() for record in caplog.records if record.name.startswith("sandbox.driver")]
+    assert unexpected == [], "the simulated driver broke where the real one would have crashed"
+
+
+def model(key: str) -> GpuModel:
+    return next(model for model in known_models() if model.key == key)

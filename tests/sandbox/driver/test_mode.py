@@ -1,0 +1,86 @@
+"""The MIG mode over changes, resets and reboots, on both kinds of chips."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.driver import incidents, processes
+from sandbox.driver.status import Refused
+from sandbox.driver.store import Store
+from tests.sandbox.driver.calls import code_of, create, gpu, mig_devices, nvml
+from tests.sandbox.driver.conftest import Simulate
+
+SUCCESS, RESET_REQUIRED, IN_USE = 0, 16, 19
+
+
+@pytest.mark.parametrize("key", ["A100-40GB", "H100-80GB"])
+def test_an_idle_gpu_changes_mode_at_once(simulate: Simulate, key: str) -> None:
+    simulate(key)
+    assert nvml.nvmlDeviceGetMigMode(gpu()) == [0, 0]
+    assert nvml.nvmlDeviceSetMigMode(gpu(), 1) == SUCCESS
+    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 1]
+    assert code_of(nvml.nvmlDeviceSetMigMode, gpu(), 2) == 2
+
+
+@pytest.mark.parametrize("key", ["A100-40GB", "H100-80GB"])
+def test_a_client_leaves_the_mode_pending(simulate: Simulate, key: str) -> None:
+    """The call succeeds; only the activation status tells that nothing changed yet."""
+    path = simulate(key, mig_enabled=True)
+    created = create(gpu(), 19)
+    processes.attach(path, created.uuid, 4242, 100)
+    assert nvml.nvmlDeviceSetMigMode(gpu(), 0) == IN_USE
+    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 0]
+    assert mig_devices(gpu()) == [created]
+
+
+def test_a_virtual_machine_cannot_reset_an_ampere_gpu(simulate: Simulate) -> None:
+    path = simulate("A100-40GB", passthrough=True)
+    assert nvml.nvmlDeviceGetVirtualizationMode(gpu()) == 1
+    assert nvml.nvmlDeviceSetMigMode(gpu(), 1) == RESET_REQUIRED
+    assert nvml.nvmlDeviceGetMigMode(gpu()) == [0, 1]
+    incidents.reboot(path)
+    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 1]
+
+
+@pytest.mark.parametrize(("key", "after"), [("A100-40GB", [1, 1]), ("H100-80GB", [0, 0])])
+def test_reboot_takes_instances_and_on_hopper_the_mode(simulate: Simulate, key: str, after: list[int]) -> None:
+    path = simulate(key, key, mig_enabled=True)
+    uuids = [nvml.nvmlDeviceGetUUID(gpu(index)) for index in (0, 1)]
+    create(gpu(), 15)
+    incidents.reboot(path, order=(1, 0))
+    assert nvml.nvmlDeviceGetMigMode(gpu(0)) == after
+    assert mig_devices(gpu(1)) == []
+    assert [nvml.nvmlDeviceGetUUID(gpu(index)) for index in (1, 0)] == uuids
+
+
+def test_reset_is_refused_while_a_client_is_there(simulate: Simulate) -> None:
+    path = simulate("A100-40GB", mig_enabled=True)
+    uuid = nvml.nvmlDeviceGetUUID(gpu())
+    created = create(gpu(), 19)
+    processes.attach(path, created.uuid, 1, 1)
+    with pytest.raises(Refused):
+        incidents.reset(path, uuid)
+    assert mig_devices(gpu()) == [created]
+    processes.detach(path, 1)
+    incidents.reset(path, uuid)
+    assert mig_devices(gpu()) == []
+    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 1]
+
+
+def test_compute_mode_on_mig_gpus(simulate: Simulate) -> None:
+    simulate("H100-80GB")
+    nvml.nvmlDeviceSetComputeMode(gpu(), nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+    assert nvml.nvmlDeviceGetComputeMode(gpu()) == nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+    nvml.nvmlDeviceSetMigMode(gpu(), 1)
+    assert code_of(nvml.nvmlDeviceSetComputeMode, gpu(), 0) == 3
+    mig = nvml.nvmlDeviceGetHandleByUUID(create(gpu(), 19).uuid)
+    assert code_of(nvml.nvmlDeviceSetComputeMode, mig, nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS) == 3
+    nvml.nvmlDeviceSetComputeMode(mig, nvml.NVML_COMPUTEMODE_PROHIBITED)
+
+
+def test_the_driver_may_be_missing(simulate: Simulate) -> None:
+    path = simulate("H100-80GB", init=False)
+    incidents.set_driver_loaded(path, False)
+    assert code_of(nvml.nvmlInit) == nvml.NVML_ERROR_DRIVER_NOT_LOADED
+    with Store(path).reading() as machine:
+        assert machine["driver_loaded"] is False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from partitioning.resources import ACK_MEMORY, mps_resource_gb
+from partitioning.resources import ACK_MEMORY, WHOLE, mps_resource_gb
 
 BYTES_PER_GB = 10**9
 BYTES_PER_MIB = 2**20
@@ -21,7 +21,7 @@ MAX_CLIENTS = 48
 VOLTA = (7, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MpsSlice:
     """One share of a GPU under MPS."""
 
@@ -29,7 +29,7 @@ class MpsSlice:
     resource: str
     """Under which name pods ask for it."""
     label: str
-    """Its size as people write it, `10gb` or `3gib`; part of device ids."""
+    """Its size as people write it, `10gb`, `3gib` or `1of4`; part of device ids."""
     units: int = 1
     """How many of `resource` a pod asks to get it: 1, or its GiB under `aliyun.com/gpu-mem`."""
     thread_percent: int | None = None
@@ -57,6 +57,16 @@ def slice_of_gib(memory_gib: int, thread_percent: int | None = None) -> MpsSlice
     )
 
 
+def slice_of_replicas(model_memory_mib: int, replicas: int, resource: str = WHOLE) -> MpsSlice:
+    """One of N equal shares, as NVIDIA's device plugin makes them: an Nth of the memory and of the threads."""
+    return MpsSlice(
+        memory_mib=model_memory_mib // replicas,
+        resource=resource,
+        label=f"1of{replicas}",
+        thread_percent=100 // replicas,
+    )
+
+
 def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], slices: Iterable[MpsSlice]) -> str | None:
     """None if one GPU can hold all these slices at once, else one sentence with the remedy."""
     held = tuple(slices)
@@ -81,14 +91,15 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
     if asked_mib > model_memory_mib:
         return (
             f"mps.slices ask for {asked_mib} MiB together, and the GPU has {model_memory_mib} MiB: "
-            f"lower memoryGB or count by {asked_mib - model_memory_mib} MiB or more"
+            f"lower memoryGB, memoryGiB or count by {asked_mib - model_memory_mib} MiB or more"
         )
     return None
 
 
 def _impossible_alone(share: MpsSlice) -> str | None:
     if share.memory_mib <= 0:
-        return f"memoryGB of slice {share.label} must be 1 or more"
+        field = "memoryGB" if share.resource != ACK_MEMORY else "memoryGiB"
+        return f"{field} of slice {share.label} must be 1 or more"
     if share.thread_percent is not None and not 1 <= share.thread_percent <= 100:
         return f"threadPercent of slice {share.label} is {share.thread_percent}: write 1 to 100, or leave it out"
     return None

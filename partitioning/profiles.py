@@ -12,9 +12,11 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-_FORM = re.compile(r"(?P<compute>[1-9]\d*)g\.(?P<memory>[1-9]\d*)gb(?P<attributes>(?:[+-][a-z]+(?:\.[a-z]+)*)*)")
+_FORM = re.compile(
+    r"(?P<compute>[1-9]\d*)g\.(?P<memory>[1-9]\d*)gb(?P<attributes>(?:[+-][a-z]+(?:\.[a-z]+)*)*)", re.ASCII
+)
 _ATTRIBUTE = re.compile(r"[+-][a-z]+(?:\.[a-z]+)*")
-_COMPUTE_INSTANCE = re.compile(r"\d+c\.(?P<profile>\d+g\..+)")
+_COMPUTE_INSTANCE = re.compile(r"\d+c\.(?P<profile>\d+g\..+)", re.ASCII)
 
 
 class ProfileError(ValueError):

@@ -18,9 +18,9 @@ SHARED = "nvidia.com/gpu.shared"
 ACK_MEMORY = "aliyun.com/gpu-mem"
 
 _MIG_PREFIX = "nvidia.com/mig-"
-_MPS_GB = re.compile(r"nvidia\.com/gpu-([1-9]\d*)gb")
+_MPS_GB = re.compile(r"nvidia\.com/gpu-([1-9]\d*)gb", re.ASCII)
 # The last word is the suffix that NVIDIA's plugin adds when a MIG instance is shared in time: no profile of its own.
-_MIG = re.compile(r"(?P<slices>\d+g\.\d+gb)(?P<attributes>(?:[.-][a-z]+)*)(?<!\.shared)")
+_MIG = re.compile(r"(?P<slices>\d+g\.\d+gb)(?P<attributes>(?:[.-][a-z]+)*)(?<!\.shared)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

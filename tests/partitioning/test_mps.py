@@ -1,0 +1,75 @@
+"""MPS slices: exact limits, and sentences for what one GPU cannot hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partitioning.mps import MpsSlice, check_slices, slice_of_gb, slice_of_gib, slice_of_replicas
+from partitioning.resources import SHARED
+
+AMPERE = (8, 0)
+
+
+@pytest.mark.parametrize(("memory_gb", "memory_mib"), [(1, 953), (5, 4768), (10, 9536), (20, 19073), (80, 76293)])
+def test_gigabytes_are_decimal_and_rounded_down_to_whole_mib(memory_gb: int, memory_mib: int) -> None:
+    share = slice_of_gb(memory_gb)
+    assert share.memory_mib == memory_mib
+    assert (share.resource, share.label, share.units) == (f"nvidia.com/gpu-{memory_gb}gb", f"{memory_gb}gb", 1)
+
+
+def test_gibibytes_are_binary_and_asked_for_by_the_unit() -> None:
+    share = slice_of_gib(3, thread_percent=10)
+    assert (share.memory_mib, share.label, share.units) == (3072, "3gib", 3)
+    assert (share.resource, share.thread_percent) == ("aliyun.com/gpu-mem", 10)
+
+
+def test_replicas_share_memory_and_threads_equally() -> None:
+    share = slice_of_replicas(24258, 4, SHARED)
+    assert (share.memory_mib, share.thread_percent) == (6064, 25)
+    assert (share.resource, share.label, share.units) == ("nvidia.com/gpu.shared", "1of4", 1)
+    assert check_slices(24258, AMPERE, [share] * 4) is None
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "capability", "slices"),
+    [
+        (24258, AMPERE, []),
+        (16280, (6, 0), []),
+        (24258, AMPERE, [slice_of_gb(10), slice_of_gb(10), slice_of_gib(5)]),
+        (24258, (7, 0), [slice_of_gb(10, 100), slice_of_gb(10, 100)]),
+        (48 * 953, AMPERE, [slice_of_gb(1)] * 48),
+        (9536, AMPERE, [slice_of_gb(10)]),
+    ],
+)
+def test_what_fits_is_let_pass(memory_mib: int, capability: tuple[int, int], slices: list[MpsSlice]) -> None:
+    assert check_slices(memory_mib, capability, slices) is None
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "capability", "slices", "words"),
+    [
+        (16280, (6, 1), [slice_of_gb(1)], ["Volta", "6.1", "whole: {}"]),
+        (81559, AMPERE, [slice_of_gb(1)] * 50, ["mps.slices", "50 slices", "48 clients", "lower count by 2"]),
+        (24258, AMPERE, [slice_of_gb(10)] * 3, ["28608 MiB", "24258 MiB", "lower memoryGB", "by 4350 MiB"]),
+        (9535, AMPERE, [slice_of_gb(10)], ["lower memoryGB", "by 1 MiB"]),
+        (24258, AMPERE, [slice_of_gb(1, 0)], ["threadPercent", "1gb", "1 to 100"]),
+        (24258, AMPERE, [slice_of_gib(2, 101)], ["threadPercent", "2gib", "is 101"]),
+        (24258, AMPERE, [slice_of_gb(0)], ["memoryGB", "must be 1 or more"]),
+        (24258, AMPERE, [slice_of_gib(-1)], ["memoryGiB", "must be 1 or more"]),
+    ],
+)
+def test_what_does_not_fit_is_said_with_field_and_remedy(
+    memory_mib: int, capability: tuple[int, int], slices: list[MpsSlice], words: list[str]
+) -> None:
+    sentence = check_slices(memory_mib, capability, slices)
+    assert sentence is not None
+    for word in words:
+        assert word in sentence
+
+
+@given(st.lists(st.integers(1, 100).map(slice_of_gb), max_size=60), st.integers(1, 400_000))
+def test_slices_that_pass_never_promise_more_than_the_gpu_has(slices: list[MpsSlice], memory_mib: int) -> None:
+    fits = len(slices) <= 48 and sum(share.memory_mib for share in slices) <= memory_mib
+    assert (check_slices(memory_mib, AMPERE, slices) is None) is fits

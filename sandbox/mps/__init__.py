@@ -1,0 +1,14 @@
+"""A stand-in for `nvidia-cuda-mps-control` (protocol 2), for machines without a GPU.
+
+Put `directory()` first on PATH. A control daemon is a state file in its pipe directory, there is no process; clients
+are put in by `clients`. What it answers is measured on the real command of driver 535.261.03; it limits nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def directory() -> Path:
+    """The folder that holds the executable."""
+    return Path(__file__).parent

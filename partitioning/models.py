@@ -124,7 +124,16 @@ def model_from_report(
 
     `name` is an NVML device name or a product label (spaces written as dashes).
     """
-    specs = tuple(sorted(profiles, key=lambda spec: (spec.nvml_index, spec.name)))
+    return _reported(
+        name, memory_mib, tuple(sorted(profiles, key=lambda spec: (spec.nvml_index, spec.name))), compute_capability
+    )
+
+
+@lru_cache(maxsize=1024)
+def _reported(
+    name: str, memory_mib: int, specs: tuple[ProfileSpec, ...], compute_capability: tuple[int, int] | None
+) -> GpuModel:
+    # Equal reports of a thousand nodes become one object, which the tables then find by identity.
     catalogued = model_for_name(name) or model_for_product(name.replace(" ", "-"))
     capability = compute_capability or (catalogued.compute_capability if catalogued else None)
     media = frozenset(spec.name for spec in specs if never_together(spec.name, spec.name))

@@ -157,6 +157,13 @@ def test_a_report_of_an_unknown_card_gets_its_rules_from_the_names() -> None:
     assert model_from_report("NVIDIA R100", 1000, [], compute_capability=(11, 0)).compute_capability == (11, 0)
 
 
+def test_equal_reports_are_one_object() -> None:
+    rows = named("H100-80GB").profiles
+    one = model_from_report("NVIDIA H100 80GB HBM3", 81559, rows)
+    assert model_from_report("NVIDIA H100 80GB HBM3", 81559, reversed(rows)) is one
+    assert model_from_report("NVIDIA H100 80GB HBM3", 81558, rows) is not one
+
+
 def test_a_report_makes_an_unconfirmed_model_usable() -> None:
     reported = model_from_report("NVIDIA-H20-SHARED", 97871, named("H100-96GB").profiles)
     assert reported.key == "H20-96GB"

@@ -20,6 +20,7 @@ from kube import apply, errors
 from kube.transport import Timeouts
 
 log = logging.getLogger(__name__)
+SHORTEST_TIMEOUT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +28,6 @@ class LeaseTiming:
     lease_seconds: float = 15.0  # others wait this long for a holder that went silent
     renew_seconds: float = 10.0  # the holder stops leading this long after its last good renewal
     retry_seconds: float = 2.0
-
-    @property
-    def request_timeouts(self) -> Timeouts:
-        """Four of these (connect and read, twice) fit between renew and lease."""
-        seconds = min(self.retry_seconds, self.lease_seconds - self.renew_seconds) / 4
-        return Timeouts(connect_seconds=seconds, read_seconds=seconds)
 
 
 def lease_path(namespace: str, name: str = "") -> str:
@@ -106,6 +101,14 @@ class Elector:
         left = self._renewed + self._timing.renew_seconds - time.monotonic()
         return min(self._timing.retry_seconds, max(left, 0.0)) if self._leading else self._timing.retry_seconds
 
+    def _timeouts(self) -> Timeouts:
+        """A leader's request (connect, then read) ends when its lead does, so that it notices in time."""
+        seconds = self._timing.renew_seconds / 3
+        if self._leading:
+            left = self._renewed + self._timing.renew_seconds - time.monotonic()
+            seconds = min(seconds, max(left / 2, SHORTEST_TIMEOUT_SECONDS))
+        return Timeouts(connect_seconds=seconds, read_seconds=seconds)
+
     def _lead(self) -> None:
         if not self._leading:
             log.info("lease %s: %s leads", self._name, self.identity)
@@ -120,10 +123,9 @@ class Elector:
 
     def _attempt(self, now: float) -> bool:
         """True: renewed. False: somebody else holds it. Anything else is raised."""
-        timeouts = self._timing.request_timeouts
         path = lease_path(self._namespace, self._name)
         try:
-            lease = apply.get(self._api, path, timeouts=timeouts)
+            lease = apply.get(self._api, path, timeouts=self._timeouts())
         except errors.NotFound:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
@@ -131,7 +133,7 @@ class Elector:
                 "metadata": {"name": self._name, "namespace": self._namespace},
                 "spec": self._held_spec({}),
             }
-            apply.create(self._api, lease_path(self._namespace), body, timeouts=timeouts)
+            apply.create(self._api, lease_path(self._namespace), body, timeouts=self._timeouts())
             return True
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
@@ -142,7 +144,7 @@ class Elector:
             return False
         lease["spec"] = self._held_spec(spec)
         # The resourceVersion that was read goes with it: Conflict means that somebody else was faster.
-        apply.replace(self._api, path, lease, timeouts=timeouts)
+        apply.replace(self._api, path, lease, timeouts=self._timeouts())
         return True
 
     def _held_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -158,13 +160,12 @@ class Elector:
         }
 
     def _release(self) -> None:
-        timeouts = self._timing.request_timeouts
         path = lease_path(self._namespace, self._name)
         with contextlib.suppress(errors.ApiError):  # then the others wait the lease out
-            lease = apply.get(self._api, path, timeouts=timeouts)
+            lease = apply.get(self._api, path, timeouts=self._timeouts())
             if lease["spec"].get("holderIdentity") == self.identity:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time()}
-                apply.replace(self._api, path, lease, timeouts=timeouts)
+                apply.replace(self._api, path, lease, timeouts=self._timeouts())
 
 
 class Heartbeat:

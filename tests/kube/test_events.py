@@ -1,0 +1,148 @@
+"""Events: counted instead of repeated, and never in the caller's way."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kube import clients
+from kube.events import EventRecorder, ObjectReference
+from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
+
+Serve = Callable[[Route], FakeApi]
+POD = ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="p", uid="u1")
+NODE = ObjectReference(api_version="v1", kind="Node", name="n", uid="u2")
+
+
+@pytest.fixture
+def record() -> Iterator[Callable[..., EventRecorder]]:
+    started: list[EventRecorder] = []
+
+    def start(server: FakeApi, **options: float) -> EventRecorder:
+        recorder = EventRecorder(clients.for_url(server.url), "planner", **options)  # type: ignore[arg-type] # table
+        recorder.start()
+        started.append(recorder)
+        return recorder
+
+    yield start
+    for recorder in started:
+        recorder.stop(timeout_seconds=0.2)
+
+
+def test_an_event_is_what_describe_looks_for(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    recorder = record(serve(store))
+    recorder.emit(POD, "Warning", "NoRoom", "no node has room")
+    recorder.emit(NODE, "Normal", "Cut", "2 slices")
+    recorder.stop()
+    of_pod, of_node = (store.items[path] for path in sorted(store.items, reverse=True))
+    assert of_pod["metadata"]["namespace"] == "ns"
+    assert of_pod["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "ns",
+        "name": "p",
+        "uid": "u1",
+    }
+    assert (of_pod["type"], of_pod["reason"], of_pod["message"]) == ("Warning", "NoRoom", "no node has room")
+    assert (of_pod["source"], of_pod["count"]) == ({"component": "planner"}, 1)
+    assert of_node["metadata"]["namespace"] == "default"  # the API keeps those of cluster-scoped objects there
+    assert "namespace" not in of_node["involvedObject"]
+
+
+def test_repeats_are_one_event_that_counts(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    recorder = record(serve(store), quiet_seconds=0.0)
+    for _ in range(3):
+        recorder.emit(POD, "Warning", "NoRoom", "no node has room")
+    recorder.emit(POD, "Warning", "NoRoom", "another sentence")
+    recorder.stop()
+    assert sorted(event["count"] for event in store.items.values()) == [1, 3]
+
+
+def test_fast_repeats_are_written_together(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    server = serve(store)
+    recorder = record(server, quiet_seconds=0.3)
+    for _ in range(5):
+        recorder.emit(POD, "Normal", "Same", "again")
+    eventually(lambda: store.items)
+    deadline = time.monotonic() + 10
+
+    def counted() -> bool:
+        recorder.emit(POD, "Normal", "Same", "again")
+        assert time.monotonic() < deadline
+        return any(request.method == "PATCH" for request in server.requests)
+
+    eventually(counted)
+    recorder.stop()
+    (event,) = store.items.values()
+    assert event["count"] >= 6
+    assert len([r for r in server.requests if r.method == "POST"]) == 1
+
+
+def test_the_count_goes_on_after_a_restart(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    server = serve(store)
+    for _ in range(2):
+        recorder = record(server)
+        recorder.emit(POD, "Normal", "Same", "again")
+        recorder.stop()
+    (event,) = store.items.values()
+    assert event["count"] == 2
+
+
+def test_an_event_that_expired_is_written_anew(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    recorder = record(serve(store), quiet_seconds=0.0)
+    recorder.emit(POD, "Normal", "Same", "again")
+    eventually(lambda: store.items)
+    with store.lock:
+        store.items.clear()
+    recorder.emit(POD, "Normal", "Same", "again")
+    recorder.stop()
+    assert [event["count"] for event in store.items.values()] == [1]
+
+
+def test_a_hanging_api_neither_blocks_nor_raises(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    recorder = record(serve(lambda request: Hang()), queue_size=3)
+    started = time.monotonic()
+    for number in range(20):
+        recorder.emit(POD, "Normal", "Same", str(number))
+    assert time.monotonic() - started < 1.0
+    assert recorder.dropped >= 16
+
+
+def test_refusals_are_survived(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+
+    def route(request: Request) -> Answer:
+        refused = request.method == "POST" and request.body["reason"] == "Bad"
+        return status(403, "Forbidden") if refused else store(request)
+
+    recorder = record(serve(route))
+    recorder.emit(POD, "Normal", "Bad", "refused")
+    recorder.emit(POD, "Normal", "Good", "kept")
+    recorder.stop()
+    assert [event["reason"] for event in store.items.values()] == ["Good"]
+    assert recorder.dropped == 1
+
+
+def test_long_names_stay_within_the_limit(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    recorder = record(serve(store))
+    recorder.emit(
+        ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="p" * 253, uid="u"),
+        "Normal",
+        "R",
+        "m" * 2000,
+    )
+    recorder.stop()
+    (event,) = store.items.values()
+    assert len(event["metadata"]["name"]) == 253
+    assert len(event["message"]) == 1024
+
+
+def test_reference_of_an_object() -> None:
+    item = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u2"}}
+    assert ObjectReference.of(item) == NODE

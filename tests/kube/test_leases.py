@@ -1,0 +1,163 @@
+"""Who leads, and what happens to the lead when the API refuses, hangs or goes away."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kube import clients
+from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path, micro_time
+from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
+
+Serve = Callable[[Route], FakeApi]
+TIMING = LeaseTiming(lease_seconds=3.0, renew_seconds=1.5, retry_seconds=0.05)
+PATH = lease_path("system", "controller")
+
+
+class Store(LeaseStore):
+    """A lease store that can fail on demand."""
+
+    trouble: Answer | None = None
+
+    def __call__(self, request: Request) -> Answer:
+        return self.trouble or super().__call__(request)
+
+
+class Candidate:
+    def __init__(self, server: FakeApi, identity: str, timing: LeaseTiming = TIMING) -> None:
+        self.started, self.stopped = threading.Event(), threading.Event()
+        self.elector = Elector(
+            clients.for_url(server.url),
+            namespace="system",
+            name="controller",
+            identity=identity,
+            on_started=self.started.set,
+            on_stopped=self.stopped.set,
+            timing=timing,
+        )
+        self.elector.start()
+
+
+@pytest.fixture
+def stand() -> Iterator[Callable[..., Candidate]]:
+    candidates: list[Candidate] = []
+
+    def start(server: FakeApi, identity: str, timing: LeaseTiming = TIMING) -> Candidate:
+        candidates.append(Candidate(server, identity, timing))
+        return candidates[-1]
+
+    yield start
+    for candidate in candidates:
+        candidate.elector.stop()
+
+
+def test_one_leads_and_the_next_takes_over_when_it_stops(serve: Serve, stand: Callable[..., Candidate]) -> None:
+    store = Store()
+    server = serve(store)
+    patient = LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.05)
+    first = stand(server, "a", patient)
+    assert first.started.wait(10)
+    second = stand(server, "b", patient)
+    eventually(lambda: len([r for r in server.requests if r.method == "GET"]) > 5)
+    assert not second.elector.leading
+    renewed = store.items[PATH]["spec"]
+    assert renewed["holderIdentity"] == "a"
+    assert (renewed["leaseTransitions"], renewed["leaseDurationSeconds"]) == (0, 60)
+
+    first.elector.stop()
+    assert first.stopped.is_set()
+    assert not first.elector.leading
+    assert second.started.wait(10)  # far less than the 60 s that the lease would have lasted
+    assert store.items[PATH]["spec"]["leaseTransitions"] == 1
+
+
+def test_a_dead_leader_is_waited_out(serve: Serve, stand: Callable[..., Candidate]) -> None:
+    store = Store()
+    store.items[PATH] = {
+        "metadata": {"name": "controller", "resourceVersion": "0"},
+        "spec": {"holderIdentity": "dead", "renewTime": "2001-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1},
+    }
+    started = time.monotonic()
+    candidate = stand(serve(store), "b")
+    assert candidate.started.wait(10)
+    assert time.monotonic() - started >= 1.0  # its clock may be wrong: the age of renewTime proves nothing
+
+
+@pytest.mark.parametrize("trouble", [status(500), status(403, "Forbidden"), Hang()], ids=["500", "403", "hang"])
+def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
+    serve: Serve, stand: Callable[..., Candidate], trouble: Answer
+) -> None:
+    store = Store()
+    candidate = stand(serve(store), "a")
+    assert candidate.started.wait(10)
+    store.trouble = trouble
+    since = time.monotonic()
+    eventually(lambda: not candidate.elector.leading)
+    assert time.monotonic() - since < TIMING.lease_seconds
+    assert candidate.stopped.wait(10)
+    candidate.started.clear()
+    store.trouble = None
+    if not isinstance(trouble, Hang):
+        assert candidate.started.wait(10)  # and leads again when the API is back
+
+
+def test_a_short_failure_does_not_cost_the_lead(serve: Serve, stand: Callable[..., Candidate]) -> None:
+    store = Store()
+    server = serve(store)
+    candidate = stand(server, "a", LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.02))
+    assert candidate.started.wait(10)
+    store.trouble = status(503)
+    count = len(server.requests)
+    eventually(lambda: len(server.requests) > count + 3)
+    store.trouble = None
+    assert candidate.elector.leading
+    assert not candidate.stopped.is_set()
+
+
+def test_a_lost_race_is_not_a_lead(serve: Serve, stand: Callable[..., Candidate]) -> None:
+    """Somebody else writes between our read and our write, every time."""
+
+    def route(request: Request) -> Answer:
+        return status(409, "Conflict") if request.method in {"PUT", "POST"} else status(404, "NotFound")
+
+    server = serve(route)
+    candidate = stand(server, "a")
+    eventually(lambda: len([r for r in server.requests if r.method == "POST"]) > 2)
+    assert not candidate.elector.leading
+    assert not candidate.started.is_set()
+
+
+def test_a_usurper_ends_the_lead_at_once(serve: Serve, stand: Callable[..., Candidate]) -> None:
+    store = Store()
+    candidate = stand(serve(store), "a", LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.02))
+    assert candidate.started.wait(10)
+    with store.lock:
+        spec = {**store.items[PATH]["spec"], "holderIdentity": "b", "renewTime": micro_time()}
+        store.items[PATH] = {"metadata": {"name": "controller", "resourceVersion": "999"}, "spec": spec}
+    assert candidate.stopped.wait(10)
+
+
+def test_heartbeat_creates_renews_and_survives_failures(serve: Serve) -> None:
+    store = Store()
+    server = serve(store)
+    heart = Heartbeat(
+        clients.for_url(server.url),
+        namespace="system",
+        name="node-1",
+        identity="agent-1",
+        manager="agent",
+        lease_seconds=40,
+        renew_seconds=0.05,
+    )
+    heart.start()
+    path = lease_path("system", "node-1")
+    eventually(lambda: path in store.items)
+    first = store.items[path]["spec"]["renewTime"]
+    store.trouble = status(500)
+    eventually(lambda: heart.last_error)
+    store.trouble = None
+    eventually(lambda: store.items[path]["spec"]["renewTime"] > first)
+    heart.stop()
+    assert store.items[path]["spec"]["holderIdentity"] == "agent-1"
+    assert server.requests[0].query == {"fieldManager": "agent", "force": "true"}

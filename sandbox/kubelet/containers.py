@@ -1,0 +1,67 @@
+"""Containers as the scripted runtime keeps them, and the hooks it calls.
+
+In: nothing. Out: what a kubelet asks for (`ContainerRequest`), what became of it (`ContainerRecord`), and the protocol that a
+hardware simulation implements to see processes come and go. Values only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from sandbox.kubelet.injection import ContainerOptions
+
+
+class ContainerState(StrEnum):
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequest:
+    pod_uid: str
+    namespace: str
+    pod: str
+    container: str
+    options: ContainerOptions
+    """What the container got: environment, mounts, device nodes, annotations, CDI names."""
+    device_ids: Mapping[str, tuple[str, ...]]
+    """By resource; the container's own, and for a plain init container what later ones take over."""
+    run_seconds: float
+    exit_code: int
+    start_seconds: float
+    stop_seconds: float
+    unkillable_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRecord:
+    container_id: str
+    pid: int
+    request: ContainerRequest
+    state: ContainerState
+    started_at: float | None = None
+    finished_at: float | None = None
+    """Epoch seconds."""
+    exit_code: int = 0
+    start_error: str = ""
+    """Why the container never ran: the hook refused it."""
+
+
+class ContainerHooks(Protocol):
+    """Called from the runtime's thread, in the order of events of each container."""
+
+    def container_started(self, container: ContainerRecord) -> str | None:
+        """The processes appear. A returned text is why the container cannot start; it is tried again later."""
+
+    def container_stopped(self, container: ContainerRecord) -> None:
+        """The processes are gone. Only after a start that was not refused."""
+
+
+class NoHooks:
+    def container_started(self, container: ContainerRecord) -> str | None:  # noqa: ARG002 - the protocol's signature
+        return None
+
+    def container_stopped(self, container: ContainerRecord) -> None:
+        return None

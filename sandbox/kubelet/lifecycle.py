@@ -1,0 +1,175 @@
+"""The life of one admitted pod: which containers are to start or stop now, and what its phase is.
+
+In: what happened to containers, deletion, time limits. Out: names to start, whether to stop, the phase. Pure: times come in,
+nothing is called. Containers that ended are not started again unless the pod's script says so, whatever the
+restart policy: in this stand-in a pod's running time is its command's `sleep N`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sandbox.kubelet.pods import Container, Pod, Role
+
+
+class Step(StrEnum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(slots=True, kw_only=True)
+class ContainerRun:
+    spec: Container
+    step: Step = Step.WAITING
+    reason: str = ""
+    """Why it waits, or how it ended; empty for the ordinary reason of its step."""
+    message: str = ""
+    container_id: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit_code: int = 0
+    restarts: int = 0
+    failed_starts: int = 0
+    held_back: bool = False
+    """A start failed or a restart is due later: a timer starts it again."""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.step is Step.ENDED and self.exit_code == 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PodRun:
+    pod: Pod
+    admitted_at: float
+    """Epoch seconds; the pod's startTime."""
+    pod_ip: str = ""
+    containers: dict[str, ContainerRun] = field(default_factory=dict)
+    device_health: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict)
+    """By container and resource, then id: remembered, so that an id that left the plugin's list keeps its health."""
+    stopping: bool = False
+    failure: tuple[str, str] | None = None
+    """Reason and message of a pod that the kubelet itself ends."""
+    terminated: bool = False
+    transitions: dict[str, tuple[bool, float]] = field(default_factory=dict)
+    """By condition: its value, and since when."""
+
+    def __post_init__(self) -> None:
+        if not self.containers:
+            self.containers = {spec.name: ContainerRun(spec=spec) for spec in self.pod.containers}
+
+    # ------------------------------------------------------------------------------- what to do
+
+    def to_start(self) -> tuple[str, ...]:
+        """Init containers one after the other, a sidecar once it runs lets the next one go, then all others at once."""
+        if self.stopping or self.terminated:
+            return ()
+        for name, run in self.containers.items():
+            if run.spec.role is Role.APP:
+                break
+            passed = run.succeeded if run.spec.role is Role.INIT else run.step is Step.RUNNING
+            if not passed:
+                return (name,) if run.step is Step.WAITING and not run.held_back else ()
+        return tuple(
+            name
+            for name, run in self.containers.items()
+            if run.spec.role is Role.APP and run.step is Step.WAITING and not run.held_back
+        )
+
+    @property
+    def apps(self) -> tuple[ContainerRun, ...]:
+        return tuple(run for run in self.containers.values() if run.spec.role is Role.APP)
+
+    @property
+    def work_done(self) -> bool:
+        """All apps have ended; sidecars are stopped next."""
+        return all(run.step is Step.ENDED for run in self.apps)
+
+    @property
+    def alive(self) -> tuple[ContainerRun, ...]:
+        return tuple(run for run in self.containers.values() if run.step in (Step.STARTING, Step.RUNNING))
+
+    def settle(self) -> bool:
+        """True once, when the last container of a pod that is to end has ended."""
+        if self.terminated or self.alive or not (self.stopping or self.work_done):
+            return False
+        self.terminated = True
+        return True
+
+    # ---------------------------------------------------------------------------- what happened
+
+    def starting(self, name: str, container_id: str) -> None:
+        run = self.containers[name]
+        run.step, run.container_id, run.reason, run.message, run.held_back = Step.STARTING, container_id, "", "", False
+
+    def started(self, name: str, at: float) -> None:
+        run = self.containers[name]
+        run.step, run.started_at, run.finished_at, run.failed_starts = Step.RUNNING, at, None, 0
+
+    def start_failed(self, name: str, reason: str, message: str) -> int:
+        """How often it failed in a row, this time included."""
+        run = self.containers[name]
+        run.step, run.reason, run.message, run.held_back = Step.WAITING, reason, message, True
+        run.failed_starts += 1
+        return run.failed_starts
+
+    def ended(self, name: str, at: float, exit_code: int) -> bool:
+        """True if the container is to be started again after a pause."""
+        run = self.containers[name]
+        run.step, run.finished_at, run.exit_code = Step.ENDED, at, exit_code
+        again = run.spec.role is Role.SIDECAR or run.restarts < self.pod.script.restarts
+        if self.stopping or run.spec.role is Role.INIT or not again or (run.spec.role is Role.SIDECAR and self.work_done):
+            return False
+        run.restarts += 1
+        run.step, run.reason, run.held_back = Step.WAITING, "CrashLoopBackOff", True
+        return True
+
+    def start_again(self, name: str) -> None:
+        self.containers[name].held_back = False
+
+    # -------------------------------------------------------------------------------- what it is
+
+    @property
+    def phase(self) -> str:
+        if self.failure is not None:
+            return "Failed" if self.terminated else self._running_phase()
+        if self.terminated:
+            return "Succeeded" if all(run.exit_code == 0 for run in self.apps) and self.work_done else "Failed"
+        return self._running_phase()
+
+    def _running_phase(self) -> str:
+        return "Running" if self.initialized and any(run.started_at is not None for run in self.apps) else "Pending"
+
+    @property
+    def initialized(self) -> bool:
+        return all(run.succeeded for run in self.containers.values() if run.spec.role is Role.INIT) and all(
+            run.started_at is not None for run in self.containers.values() if run.spec.role is Role.SIDECAR
+        )
+
+    @property
+    def ready(self) -> bool:
+        return not self.terminated and all(
+            run.step is Step.RUNNING for run in self.containers.values() if run.spec.role is not Role.INIT
+        )
+
+    def transition(self, condition: str, *, true: bool, now: float) -> float:
+        """When the condition took this value; now, if it did not have it before."""
+        known = self.transitions.get(condition)
+        if known is None or known[0] is not true:
+            known = self.transitions[condition] = (true, now)
+        return known[1]
+
+    def note_health(self, health: Mapping[tuple[str, str], Mapping[str, bool | None]]) -> bool:
+        """Take over the health of held devices; None (not listed) changes nothing. True if something changed."""
+        changed = False
+        for key, ids in health.items():
+            known = self.device_health.setdefault(key, {})
+            for device_id, healthy in sorted(ids.items()):
+                if healthy is None:
+                    healthy = known.get(device_id, True)
+                if known.get(device_id) != healthy:
+                    known[device_id] = healthy
+                    changed = True
+        return changed

@@ -1,0 +1,131 @@
+"""What a kubelet writes into its node's status at a tick.
+
+In: the node as the API holds it, the device counts. Out: a strategic merge patch, or None where nothing differs. Ordinary resources
+(cpu, memory, pods) are the manifest's; resources of device plugins are the kubelet's: set at every tick, 0 after the grace
+period, never removed. Pure.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+from controller.pod_requests import amounts
+from partitioning.resources import classify
+from sandbox.kubelet.clock import timestamp
+from sandbox.kubelet.devices import Counts
+
+Json = dict[str, Any]
+_ORDINARY = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+_CONDITIONS = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReading:
+    """A node at the API. `status` is its raw JSON and is never changed."""
+
+    name: str
+    uid: str
+    status: Mapping[str, Any]
+
+    @property
+    def allocatable(self) -> dict[str, int]:
+        return amounts({**_ORDINARY, **_resources(self.status, "capacity"), **_resources(self.status, "allocatable")})
+
+    @property
+    def host_ip(self) -> str:
+        for address in self.status.get("addresses") or ():
+            if address.get("type") == "InternalIP":
+                return str(address["address"])
+        return invented_ip(self.name)
+
+
+def read_node(raw: Mapping[str, Any]) -> NodeReading:
+    return NodeReading(name=raw["metadata"]["name"], uid=raw["metadata"].get("uid") or "", status=raw.get("status") or {})
+
+
+def invented_ip(node_name: str) -> str:
+    """For a manifest without addresses: the same at every start."""
+    number = zlib.crc32(node_name.encode())
+    return f"10.{number >> 16 & 127}.{number >> 8 & 255}.{number % 253 + 1}"
+
+
+def status_patch(
+    node: NodeReading, counts: Counts, *, version: str, boots: int, start_over: bool, now: float
+) -> Json | None:
+    """`start_over`: no checkpoint was found, so plugin resources that the manifest claims count 0 until a plugin comes."""
+    status = node.status
+    capacity = {**_ORDINARY, **_resources(status, "capacity")}
+    allocatable = {**capacity, **_resources(status, "allocatable")}
+    zero = set(counts.removed) | ({name for name in allocatable if classify(name)} if start_over else set())
+    capacity |= dict.fromkeys(sorted(zero), "0") | {name: str(count) for name, count in counts.capacity.items()}
+    allocatable |= dict.fromkeys(sorted(zero), "0") | {name: str(count) for name, count in counts.allocatable.items()}
+    wanted: Json = {
+        "capacity": capacity,
+        "allocatable": allocatable,
+        "nodeInfo": {**_node_info(node), "kubeletVersion": version, "bootID": _boot_id(node.name, boots)},
+        "addresses": list(status.get("addresses") or _addresses(node)),
+    }
+    conditions = _conditions(status, now)
+    if all(status.get(key) == value for key, value in wanted.items()) and conditions is None:
+        return None
+    return {"status": wanted | {"conditions": conditions or []}}
+
+
+def heartbeat_patch(node: NodeReading, now: float) -> Json:
+    """The conditions' times alone, which a kubelet renews every five minutes."""
+    present = {condition["type"] for condition in node.status.get("conditions") or ()}
+    beat = [{"type": kind, "lastHeartbeatTime": timestamp(now)} for kind, *_ in _CONDITIONS if kind in present]
+    return {"status": {"conditions": beat}}
+
+
+def _resources(status: Mapping[str, Any], key: str) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in (status.get(key) or {}).items()}
+
+
+def _conditions(status: Mapping[str, Any], now: float) -> list[Json] | None:
+    """None: all are there and say what they should."""
+    present = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
+    if all(present.get(kind) == value for kind, value, _, _ in _CONDITIONS):
+        return None
+    return [
+        {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": timestamp(now),
+            "lastTransitionTime": timestamp(now),
+        }
+        for kind, value, reason, message in _CONDITIONS
+    ]
+
+
+def _node_info(node: NodeReading) -> Json:
+    machine = uuid5(NAMESPACE_DNS, node.name)
+    invented = {
+        "architecture": "amd64",
+        "containerRuntimeVersion": "sandbox://1",
+        "kernelVersion": "6.1.0-sandbox",
+        "kubeProxyVersion": "",
+        "machineID": machine.hex,
+        "operatingSystem": "linux",
+        "osImage": "gpuplan sandbox",
+        "systemUUID": str(machine),
+    }
+    return {**invented, **(node.status.get("nodeInfo") or {})}
+
+
+def _boot_id(node_name: str, boots: int) -> str:
+    """Changes with a reboot of the node only, not with a restart of the kubelet."""
+    return str(uuid5(NAMESPACE_DNS, f"{node_name}/boot/{boots}"))
+
+
+def _addresses(node: NodeReading) -> list[Json]:
+    return [{"type": "InternalIP", "address": node.host_ip}, {"type": "Hostname", "address": node.name}]

@@ -1,0 +1,143 @@
+"""The status of a pod as its kubelet writes it.
+
+In: a `PodRun`, or a `Rejection`. Out: the JSON of `status`, as a strategic merge patch: conditions are merged by type, so the
+scheduler's PodScheduled stays. Pure; every time in it was given.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.kubelet.clock import timestamp
+from sandbox.kubelet.lifecycle import ContainerRun, PodRun, Step
+from sandbox.kubelet.pods import Pod, Role
+from sandbox.kubelet.predicates import Rejection
+
+Json = dict[str, Any]
+_ENDED_REASON = {True: "Completed", False: "Error"}
+
+
+def rejected_status(rejection: Rejection, now: float) -> Json:
+    """For good: a kubelet never tries a rejected pod again."""
+    return {
+        "phase": "Failed",
+        "reason": rejection.reason,
+        "message": f"Pod was rejected: {rejection.message}",
+        "startTime": timestamp(now),
+    }
+
+
+def ended_unstarted_status(pod: Pod, now: float) -> Json:
+    """A pod that was deleted before this kubelet ran anything of it."""
+    return {"phase": "Failed", "startTime": pod.start_time or timestamp(now)}
+
+
+def status_of(run: PodRun, *, host_ip: str, with_device_health: bool, now: float) -> Json:
+    status: Json = {
+        "phase": run.phase,
+        "startTime": timestamp(run.admitted_at),
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "conditions": _conditions(run, now),
+        "containerStatuses": _container_statuses(run, with_device_health=with_device_health, init=False),
+    }
+    if run.pod_ip:
+        status |= {"podIP": run.pod_ip, "podIPs": [{"ip": run.pod_ip}]}
+    init = _container_statuses(run, with_device_health=with_device_health, init=True)
+    if init:
+        status["initContainerStatuses"] = init
+    if run.failure is not None:
+        status |= {"reason": run.failure[0], "message": run.failure[1]}
+    return status
+
+
+def _conditions(run: PodRun, now: float) -> list[Json]:
+    completed = ("PodCompleted", "")
+    done = run.terminated and run.phase == "Succeeded"
+    not_ready = completed if done else ("ContainersNotReady", f"containers with unready status: {_unready(run)}")
+    waiting = [name for name, each in run.containers.items() if each.spec.role is not Role.APP and not each.started_at]
+    not_initialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(waiting)}]")
+    initialized = (completed if done else ("", "")) if run.initialized else not_initialized
+    wanted = (
+        ("PodReadyToStartContainers", run.pod_ip != "" and not run.terminated, ("", "")),
+        ("Initialized", run.initialized, initialized),
+        ("Ready", run.ready, ("", "") if run.ready else not_ready),
+        ("ContainersReady", run.ready, ("", "") if run.ready else not_ready),
+        ("PodScheduled", True, ("", "")),
+    )
+    return [_condition(run, kind, true, words, now) for kind, true, words in wanted]
+
+
+def _unready(run: PodRun) -> str:
+    names = (n for n, each in run.containers.items() if each.spec.role is Role.APP and each.step is not Step.RUNNING)
+    return f"[{' '.join(names)}]"
+
+
+def _condition(run: PodRun, kind: str, true: bool, words: tuple[str, str], now: float) -> Json:
+    return {
+        "type": kind,
+        "status": "True" if true else "False",
+        # None removes what an earlier status said: in a strategic merge an absent key stays.
+        "reason": words[0] or None,
+        "message": words[1] or None,
+        "lastTransitionTime": timestamp(run.transition(kind, true=true, now=now)),
+    }
+
+
+def _container_statuses(run: PodRun, *, with_device_health: bool, init: bool) -> list[Json]:
+    return [
+        _container_status(run, name, each, with_device_health=with_device_health)
+        for name, each in run.containers.items()
+        if (each.spec.role is not Role.APP) is init
+    ]
+
+
+def _container_status(run: PodRun, name: str, each: ContainerRun, *, with_device_health: bool) -> Json:
+    ready = each.succeeded if each.spec.role is Role.INIT else each.step is Step.RUNNING
+    status: Json = {
+        "name": name,
+        "image": each.spec.image,
+        "imageID": "",
+        "ready": ready,
+        "started": each.step is Step.RUNNING,
+        "restartCount": each.restarts,
+        "state": _state(run, each),
+        "lastState": {},
+    }
+    if each.container_id:
+        status["containerID"] = f"sandbox://{each.container_id}"
+    if each.restarts and each.finished_at is not None and each.step is not Step.ENDED:
+        status["lastState"] = {"terminated": _terminated(each)}
+    health = {resource: ids for (container, resource), ids in sorted(run.device_health.items()) if container == name}
+    if with_device_health and health:
+        status["allocatedResourcesStatus"] = [_resource_health(resource, ids) for resource, ids in health.items()]
+    return status
+
+
+def _state(run: PodRun, each: ContainerRun) -> Json:
+    if each.step is Step.RUNNING:
+        return {"running": {"startedAt": timestamp(each.started_at or 0)}}
+    if each.step is Step.ENDED:
+        return {"terminated": _terminated(each)}
+    ordinary = "ContainerCreating" if run.initialized or each.spec.role is not Role.APP else "PodInitializing"
+    waiting = {"reason": each.reason or ordinary}
+    return {"waiting": waiting | ({"message": each.message} if each.message else {})}
+
+
+def _terminated(each: ContainerRun) -> Json:
+    return {
+        "exitCode": each.exit_code,
+        "reason": _ENDED_REASON[each.exit_code == 0],
+        "startedAt": timestamp(each.started_at or each.finished_at or 0),
+        "finishedAt": timestamp(each.finished_at or 0),
+        "containerID": f"sandbox://{each.container_id}",
+    }
+
+
+def _resource_health(resource: str, ids: Mapping[str, bool]) -> Json:
+    return {
+        "name": resource,
+        "resources": [
+            {"resourceID": device_id, "health": "Healthy" if healthy else "Unhealthy"}
+            for device_id, healthy in sorted(ids.items())
+        ],
+    }

@@ -1,0 +1,146 @@
+"""The pod-resources service of a kubelet: List, Get and GetAllocatableResources.
+
+In: the pod book and the device table. Out: what the real service answers, its false answers included: empty before the pods are
+known, nothing about plain init containers, and nothing about a container whose pod is gone. List and Get free devices of ended pods
+as a side effect. One rate limit for all methods and clients.
+"""
+
+import threading
+from random import Random
+from typing import NoReturn
+
+import grpc
+
+from kube.kubelet_api import podresources_pb2 as api
+from kube.kubelet_api import podresources_pb2_grpc as services
+from sandbox.kubelet.clock import Clock
+from sandbox.kubelet.devices import Device, DeviceTable
+from sandbox.kubelet.podbook import Entry, PodBook
+from sandbox.kubelet.pods import Role
+from sandbox.kubelet.selection import shuffled
+from sandbox.kubelet.settings import Switches
+
+
+class RateLimit:
+    """A token bucket, full at first."""
+
+    def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tokens = float(burst)
+        self._filled_at = clock.monotonic()
+
+    def admit(self) -> bool:
+        with self._lock:
+            now = self._clock.monotonic()
+            self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
+            self._filled_at = now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+
+class PodResources(services.PodResourcesListerServicer):
+    def __init__(
+        self, *, book: PodBook, table: DeviceTable, limit: RateLimit, switches: Switches, random: Random
+    ) -> None:
+        self._book = book
+        self._table = table
+        self._limit = limit
+        self._switches = switches
+        self._random = random
+
+    # The method names are the proto's.
+    def List(  # noqa: N802
+        self,
+        request: api.ListPodResourcesRequest,  # noqa: ARG002 - it has no fields
+        context: grpc.ServicerContext,
+    ) -> api.ListPodResourcesResponse:
+        self._admit(context)
+        self.free_inactive()
+        entries = self._book.active() if self._switches.list_active_pods_only else self._book.entries()
+        return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
+
+    def Get(  # noqa: N802
+        self, request: api.GetPodResourcesRequest, context: grpc.ServicerContext
+    ) -> api.GetPodResourcesResponse:
+        self._admit(context)
+        if not self._switches.get_offered:
+            context.abort(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
+        entry = self._book.find(request.pod_namespace, request.pod_name)
+        if entry is None or not entry.active:
+            text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+            context.abort(grpc.StatusCode.UNKNOWN, text)
+        self.free_inactive()
+        return api.GetPodResourcesResponse(pod_resources=self._pod(entry))
+
+    def GetAllocatableResources(  # noqa: N802
+        self,
+        request: api.AllocatableResourcesRequest,  # noqa: ARG002 - it has no fields
+        context: grpc.ServicerContext,
+    ) -> api.AllocatableResourcesResponse:
+        self._admit(context)
+        devices = []
+        for resource, listed in self._table.healthy_devices().items():
+            by_id = {device.device_id: device for device in listed}
+            for device_id in shuffled(by_id, self._random):
+                devices += _allocatable(resource, by_id[device_id])
+        return api.AllocatableResourcesResponse(devices=devices)
+
+    def free_inactive(self) -> None:
+        if self._book.sources_ready:
+            self._table.free_inactive(self._book.active_uids)
+
+    def _admit(self, context: grpc.ServicerContext) -> None:
+        if not self._limit.admit():
+            _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+    def _pod(self, entry: Entry) -> api.PodResources:
+        containers = [
+            api.ContainerResources(
+                name=container.name,
+                devices=self._held(entry.pod.uid, container.name) if entry.active else [],
+            )
+            for container in entry.pod.containers
+            if container.role is not Role.INIT
+        ]
+        return api.PodResources(name=entry.pod.name, namespace=entry.pod.namespace, containers=containers)
+
+    def _held(self, pod_uid: str, container: str) -> list[api.ContainerDevices]:
+        """One entry per device, in no order."""
+        pairs = [
+            (resource, device_id)
+            for resource, holding in sorted(self._table.holdings_of(pod_uid, container).items())
+            for device_id in sorted(holding.device_ids)
+        ]
+        self._random.shuffle(pairs)
+        return [
+            api.ContainerDevices(
+                resource_name=resource,
+                device_ids=[device_id],
+                topology=_topology(self._table.device(resource, device_id).numa_nodes),
+            )
+            for resource, device_id in pairs
+        ]
+
+
+def _allocatable(resource: str, device: Device) -> list[api.ContainerDevices]:
+    """A device with an empty topology is left out, one of two NUMA nodes is named twice: the real one's behaviour."""
+    if device.numa_nodes is None:
+        return [api.ContainerDevices(resource_name=resource, device_ids=[device.device_id])]
+    return [
+        api.ContainerDevices(resource_name=resource, device_ids=[device.device_id], topology=_topology((node,)))
+        for node in device.numa_nodes
+    ]
+
+
+def _topology(numa_nodes: tuple[int, ...] | None) -> api.TopologyInfo | None:
+    return api.TopologyInfo(nodes=[api.NUMANode(ID=node) for node in numa_nodes]) if numa_nodes else None
+
+
+def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, text: str) -> NoReturn:
+    context.abort(code, text)
+    raise AssertionError("abort raises")

@@ -1,0 +1,193 @@
+"""A scripted container runtime: containers without processes, on time.
+
+In: start and stop calls of a kubelet, scripts from pod annotations. Out: container records, one call of the listener per change, and the
+hooks for whoever simulates hardware. It outlives its kubelet, as a real runtime does: a new kubelet on the same node
+finds containers that run on. One thread, started with the first container; it never touches the API.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from sandbox.kubelet.clock import Agenda, Clock
+from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerRequest, ContainerState, NoHooks
+
+_KEPT_RECORDS = 2000
+_KILLED, _TERMINATED = 137, 143
+Listener = Callable[[ContainerRecord], None]
+
+
+class ScriptedRuntime:
+    def __init__(self, hooks: ContainerHooks | None = None, clock: Clock | None = None) -> None:
+        self._hooks = hooks or NoHooks()
+        self._clock = clock or Clock()
+        self._changed = threading.Condition()
+        self._records: dict[str, ContainerRecord] = {}
+        self._ends: dict[str, tuple[float, int]] = {}
+        self._stopping: set[str] = set()
+        self._agenda: Agenda[str] = Agenda()
+        self._numbers = itertools.count(1)
+        self._listener: Listener | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # ------------------------------------------------------------------------- called by kubelets
+
+    def listen(self, listener: Listener | None) -> None:
+        """The kubelet of now. None: it is gone, and what happens meanwhile is found in the records."""
+        with self._changed:
+            self._listener = listener
+
+    def start(self, request: ContainerRequest) -> ContainerRecord:
+        with self._changed:
+            number = next(self._numbers)
+            record = ContainerRecord(
+                container_id=f"{request.pod_uid[:8]}-{request.container}-{number}",
+                pid=10_000 + number,
+                request=request,
+                state=ContainerState.CREATED,
+            )
+            self._records[record.container_id] = record
+            self._prune()
+            self._schedule(request.start_seconds, record.container_id)
+        return record
+
+    def stop(self, container_id: str, grace_seconds: float) -> None:
+        """The first stop counts: a later one with a shorter grace changes nothing."""
+        with self._changed:
+            record = self._records.get(container_id)
+            if record is None or record.state is ContainerState.EXITED or container_id in self._stopping:
+                return
+            self._stopping.add(container_id)
+            wanted = record.request
+            if record.state is ContainerState.CREATED:
+                self._ends[container_id] = (self._clock.monotonic(), _KILLED)
+                self._schedule(0.0, container_id)
+                return
+            killed = wanted.stop_seconds > grace_seconds
+            after = min(wanted.stop_seconds, grace_seconds) + wanted.unkillable_seconds
+            self._end(container_id, after, _KILLED if killed else _TERMINATED)
+
+    def containers(self, pod_uid: str | None = None) -> tuple[ContainerRecord, ...]:
+        """In the order in which they were created, ended ones included."""
+        with self._changed:
+            return tuple(
+                record for record in self._records.values() if pod_uid is None or record.request.pod_uid == pod_uid
+            )
+
+    # ------------------------------------------------------------------------------ called by people
+
+    def release(self, pod_uid: str) -> None:
+        """End containers that are being stopped now, unkillable or not."""
+        with self._changed:
+            for record in self._running():
+                if record.request.pod_uid == pod_uid and record.container_id in self._stopping:
+                    self._end(record.container_id, 0.0, _KILLED)
+
+    def lose_all(self) -> None:
+        """As a reboot: every container is gone, and nobody is told."""
+        with self._changed:
+            lost = self._running()
+            self._records.clear()
+            self._ends.clear()
+        for record in lost:
+            self._hooks.container_stopped(record)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(timeout=5.0)
+
+    # --------------------------------------------------------------------------------------- inside
+
+    def _running(self) -> tuple[ContainerRecord, ...]:
+        return tuple(record for record in self._records.values() if record.state is ContainerState.RUNNING)
+
+    def _end(self, container_id: str, after_seconds: float, exit_code: int) -> None:
+        due = self._clock.monotonic() + after_seconds
+        self._ends[container_id] = (due, exit_code)
+        self._schedule(after_seconds, container_id)
+
+    def _schedule(self, after_seconds: float, container_id: str) -> None:
+        if after_seconds == float("inf"):
+            return
+        self._agenda.add(self._clock.monotonic() + after_seconds, container_id)
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="containers", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _prune(self) -> None:
+        if len(self._records) > _KEPT_RECORDS:
+            ended = [key for key, record in self._records.items() if record.state is ContainerState.EXITED]
+            for container_id in ended[: len(self._records) - _KEPT_RECORDS]:
+                del self._records[container_id]
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                due = self._agenda.next_due()
+                now = self._clock.monotonic()
+                if due is None or due > now:
+                    self._changed.wait(None if due is None else due - now)
+                    continue
+                ready = self._agenda.pop_due(now)
+            for container_id in ready:
+                self._advance(container_id)
+
+    def _advance(self, container_id: str) -> None:
+        """A container's due time came: it starts, or it ends, or a stop moved its end meanwhile."""
+        with self._changed:
+            record = self._records.get(container_id)
+            if record is None or record.state is ContainerState.EXITED:
+                return
+            end = self._ends.get(container_id)
+            if end is not None and end[0] > self._clock.monotonic():
+                return
+        if end is not None:
+            self._finish(record, exit_code=end[1])
+        elif record.state is ContainerState.CREATED:
+            self._begin(record)
+
+    def _begin(self, record: ContainerRecord) -> None:
+        error = self._hooks.container_started(record)
+        if error is not None:
+            self._finish(record, exit_code=128, start_error=error)
+            return
+        request = record.request
+        running = self._put(replace(record, state=ContainerState.RUNNING, started_at=self._clock.wall()))
+        with self._changed:
+            if record.container_id not in self._stopping:
+                self._end(record.container_id, request.run_seconds, request.exit_code)
+        self._tell(running)
+
+    def _finish(self, record: ContainerRecord, *, exit_code: int, start_error: str = "") -> None:
+        ended = replace(
+            record,
+            state=ContainerState.EXITED,
+            finished_at=self._clock.wall(),
+            exit_code=exit_code,
+            start_error=start_error,
+        )
+        if record.state is ContainerState.RUNNING:
+            self._hooks.container_stopped(record)
+        self._put(ended)
+        self._tell(ended)
+
+    def _put(self, record: ContainerRecord) -> ContainerRecord:
+        with self._changed:
+            if record.container_id in self._records:
+                self._records[record.container_id] = record
+        return record
+
+    def _tell(self, record: ContainerRecord) -> None:
+        with self._changed:
+            listener = self._listener
+        if listener is not None:
+            listener(record)

@@ -1,0 +1,48 @@
+"""gRPC servers on unix sockets that die the way a kubelet's do: the socket file stays.
+
+In: a path and services. Out: a served path. gRPC removes the file that it has bound when it stops, a kubelet leaves its dead one behind;
+so gRPC binds a hidden name, and the public name is a hard link to the same socket.
+"""
+
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from kube.kubelet_api.paths import MAX_SOCKET_PATH_BYTES, unix_target
+
+
+class SocketServer:
+    def __init__(
+        self, hidden: Path, public: Path, add_services: Callable[[grpc.Server], None], *, threads: int
+    ) -> None:
+        for path in (hidden, public):
+            if len(str(path).encode()) > MAX_SOCKET_PATH_BYTES:
+                raise ValueError(f"{path} is too long for a unix socket ({MAX_SOCKET_PATH_BYTES} bytes)")
+        self._hidden = hidden
+        self._public = public
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=public.parent.name)
+        self._server = grpc.server(self._threads)
+        add_services(self._server)
+
+    def start(self) -> None:
+        """The public name appears when calls are answered."""
+        self._hidden.unlink(missing_ok=True)
+        self._server.add_insecure_port(unix_target(self._hidden))
+        self._server.start()
+        self._public.unlink(missing_ok=True)
+        self._public.hardlink_to(self._hidden)
+
+    def stop(self) -> None:
+        """At once, as a process that ends: calls under way are cut off."""
+        self._server.stop(None).wait(5.0)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def remove_sockets(folder: Path) -> None:
+    """What a kubelet does to its plugin directory at start; files and folders stay."""
+    for path in sorted(folder.iterdir()):
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()

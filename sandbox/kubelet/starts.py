@@ -1,0 +1,108 @@
+"""Starting one container: the plugins' last word, then what the container gets.
+
+In: an admitted pod and a container's name. Out: a started container with its environment, mounts and devices merged from its
+plugins' answers. No Allocate is made here: a restart uses the answers from admission. PreStartContainer may take 30 s,
+so it runs in a thread of its own where a plugin asked for it.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from sandbox.kubelet.containers import ContainerRecord, ContainerRequest
+from sandbox.kubelet.devices import DeviceTable, Holding
+from sandbox.kubelet.endpoints import Endpoints, PluginClient
+from sandbox.kubelet.injection import merge
+from sandbox.kubelet.lifecycle import PodRun
+from sandbox.kubelet.pods import Pod, Role
+from sandbox.kubelet.runtime import ScriptedRuntime
+from sandbox.kubelet.settings import Timings
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """The container's waiting reason and message; it is tried again."""
+
+    reason: str
+    message: str
+
+
+class ContainerStarts:
+    def __init__(
+        self,
+        *,
+        table: DeviceTable,
+        endpoints: Endpoints,
+        runtime: ScriptedRuntime,
+        timings: Timings,
+        random: Random,
+    ) -> None:
+        self._table = table
+        self._endpoints = endpoints
+        self._runtime = runtime
+        self._timings = timings
+        self._random = random
+
+    def prepare(self, pod: Pod, name: str, done: Callable[[StartFailure | None], None]) -> None:
+        """Call PreStartContainer where it is wanted; `done` is called once, perhaps from another thread."""
+        calls: list[tuple[PluginClient, frozenset[str]]] = []
+        for resource, count in pod.container(name).devices:
+            if not count or not self._table.knows(resource):
+                continue
+            if not self._endpoints.known(resource):
+                text = f"endpoint not found in cache for a registered resource: {resource}"
+                done(StartFailure("CreateContainerConfigError", text))
+                return
+            client = self._endpoints.get(resource)
+            holding = self._holdings(pod, name).get(resource)
+            if client is not None and client.options.pre_start_required and holding is not None:
+                calls.append((client, holding.device_ids))
+        if not calls:
+            done(None)
+            return
+        threading.Thread(target=self._pre_start, args=(calls, done), name="pre-start", daemon=True).start()
+
+    def _pre_start(
+        self, calls: list[tuple[PluginClient, frozenset[str]]], done: Callable[[StartFailure | None], None]
+    ) -> None:
+        for client, device_ids in calls:
+            refusal = client.pre_start(sorted(device_ids), self._timings.prestart_timeout_seconds)
+            if refusal is not None:
+                done(StartFailure("CreateContainerConfigError", refusal.message))
+                return
+        done(None)
+
+    def start(self, pod: Pod, name: str) -> ContainerRecord:
+        container = pod.container(name)
+        holdings = self._holdings(pod, name)
+        script, timings = pod.script, self._timings
+        return self._runtime.start(
+            ContainerRequest(
+                pod_uid=pod.uid,
+                namespace=pod.namespace,
+                pod=pod.name,
+                container=name,
+                options=merge({resource: h.answer for resource, h in holdings.items()}, container.env, self._random),
+                device_ids={resource: tuple(sorted(h.device_ids)) for resource, h in sorted(holdings.items())},
+                run_seconds=container.run_seconds,
+                exit_code=script.exit_code if container.role is Role.APP else 0,
+                start_seconds=timings.start_seconds if script.start_seconds is None else script.start_seconds,
+                stop_seconds=timings.stop_seconds if script.stop_seconds is None else script.stop_seconds,
+                unkillable_seconds=script.unkillable_seconds,
+            )
+        )
+
+    def health(self, run: PodRun) -> dict[tuple[str, str], dict[str, bool | None]]:
+        """Of every device that a container of the pod got, by container and resource; None: not listed any more."""
+        devices = {key: set(ids) for key, ids in run.device_health.items()}
+        for name in run.containers:
+            for resource, holding in self._holdings(run.pod, name).items():
+                devices.setdefault((name, resource), set()).update(holding.device_ids)
+        return {
+            (name, resource): {device_id: self._table.health(resource, device_id) for device_id in sorted(ids)}
+            for (name, resource), ids in sorted(devices.items())
+        }
+
+    def _holdings(self, pod: Pod, name: str) -> dict[str, Holding]:
+        return self._table.holdings_of(pod.uid, name)

@@ -1,0 +1,127 @@
+"""The thread of a kubelet that writes to the API: pod statuses, final deletions, and node status at the tick.
+
+In: statuses as they come to be. Out: the newest one of each pod, once, tried until it is done or pointless; then the deletion, if one
+was asked for. It is not the sync loop, so a slow API delays no admission, and a slow Allocate delays no status.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.kubelet.api import KubeletApi, Outcome
+from sandbox.kubelet.clock import Clock
+from sandbox.kubelet.pods import Pod
+
+_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+Status = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Pending:
+    pod: Pod
+    status: Status | None = None
+    delete: bool = False
+
+
+class ApiWriter:
+    """`tick()` writes what the node owes and returns the seconds until it wants to be called again."""
+
+    def __init__(self, name: str, api: KubeletApi, clock: Clock, tick: Callable[[], float]) -> None:
+        self._api = api
+        self._clock = clock
+        self._tick = tick
+        self._changed = threading.Condition()
+        self._pending: dict[str, _Pending] = {}
+        self._written: dict[str, Status] = {}
+        self._tick_due = clock.monotonic()
+        self._retry_at = 0.0
+        self._failures = 0
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, pod: Pod, status: Status, *, again: bool = False) -> None:
+        """`again`: also if it is what was written last, because somebody else wrote since."""
+        with self._changed:
+            if not again and pod.uid not in self._pending and self._written.get(pod.uid) == status:
+                return
+            entry = self._pending.setdefault(pod.uid, _Pending(pod))
+            entry.pod, entry.status = pod, status
+            self._changed.notify()
+
+    def finish(self, pod: Pod) -> None:
+        """Delete the pod's object for good, after its last status."""
+        with self._changed:
+            entry = self._pending.setdefault(pod.uid, _Pending(pod))
+            entry.pod, entry.delete = pod, True
+            self._changed.notify()
+
+    def forget(self, pod_uid: str) -> None:
+        with self._changed:
+            self._pending.pop(pod_uid, None)
+            self._written.pop(pod_uid, None)
+
+    def tick_soon(self) -> None:
+        with self._changed:
+            self._tick_due = self._clock.monotonic()
+            self._changed.notify()
+
+    def stop(self, *, join_seconds: float = 5.0) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(join_seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopped:
+                    return
+                now = self._clock.monotonic()
+                entry = self._take() if now >= self._retry_at else None
+                ticking = self._tick_due <= now
+                if entry is None and not ticking:
+                    due = max(self._retry_at, now) if self._pending else self._tick_due
+                    self._changed.wait(max(0.0, min(due, self._tick_due) - now))
+                    continue
+            if ticking:
+                pause = self._tick()
+                with self._changed:
+                    self._tick_due = self._clock.monotonic() + pause
+            if entry is not None:
+                self._write(entry)
+
+    def _take(self) -> _Pending | None:
+        if not self._pending:
+            return None
+        return self._pending.pop(next(iter(self._pending)))
+
+    def _write(self, entry: _Pending) -> None:
+        outcome = Outcome.DONE
+        if entry.status is not None:
+            outcome = self._api.patch_pod_status(entry.pod, entry.status)
+        if entry.delete and outcome is not Outcome.LATER:
+            entry.status = None
+            outcome = self._api.delete_pod(entry.pod)
+        with self._changed:
+            if outcome is Outcome.LATER:
+                self._put_back(entry)
+                self._retry_at = self._clock.monotonic() + _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
+                self._failures += 1
+                return
+            self._failures = 0
+            if entry.status is not None and outcome is Outcome.DONE:
+                self._written[entry.pod.uid] = entry.status
+
+    def _put_back(self, entry: _Pending) -> None:
+        """Unless a newer status came meanwhile."""
+        newer = self._pending.get(entry.pod.uid)
+        if newer is None:
+            self._pending[entry.pod.uid] = entry
+            return
+        newer.status = newer.status if newer.status is not None else entry.status
+        newer.delete = newer.delete or entry.delete

@@ -74,10 +74,8 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
         return None
     if compute_capability < VOLTA:
         major, minor = compute_capability
-        return (
-            f"mps needs a Volta GPU or newer (compute capability 7.0), this one has {major}.{minor}: "
-            "remove mps.slices and use whole: {}"
-        )
+        seen = f"this one has {major}.{minor}" if major else "that of this one is unknown"
+        return f"mps needs a Volta GPU or newer (compute capability 7.0), {seen}: remove mps.slices and use whole: {{}}"
     for share in held:
         problem = _impossible_alone(share)
         if problem is not None:

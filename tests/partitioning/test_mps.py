@@ -51,6 +51,7 @@ def test_what_fits_is_let_pass(memory_mib: int, capability: tuple[int, int], sli
     ("memory_mib", "capability", "slices", "words"),
     [
         (16280, (6, 1), [slice_of_gb(1)], ["Volta", "6.1", "whole: {}"]),
+        (16280, (0, 0), [slice_of_gb(1)], ["Volta", "unknown"]),
         (81559, AMPERE, [slice_of_gb(1)] * 50, ["mps.slices", "50 slices", "48 clients", "lower count by 2"]),
         (24258, AMPERE, [slice_of_gb(10)] * 3, ["28608 MiB", "24258 MiB", "lower memoryGB", "by 4350 MiB"]),
         (9535, AMPERE, [slice_of_gb(10)], ["lower memoryGB", "by 1 MiB"]),

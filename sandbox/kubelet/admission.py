@@ -1,8 +1,8 @@
 """Whether a bound pod may run on its node: devices first, then the node's resources.
 
-In: a pod, what else is active, what runs already. Out: None, or a `Rejection`, which is final. Order and texts are the kubelet's: a pod can
-be refused by the resource check after its devices were allocated. A pod that asks for a resource which this kubelet
-never saw and the node never named is let through without it.
+In: a pod, what else is active, what runs already. Out: None, or a `Rejection`, which is final. Order and texts are
+the kubelet's: a pod can be refused by the resource check after its devices were allocated. A pod that asks for a
+resource which this kubelet never saw and the node never named is let through without it.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,6 @@ class Admission:
         if any(holder.pod_uid == pod.uid for holder in self._table.holdings()):
             allocatable = raised(allocatable, self._table.taken_counts())
         others = [
-            entry.pod.requests
-            for entry in self._book.active()
-            if entry.pod.uid != pod.uid and entry.run is not None
+            entry.pod.requests for entry in self._book.active() if entry.pod.uid != pod.uid and entry.run is not None
         ]
         return check_resources(pod.requests, others, allocatable)

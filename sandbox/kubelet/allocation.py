@@ -1,8 +1,8 @@
 """Getting a pod's devices at its admission: one Allocate per container and resource, in the containers' order.
 
-In: a pod. Out: None once every container holds what its limits ask for, else the `Refusal` that ends up in the pod's message.
-Runs in the kubelet's one admission thread and has no deadline: while a plugin thinks, nothing else is admitted. It never
-gives back what an earlier container of a refused pod got; that is freed when somebody looks again.
+In: a pod. Out: None once every container holds what its limits ask for, else the `Refusal` that ends up in the pod's
+message. Runs in the kubelet's one admission thread and has no deadline: while a plugin thinks, nothing else is
+admitted. It never gives back what an earlier container of a refused pod got; that is freed when somebody looks again.
 """
 
 from collections.abc import Callable

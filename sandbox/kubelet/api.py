@@ -1,8 +1,8 @@
 """What a kubelet reads from and writes to the API server.
 
-In: frozen pods and nodes out of two watches; out: status patches, final deletions, Events, the node's Lease. `KubeletApi` is
-all that the rest of the stand-in knows of the API; `ClusterApi` speaks HTTP. A write never raises: it says whether it was done, is
-pointless now, or may work later.
+In: frozen pods and nodes out of two watches; out: status patches, final deletions, Events, the node's Lease.
+`KubeletApi` is all that the rest of the stand-in knows of the API; `ClusterApi` speaks HTTP. A write never raises: it
+says whether it was done, is pointless now, or may work later.
 """
 
 import logging
@@ -76,16 +76,20 @@ class ClusterApi:
 
     def __init__(self, client: ApiClient, node_name: str) -> None:
         self._client = client
-        self._events = EventRecorder(client, "kubelet", instance=node_name)
+        self._node_name = node_name
+        self._events: EventRecorder | None = None
         self._lease = Heartbeat(
             client, namespace="kube-node-lease", name=node_name, identity=node_name, manager="kubelet"
         )
 
     def start(self) -> None:
+        """Again after `stop`, too: a restarted kubelet may keep its client."""
+        self._events = EventRecorder(self._client, "kubelet", instance=self._node_name)
         self._events.start()
 
     def stop(self) -> None:
-        self._events.stop()
+        if self._events is not None:
+            self._events.stop()
 
     def watch_pods(self, node_name: str, on_change: PodChange) -> Watch:
         reflector = Reflector(
@@ -128,7 +132,8 @@ class ClusterApi:
 
     def emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         about = ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        self._events.emit(about, event_type, reason, message)
+        if self._events is not None:
+            self._events.emit(about, event_type, reason, message)
 
     def _strategic_patch(self, path: str, body: Json) -> None:
         request(self._client, "PATCH", path, body=dict(body), content_type="application/strategic-merge-patch+json")

@@ -1,8 +1,9 @@
 """The file `kubelet_internal_checkpoint`: what containers hold, kept over a restart of the kubelet.
 
-In: the device table. Out: one JSON line in the kubelet's format, mode 0600, and back. Written on each Allocate and each device
-update, never when a pod ends, so entries of ended pods linger. The checksum is this stand-in's own (CRC-32
-of the canonical JSON; the real one hashes a Go dump): it finds a damaged file, and readers elsewhere ignore it.
+In: the device table. Out: one JSON line in the kubelet's format, mode 0600, and back. Written on each Allocate and
+each device update, never when a pod ends, so entries of ended pods linger. The checksum is this stand-in's own
+(CRC-32 of the canonical JSON; the real one hashes a Go dump): it finds a damaged file, and readers elsewhere ignore
+it.
 """
 
 import base64

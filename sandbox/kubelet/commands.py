@@ -1,7 +1,7 @@
 """How long a container runs, read from its command.
 
-In: `command` and `args` of a container. Out: seconds, `inf` for a command that never ends, or None where no `sleep` is
-named. The stand-in runs no process, so nothing else of the command is looked at.
+In: `command` and `args` of a container. Out: seconds, `inf` for a command that never ends, or None where no `sleep`
+is named. The stand-in runs no process, so nothing else of the command is looked at.
 """
 
 import math

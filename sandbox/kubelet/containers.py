@@ -1,7 +1,7 @@
 """Containers as the scripted runtime keeps them, and the hooks it calls.
 
-In: nothing. Out: what a kubelet asks for (`ContainerRequest`), what became of it (`ContainerRecord`), and the protocol that a
-hardware simulation implements to see processes come and go. Values only.
+In: nothing. Out: what a kubelet asks for (`ContainerRequest`), what became of it (`ContainerRecord`), and the
+protocol that a hardware simulation implements to see processes come and go. Values only.
 """
 
 from collections.abc import Mapping
@@ -60,8 +60,10 @@ class ContainerHooks(Protocol):
 
 
 class NoHooks:
+    """Nobody simulates hardware."""
+
     def container_started(self, container: ContainerRecord) -> str | None:  # noqa: ARG002 - the protocol's signature
         return None
 
     def container_stopped(self, container: ContainerRecord) -> None:
-        return None
+        pass

@@ -1,9 +1,10 @@
 """The device table of one kubelet: who offers which devices, and which container holds which.
 
-In: device lists of plugins, the end of their streams, what admission takes, which pods are active. Out: capacity for the
-node's status, ids for pod-resources, ids that a container may get. Thread-safe and without I/O; the monotonic time comes in as `now`.
-The rules are the real device manager's, odd ones included: a whole list replaces a list, counts go by number, a stopped
-endpoint's devices stay counted for a grace period, and devices of ended pods are freed only when somebody looks.
+In: device lists of plugins, the end of their streams, what admission takes, which pods are active. Out: capacity for
+the node's status, ids for pod-resources, ids that a container may get. Thread-safe and without I/O; the monotonic
+time comes in as `now`. The rules are the real device manager's, odd ones included: a whole list replaces a list,
+counts go by number, a stopped endpoint's devices stay counted for a grace period, and devices of ended pods are freed
+only when somebody looks.
 """
 
 import threading
@@ -187,7 +188,8 @@ class DeviceTable:
                 return Refusal(f"no healthy devices present; cannot allocate unhealthy devices {holder.resource}")
             if not held <= entry.healthy:
                 return Refusal(
-                    f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {holder.resource}"
+                    "previously allocated devices are no longer healthy; "
+                    f"cannot allocate unhealthy devices {holder.resource}"
                 )
             if missing == 0:
                 return Nothing()

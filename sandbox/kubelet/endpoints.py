@@ -1,8 +1,8 @@
 """The kubelet's side of one device plugin: the connection to its socket, and who is the endpoint of which resource.
 
-In: a socket path and a resource. Out: `PluginClient` with the plugin's calls, failures as a `Refusal` in Go's words (users see them
-verbatim in pod messages), and `Endpoints`, the newest client of each resource. A client never redials: once its
-stream is over it is of no use.
+In: a socket path and a resource. Out: `PluginClient` with the plugin's calls, failures as a `Refusal` in Go's words
+(users see them verbatim in pod messages), and `Endpoints`, the newest client of each resource. A client never
+redials: once its stream is over it is of no use.
 """
 
 import contextlib
@@ -118,9 +118,9 @@ class Endpoints:
             return self._clients.get(resource)
 
 
-def go_text(error: Exception) -> str:
+def go_text(error: object) -> str:
     """An RPC error as Go prints it; anything else means that our own side closed the channel."""
-    if not isinstance(error, grpc.RpcError) or not isinstance(error, grpc.Call):
+    if not isinstance(error, grpc.Call):
         return "rpc error: code = Canceled desc = grpc: the client connection is closing"
     name = error.code().name.title().replace("_", "")
     return f"rpc error: code = {'Canceled' if name == 'Cancelled' else name} desc = {error.details()}"

@@ -1,7 +1,7 @@
 """The life of one admitted pod: which containers are to start or stop now, and what its phase is.
 
-In: what happened to containers, deletion, time limits. Out: names to start, whether to stop, the phase. Pure: times come in,
-nothing is called. Containers that ended are not started again unless the pod's script says so, whatever the
+In: what happened to containers, deletion, time limits. Out: names to start, whether to stop, the phase. Pure: times
+come in, nothing is called. Containers that ended are not started again unless the pod's script says so, whatever the
 restart policy: in this stand-in a pod's running time is its command's `sleep N`.
 """
 
@@ -119,12 +119,20 @@ class PodRun:
         """True if the container is to be started again after a pause."""
         run = self.containers[name]
         run.step, run.finished_at, run.exit_code = Step.ENDED, at, exit_code
-        again = run.spec.role is Role.SIDECAR or run.restarts < self.pod.script.restarts
-        if self.stopping or run.spec.role is Role.INIT or not again or (run.spec.role is Role.SIDECAR and self.work_done):
+        if self.stopping or not self._starts_again(run):
             return False
         run.restarts += 1
         run.step, run.reason, run.held_back = Step.WAITING, "CrashLoopBackOff", True
         return True
+
+    def _starts_again(self, run: ContainerRun) -> bool:
+        match run.spec.role:
+            case Role.INIT:
+                return False
+            case Role.SIDECAR:
+                return not self.work_done
+            case Role.APP:
+                return run.restarts < self.pod.script.restarts
 
     def start_again(self, name: str) -> None:
         self.containers[name].held_back = False
@@ -166,9 +174,8 @@ class PodRun:
         changed = False
         for key, ids in health.items():
             known = self.device_health.setdefault(key, {})
-            for device_id, healthy in sorted(ids.items()):
-                if healthy is None:
-                    healthy = known.get(device_id, True)
+            for device_id, reported in sorted(ids.items()):
+                healthy = known.get(device_id, True) if reported is None else reported
                 if known.get(device_id) != healthy:
                     known[device_id] = healthy
                     changed = True

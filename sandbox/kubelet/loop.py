@@ -1,8 +1,8 @@
 """The sync loop of a kubelet: one thread that does one thing after the other.
 
-In: calls from other threads, calls that are due later. Out: they run here, in order. Admission runs in it, so while a plugin thinks over
-an Allocate nothing else happens: that is the real kubelet's behaviour and is kept on purpose. A call that fails is
-logged and does not end the loop.
+In: calls from other threads, calls that are due later. Out: they run here, in order. Admission runs in it, so while a
+plugin thinks over an Allocate nothing else happens: that is the real kubelet's behaviour and is kept on purpose. A
+call that fails is logged and does not end the loop.
 """
 
 import logging

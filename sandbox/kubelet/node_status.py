@@ -1,11 +1,10 @@
 """What a kubelet writes into its node's status at a tick.
 
-In: the node as the API holds it, the device counts. Out: a strategic merge patch, or None where nothing differs. Ordinary resources
-(cpu, memory, pods) are the manifest's; resources of device plugins are the kubelet's: set at every tick, 0 after the grace
-period, never removed. Pure.
+In: the node as the API holds it, the device counts. Out: a strategic merge patch, or None where nothing differs.
+Ordinary resources (cpu, memory, pods) are the manifest's; resources of device plugins are the kubelet's: set at every
+tick, 0 after the grace period, never removed. Pure.
 """
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from controller.pod_requests import amounts
 from partitioning.resources import classify
+from sandbox.kubelet.addresses import invented_node_ip
 from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.devices import Counts
 
@@ -43,23 +43,18 @@ class NodeReading:
         for address in self.status.get("addresses") or ():
             if address.get("type") == "InternalIP":
                 return str(address["address"])
-        return invented_ip(self.name)
+        return invented_node_ip(self.name)
 
 
 def read_node(raw: Mapping[str, Any]) -> NodeReading:
-    return NodeReading(name=raw["metadata"]["name"], uid=raw["metadata"].get("uid") or "", status=raw.get("status") or {})
-
-
-def invented_ip(node_name: str) -> str:
-    """For a manifest without addresses: the same at every start."""
-    number = zlib.crc32(node_name.encode())
-    return f"10.{number >> 16 & 127}.{number >> 8 & 255}.{number % 253 + 1}"
+    metadata = raw["metadata"]
+    return NodeReading(name=metadata["name"], uid=metadata.get("uid") or "", status=raw.get("status") or {})
 
 
 def status_patch(
     node: NodeReading, counts: Counts, *, version: str, boots: int, start_over: bool, now: float
 ) -> Json | None:
-    """`start_over`: no checkpoint was found, so plugin resources that the manifest claims count 0 until a plugin comes."""
+    """`start_over`: there was no checkpoint, so GPU resources that the manifest claims are 0 until a plugin comes."""
     status = node.status
     capacity = {**_ORDINARY, **_resources(status, "capacity")}
     allocatable = {**capacity, **_resources(status, "allocatable")}

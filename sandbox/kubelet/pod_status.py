@@ -1,7 +1,7 @@
 """The status of a pod as its kubelet writes it.
 
-In: a `PodRun`, or a `Rejection`. Out: the JSON of `status`, as a strategic merge patch: conditions are merged by type, so the
-scheduler's PodScheduled stays. Pure; every time in it was given.
+In: a `PodRun`, or a `Rejection`. Out: the JSON of `status`, as a strategic merge patch: conditions are merged by
+type, so the scheduler's PodScheduled stays. Pure; every time in it was given.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """The pods of one node as its kubelet knows them, for all its threads.
 
-In: pods from the API, what became of them here. Out: the active ones, which is what counts for devices, pod-resources and admission.
-Active is: known, and not ended. A phase that somebody else patched to an ended one counts as ended, though the
-container runs on; a pod that vanished from the API is not known any more, though its container runs on.
+In: pods from the API, what became of them here. Out: the active ones, which is what counts for devices, pod-resources
+and admission. Active is: known, and not ended. A phase that somebody else patched to an ended one counts as ended,
+though the container runs on; a pod that vanished from the API is not known any more, though its container runs on.
 """
 
 import threading

@@ -1,8 +1,8 @@
 """The pod-resources service of a kubelet: List, Get and GetAllocatableResources.
 
-In: the pod book and the device table. Out: what the real service answers, its false answers included: empty before the pods are
-known, nothing about plain init containers, and nothing about a container whose pod is gone. List and Get free devices of ended pods
-as a side effect. One rate limit for all methods and clients.
+In: the pod book and the device table. Out: what the real service answers, its false answers included: empty before
+the pods are known, nothing about plain init containers, and nothing about a container whose pod is gone. List and Get
+free devices of ended pods as a side effect. One rate limit for all methods and clients.
 """
 
 import threading

@@ -1,13 +1,13 @@
 """Pods as a kubelet needs them: frozen readings of what the API holds.
 
-In: raw pod JSON. Out: `Pod` with its containers in start order, each with the devices it asks for and the time it runs.
-Quantities are integers from here on: cpu in milli, memory in bytes, everything else in units. Nothing here looks at
-nodes, devices or the clock.
+In: raw pod JSON. Out: `Pod` with its containers in start order, each with the devices it asks for and the time it
+runs. Quantities are integers from here on: cpu in milli, memory in bytes, everything else in units. Nothing here
+looks at nodes, devices or the clock.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -50,7 +50,7 @@ class Pod:
     restart_policy: str = "Always"
     host_network: bool = False
     active_deadline_seconds: float | None = None
-    script: Script = Script()
+    script: Script = field(default_factory=Script)
     deleting: bool = False
     deletion_grace_seconds: float = 0.0
     phase: str = "Pending"

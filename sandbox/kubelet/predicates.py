@@ -1,8 +1,8 @@
 """Whether a pod still fits its node: the check that the kubelet makes after the devices were allocated.
 
-In: a pod's requests, those of the node's other active pods, the node's allocatable, what containers hold. Out: None, or a `Rejection`
-with the kubelet's exact reason and message. Pure. Only resources are looked at; affinity, ports and taints were the scheduler's
-business.
+In: a pod's requests, those of the node's other active pods, the node's allocatable, what containers hold. Out: None,
+or a `Rejection` with the kubelet's exact reason and message. Pure. Only resources are looked at; affinity, ports and
+taints were the scheduler's business.
 """
 
 from collections.abc import Iterable, Mapping

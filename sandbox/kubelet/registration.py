@@ -1,8 +1,8 @@
 """The Registration service of a kubelet, with the real one's order of steps.
 
-In: Register calls of device plugins. Out: connected endpoints, device lists in the table, `changed(resource)` after each. The options
-in the request are ignored; only the plugin's own answer counts. Two streams of one resource can be open at once: the end
-of either closes the newest one. Never redials.
+In: Register calls of device plugins. Out: connected endpoints, device lists in the table, `changed(resource)` after
+each. The options in the request are ignored; only the plugin's own answer counts. Two streams of one resource can be
+open at once: the end of either closes the newest one. Never redials.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Which resource names a kubelet accepts from a device plugin.
 
-In: a name. Out: whether it is a valid extended resource name by the API's rules. `nvidia.com/mig-1g.10gb+me` is not one,
-which is why resource names write `+` as `.`.
+In: a name. Out: whether it is a valid extended resource name by the API's rules. `nvidia.com/mig-1g.10gb+me` is not
+one, which is why resource names write `+` as `.`.
 """
 
 import re

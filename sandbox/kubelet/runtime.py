@@ -1,8 +1,9 @@
 """A scripted container runtime: containers without processes, on time.
 
-In: start and stop calls of a kubelet, scripts from pod annotations. Out: container records, one call of the listener per change, and the
-hooks for whoever simulates hardware. It outlives its kubelet, as a real runtime does: a new kubelet on the same node
-finds containers that run on. One thread, started with the first container; it never touches the API.
+In: start and stop calls of a kubelet, scripts from pod annotations. Out: container records, one call of the listener
+per change, and the hooks for whoever simulates hardware. It outlives its kubelet, as a real runtime does: a new
+kubelet on the same node finds containers that run on. One thread, started with the first container; it never touches
+the API.
 """
 
 import itertools
@@ -31,6 +32,8 @@ class ScriptedRuntime:
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.boots = 1
+        """How often the node has come up; tells kubelets what their boot id is."""
 
     # ------------------------------------------------------------------------- called by kubelets
 
@@ -88,6 +91,7 @@ class ScriptedRuntime:
     def lose_all(self) -> None:
         """As a reboot: every container is gone, and nobody is told."""
         with self._changed:
+            self.boots += 1
             lost = self._running()
             self._records.clear()
             self._ends.clear()

@@ -1,11 +1,12 @@
 """What a pod's annotations make its containers, and the kubelet, do.
 
-In: a pod's annotations. Out: a frozen `Script`; the durations are None where the annotation is absent. A value that cannot
-be read is named in `problems` and otherwise ignored, so that a typing error never changes what a pod does in silence.
+In: a pod's annotations. Out: a frozen `Script`; the durations are None where the annotation is absent. A value that
+cannot be read is named in `problems` and otherwise ignored, so that a typing error never changes what a pod does in
+silence.
 
-Annotations, all below `sandbox.gpuplan.dev/`: `start-seconds`, `stop-seconds`, `unkillable-seconds` (`inf`: until released),
-`allocate-seconds` (how much longer the pod's Allocate calls take), `exit-code`, `restarts` (how often the containers are started
-again after they end).
+Annotations, all below `sandbox.gpuplan.dev/`: `start-seconds`, `stop-seconds`, `unkillable-seconds` (`inf`: until
+released), `allocate-seconds` (how much longer the pod's Allocate calls take), `exit-code`, `restarts` (how often the
+containers are started again after they end).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Which devices a container gets: the choice before and after the plugin was asked for its preference.
 
-In: the count, devices to reuse from the pod's init containers, the free ones. Out: `Wanted` (ask the plugin, then settle), `Nothing`
-to do, or `Refusal` with the kubelet's sentence. Pure; the order of devices is random as in the kubelet, from a seeded
-source.
+In: the count, devices to reuse from the pod's init containers, the free ones. Out: `Wanted` (ask the plugin, then
+settle), `Nothing` to do, or `Refusal` with the kubelet's sentence. Pure; the order of devices is random as in the
+kubelet, from a seeded source.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,8 @@
 """How long a kubelet takes over things, and which kubelet version it plays.
 
-In: nothing. Out: two frozen values that the parts of the stand-in read. The defaults are what kubelet 1.36 was measured to do,
-but for `stop_seconds` and `start_seconds`, which belong to containers. Nothing here reads an environment or a file.
+In: nothing. Out: two frozen values that the parts of the stand-in read. The defaults are what kubelet 1.36 was
+measured to do, but for `stop_seconds` and `start_seconds`, which belong to containers. Nothing here reads an
+environment or a file.
 """
 
 from dataclasses import dataclass

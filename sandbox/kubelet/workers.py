@@ -1,7 +1,7 @@
 """What a kubelet does with pods: admit, run, stop, finish. Everything here runs in the sync loop.
 
-In: changes of pods at the API, of containers in the runtime, of devices. Out: calls of the runtime, statuses for the writer, Events. The
-decisions are in `admission` and `lifecycle`; this module carries them out.
+In: changes of pods at the API, of containers in the runtime, of devices. Out: calls of the runtime, statuses for the
+writer, Events. The decisions are in `admission` and `lifecycle`; this module carries them out.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """The thread of a kubelet that writes to the API: pod statuses, final deletions, and node status at the tick.
 
-In: statuses as they come to be. Out: the newest one of each pod, once, tried until it is done or pointless; then the deletion, if one
-was asked for. It is not the sync loop, so a slow API delays no admission, and a slow Allocate delays no status.
+In: statuses as they come to be. Out: the newest one of each pod, once, tried until it is done or pointless; then the
+deletion, if one was asked for. It is not the sync loop, so a slow API delays no admission, and a slow Allocate delays
+no status.
 """
 
 import threading
@@ -37,7 +38,7 @@ class ApiWriter:
         self._tick_due = clock.monotonic()
         self._retry_at = 0.0
         self._failures = 0
-        self._stopped = False
+        self._stop_at: float | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -69,24 +70,24 @@ class ApiWriter:
             self._tick_due = self._clock.monotonic()
             self._changed.notify()
 
-    def stop(self, *, join_seconds: float = 5.0) -> None:
+    def stop(self, *, drain_seconds: float) -> None:
+        """What is pending is still written for this long; a call under way is not waited for beyond that."""
         with self._changed:
-            self._stopped = True
+            self._stop_at = self._clock.monotonic() + drain_seconds
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join(join_seconds)
+            self._thread.join(drain_seconds)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                if self._stopped:
-                    return
                 now = self._clock.monotonic()
+                if self._stop_at is not None and (now >= self._stop_at or not self._pending):
+                    return
                 entry = self._take() if now >= self._retry_at else None
-                ticking = self._tick_due <= now
+                ticking = self._tick_due <= now and self._stop_at is None
                 if entry is None and not ticking:
-                    due = max(self._retry_at, now) if self._pending else self._tick_due
-                    self._changed.wait(max(0.0, min(due, self._tick_due) - now))
+                    self._changed.wait(self._idle_seconds(now))
                     continue
             if ticking:
                 pause = self._tick()
@@ -94,6 +95,10 @@ class ApiWriter:
                     self._tick_due = self._clock.monotonic() + pause
             if entry is not None:
                 self._write(entry)
+
+    def _idle_seconds(self, now: float) -> float:
+        due = self._tick_due if self._stop_at is None else self._stop_at
+        return max(0.0, min(due, self._retry_at if self._pending else due) - now)
 
     def _take(self) -> _Pending | None:
         if not self._pending:

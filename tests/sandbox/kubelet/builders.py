@@ -1,0 +1,58 @@
+"""Raw pods and nodes, keyword-only and defaulted; uids count up so that no two pods share one."""
+
+import itertools
+from typing import Any
+
+Raw = dict[str, Any]
+MIG = "nvidia.com/mig-1g.10gb"
+NODE = "node-a"
+_numbers = itertools.count(1)
+
+
+def container(name: str = "c", *, sleep: float | None = None, restart: str = "", **limits: int) -> Raw:
+    """`devices=2` asks for two of MIG; other resources by their own names with dots as in the manifest."""
+    wanted = {MIG if resource == "devices" else resource: str(count) for resource, count in limits.items()}
+    raw: Raw = {"name": name, "image": "busybox", "resources": {"limits": wanted}}
+    if sleep is not None:
+        raw["command"] = ["sleep", str(sleep)]
+    if restart:
+        raw["restartPolicy"] = restart
+    return raw
+
+
+def pod(
+    name: str = "",
+    *,
+    containers: list[Raw] | None = None,
+    init: list[Raw] | None = None,
+    node: str = NODE,
+    created: str = "2026-01-01T00:00:00Z",
+    annotations: dict[str, str] | None = None,
+    spec: Raw | None = None,
+    status: Raw | None = None,
+) -> Raw:
+    number = next(_numbers)
+    prefixed = {f"sandbox.gpuplan.dev/{key}": value for key, value in (annotations or {}).items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "default",
+            "name": name or f"pod-{number}",
+            "uid": f"uid-{number:04d}",
+            "creationTimestamp": created,
+            "annotations": prefixed,
+        },
+        "spec": {
+            "nodeName": node,
+            "initContainers": init or [],
+            "containers": containers if containers is not None else [container(devices=1)],
+            **(spec or {}),
+        },
+        "status": status or {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+    }
+
+
+def node(name: str = NODE, *, capacity: dict[str, str] | None = None) -> Raw:
+    resources = {"cpu": "8", "memory": "32Gi", "pods": "20", **(capacity or {})}
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"capacity": resources}}

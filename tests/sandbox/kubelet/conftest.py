@@ -1,0 +1,133 @@
+"""A place with a short path, and a bench: one node's API, runtime, kubelet and plugins, ended after the test."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kube.kubelet_api import podresources_pb2 as api
+from kube.kubelet_api.paths import KubeletPaths, unix_target
+from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from sandbox.kubelet import Kubelet, ScriptedRuntime, Switches, Timings
+from tests.sandbox.kubelet import builders
+from tests.sandbox.kubelet.fakes import FakeApi, FakePlugin, wait_until
+
+QUICK = Timings(
+    registration_after_seconds=0,
+    pods_after_seconds=0,
+    dial_timeout_seconds=0.4,
+    exit_notice_seconds=0.02,
+    start_seconds=0,
+    stop_seconds=0.02,
+    force_stop_seconds=0.3,
+    start_retry_seconds=(0.02,),
+    restart_backoff_seconds=(0.02,),
+    status_repair_seconds=0.1,
+    rate_per_second=1e6,
+    rate_burst=10**6,
+)
+
+
+class Bench:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = KubeletPaths(root)
+        self.api = FakeApi(builders.node())
+        self.runtime = ScriptedRuntime()
+        self.plugins: list[FakePlugin] = []
+        self.kubelets: list[Kubelet] = []
+        self._channel: grpc.Channel | None = None
+
+    def kubelet(
+        self, *, timings: Timings = QUICK, switches: Switches | None = None, tick_seconds: float = 0.05
+    ) -> Kubelet:
+        """A started kubelet on the bench's root; again after `kill` or `stop`: the restart."""
+        kubelet = Kubelet(
+            builders.NODE,
+            self.root,
+            self.api,
+            status_tick_seconds=tick_seconds,
+            runtime=self.runtime,
+            timings=timings,
+            switches=switches,
+        )
+        self.kubelets.append(kubelet)
+        kubelet.start()
+        return kubelet
+
+    def plugin(
+        self, *ids: str, resource: str = builders.MIG, socket_name: str = "", register: bool = True
+    ) -> FakePlugin:
+        plugin = FakePlugin(self.paths.plugin_dir, resource, socket_name).offer(*ids)
+        self.plugins.append(plugin)
+        if register:
+            wait_until(self.paths.registration_socket.exists, "kubelet.sock")
+            plugin.serve().register()
+            wait_until(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
+        return plugin
+
+    def close(self) -> None:
+        for plugin in self.plugins:
+            plugin.stop()
+        for kubelet in self.kubelets:
+            kubelet.kill()
+        self.runtime.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    # --------------------------------------------------------------------------- pod-resources
+
+    @property
+    def lister(self) -> PodResourcesListerStub:
+        if self._channel is None:
+            wait_until(self.paths.pod_resources_socket.exists, "pod-resources")
+            self._channel = grpc.insecure_channel(
+                unix_target(self.paths.pod_resources_socket),
+                options=(("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 100)),
+            )
+        return PodResourcesListerStub(self._channel)
+
+    def offered(self, resource: str = builders.MIG) -> list[str]:
+        """Ids in GetAllocatableResources, sorted."""
+        answer = self.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), wait_for_ready=True, timeout=20)
+        return sorted(i for devices in answer.devices if devices.resource_name == resource for i in devices.device_ids)
+
+    def held(self) -> dict[str, list[str]]:
+        """Ids in List by pod name, sorted; a listed pod without devices has none."""
+        answer = self.lister.List(api.ListPodResourcesRequest(), wait_for_ready=True, timeout=20)
+        return {
+            pod.name: sorted(i for c in pod.containers for devices in c.devices for i in devices.device_ids)
+            for pod in answer.pod_resources
+        }
+
+    # -------------------------------------------------------------------------------------- pods
+
+    def run(self, raw: builders.Raw, phase: str = "Running") -> builders.Raw:
+        """Bind a pod to the node and wait for its phase."""
+        self.api.add(raw)
+        return self.wait_phase(raw, phase)
+
+    def wait_phase(self, raw: builders.Raw, phase: str) -> builders.Raw:
+        wait_until(lambda: self.api.phase(raw) == phase, f"{raw['metadata']['name']} is {phase}")
+        return self.api.pod(raw)
+
+    def wait_gone(self, raw: builders.Raw) -> None:
+        wait_until(lambda: raw["metadata"]["uid"] not in self.api.pods, f"{raw['metadata']['name']} is gone")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A unix socket's path has room for 107 bytes, and pytest's own folders are longer than one thinks."""
+    folder = Path(tempfile.mkdtemp(prefix="gp", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def bench(root: Path) -> Iterator[Bench]:
+    bench = Bench(root)
+    yield bench
+    bench.close()

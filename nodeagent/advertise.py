@@ -1,0 +1,82 @@
+"""What the device plugin shall offer: its config file, rendered from the changes of all GPUs.
+
+In go the changes, out goes `config.json`, written atomically and only when it differs. A config that takes something
+away is never replaced by another before the plugin has loaded it: a config that is skipped or loaded late could bring
+an id back after it was seen to be gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from nodeagent.changes import GpuChange
+from nodeagent.plugin.config import Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
+from nodeagent.plugin.files import Unreadable
+
+log = logging.getLogger(__name__)
+
+
+def rendered(changes: Iterable[GpuChange]) -> PluginConfig:
+    """Every partition that exists and may be offered, the withdrawn ones among them."""
+    offered = [partition for change in changes for partition in change.offer]
+    withdrawn = [partition for change in changes for partition in change.withdraw]
+    devices = {partition.id: partition.device for partition in [*withdrawn, *offered]}
+    return PluginConfig.of(devices.values(), {p.id for p in withdrawn} - {p.id for p in offered})
+
+
+def counts(config: PluginConfig) -> dict[str, int]:
+    """Offered devices per resource, zero for a resource of which all are withdrawn."""
+    offered = Counter(device.resource for device in config.offered())
+    return {resource: offered[resource] for resource in sorted({device.resource for device in config.devices})}
+
+
+class Advertiser:
+    """Owns `config.json`; the plugin owns `loaded.json`."""
+
+    def __init__(
+        self, files: PluginFiles, *, write: Callable[[PluginFiles, PluginConfig], None] = write_config
+    ) -> None:
+        self._files = files
+        self._write = write
+        found = read_config(files)
+        if isinstance(found, Unreadable):
+            log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
+        self.config = found if isinstance(found, PluginConfig) else PluginConfig()
+        self._exists = isinstance(found, PluginConfig)
+
+    def loaded(self) -> Loaded | None:
+        """What the plugin says it has in force."""
+        found = read_loaded(self._files)
+        if isinstance(found, Unreadable):
+            log.warning("device plugin: %s", found)
+            return None
+        return found
+
+    def in_force(self, loaded: Loaded | None) -> bool:
+        """The plugin loaded exactly this config, and after it was written."""
+        if not self._exists or loaded is None or loaded.hash != self.config.hash:
+            return False
+        try:
+            written, confirmed = self._files.config.stat(), self._files.loaded.stat()
+        except OSError:
+            return False
+        return confirmed.st_mtime_ns >= written.st_mtime_ns
+
+    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool) -> bool:
+        """Write it if it differs and may be written now; True if it is on disk."""
+        if self._exists and config == self.config:
+            return True
+        before = {device.id for device in self.config.offered()}
+        takes_away = before - {device.id for device in config.offered()}
+        if self._exists and takes_away and not (in_force or overdue):
+            return False
+        self._write(self._files, config)
+        self.config, self._exists = config, True
+        log.info("offered to the kubelet from now on: %s", _spelled(counts(config)))
+        return True
+
+
+def _spelled(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"

@@ -1,0 +1,175 @@
+"""The agent's memory of who held which device, kept on disk: witnesses that the present List cannot give.
+
+In go the readings of each pass, out come `Votes`. It remembers the ids that pods were seen with, because a List that
+lost a pod says nothing of its containers; doubts an answered Allocate until its pod was seen or its time ran out; and
+believes the checkpoint's entries of pods that nobody saw end. Written before anything may be destroyed on its word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodeagent.ages import Ages
+from nodeagent.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.plugin.config import Allocation
+from nodeagent.plugin.files import Unreadable, read_json, write_json
+from nodeagent.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
+from nodeagent.usage import Votes, lists_all_of
+
+VERSION = 1
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A pod that was seen with devices and not seen to end."""
+
+    title: str
+    grace_seconds: int
+    ids: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What is on disk."""
+
+    pods: dict[str, Holding]
+    """By UID."""
+    answered: dict[str, float]
+    """Ledger entries (id and time) whose pod was seen, or never came."""
+    ended: tuple[str, ...] = ()
+    """UIDs of ended pods that the checkpoint still mentions."""
+
+    def copy(self) -> Memory:
+        return Memory(pods=dict(self.pods), answered=dict(self.answered), ended=self.ended)
+
+
+class Holdings:
+    """One per agent."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float], slack_seconds: float) -> None:
+        self._path = path
+        self._slack_seconds = slack_seconds
+        self._ages = Ages(clock)
+        self._memory = _load(path)
+
+    def votes(
+        self,
+        pods: PodsSeen,
+        listed: Listed | NoAnswer,
+        allocations: Iterable[Allocation],
+        checkpoint: Iterable[CheckpointEntry],
+    ) -> Votes:
+        """Take this pass's readings in, and say what speaks for which id."""
+        before = self._memory.copy()
+        # Until the pods were read, a pod that is missing has not vanished.
+        if pods.synced:
+            self._remember(pods, listed)
+            self._forget(pods)
+        held = {i: holding.title for _, holding in sorted(self._memory.pods.items()) for i in holding.ids}
+        held.update({i: pod.title for pod in pods.pods if not pod.ended for i in pod.reported})
+        doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
+        for device_id, title, why in self._checkpointed(tuple(checkpoint), pods):
+            if title:
+                held.setdefault(device_id, title)
+            else:
+                doubtful.setdefault(device_id, why)
+        self._ages.end_pass()
+        if self._memory != before:
+            _save(self._path, self._memory)
+        return Votes(held=held, doubtful=doubtful)
+
+    def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
+        for pod in pods.pods:
+            if pod.ended:
+                self._memory.pods.pop(pod.uid, None)
+            elif isinstance(listed, Listed) and pod.key in listed.pods:
+                self._note(pod, listed)
+
+    def _note(self, pod: NodePod, listed: Listed) -> None:
+        containers = listed.pods[pod.key]
+        ids = {device_id for held in containers.values() for found in held.values() for device_id in found}
+        known = self._memory.pods.get(pod.uid)
+        if known is not None and not lists_all_of(pod, containers):
+            # A kubelet that lost its memory lists a running pod without its devices, for good.
+            ids.update(known.ids)
+        if ids:
+            holding = Holding(title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids)))
+            self._memory.pods[pod.uid] = holding
+
+    def _forget(self, pods: PodsSeen) -> None:
+        living = {pod.uid for pod in pods.pods}
+        vanished = {gone.pod.uid for gone in pods.vanished}
+        for uid, holding in sorted(self._memory.pods.items()):
+            if uid in living:
+                continue
+            # Counted from our own first look without it, which covers pods that vanished while no agent ran.
+            gone_seconds = self._ages.seconds("gone", uid)
+            waited = gone_seconds >= holding.grace_seconds + self._slack_seconds
+            if uid in pods.ended or (waited and uid not in vanished):
+                del self._memory.pods[uid]
+
+    def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
+        entries = {entry.id: entry for entry in allocations}
+        answered = {i: at for i, at in self._memory.answered.items() if i in entries and entries[i].at == at}
+        seen = {device_id for holding in self._memory.pods.values() for device_id in holding.ids}
+        doubtful = {}
+        for device_id, entry in sorted(entries.items()):
+            if device_id in answered:
+                continue
+            waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
+            if listable and (device_id in seen or waited_seconds >= self._patience_seconds):
+                answered[device_id] = entry.at
+            else:
+                doubtful[device_id] = "the device plugin handed it out, and no pod was seen with it yet"
+        self._memory.answered = answered
+        return doubtful
+
+    def _checkpointed(self, checkpoint: tuple[CheckpointEntry, ...], pods: PodsSeen) -> Iterable[tuple[str, str, str]]:
+        """Id, holder (or nothing), and why it is doubtful."""
+        living = {gone.pod.uid: gone.pod.title for gone in pods.vanished}
+        living.update({pod.uid: pod.title for pod in pods.pods if not pod.ended})
+        mentioned = {entry.pod_uid for entry in checkpoint}
+        self._memory.ended = tuple(sorted(mentioned & (pods.ended | set(self._memory.ended))))
+        for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
+            if entry.pod_uid in self._memory.ended:
+                continue
+            title = living.get(entry.pod_uid, "")
+            if title or self._ages.seconds("stranger", entry.pod_uid) < self._patience_seconds:
+                why = f"the kubelet's checkpoint has it with a pod that is gone (UID {entry.pod_uid})"
+                yield from ((device_id, title, why) for device_id in entry.ids)
+
+    @property
+    def _patience_seconds(self) -> float:
+        return DEFAULT_GRACE_SECONDS + self._slack_seconds
+
+
+def _load(path: Path) -> Memory:
+    content = read_json(path)
+    if isinstance(content, dict) and content.get("version") == VERSION:
+        return Memory(
+            pods={row["uid"]: _holding(row) for row in content["pods"]},
+            answered={str(i): float(at) for i, at in content["answered"].items()},
+            ended=tuple(str(uid) for uid in content["ended"]),
+        )
+    if content is not None:
+        why = content if isinstance(content, Unreadable) else "it is of another version"
+        log.warning("%s is not used: %s; devices count as used until the kubelet's word is complete", path, why)
+    return Memory(pods={}, answered={})
+
+
+def _holding(row: dict[str, Any]) -> Holding:
+    return Holding(title=str(row["pod"]), grace_seconds=int(row["graceSeconds"]), ids=tuple(map(str, row["ids"])))
+
+
+def _save(path: Path, memory: Memory) -> None:
+    pods = [
+        {"uid": uid, "pod": held.title, "graceSeconds": held.grace_seconds, "ids": list(held.ids)}
+        for uid, held in sorted(memory.pods.items())
+    ]
+    answered = dict(sorted(memory.answered.items()))
+    write_json(path, {"version": VERSION, "pods": pods, "answered": answered, "ended": list(memory.ended)})

@@ -1,0 +1,76 @@
+"""This node's own Node object: what the scheduler is told of our resources, and whether our taint stands.
+
+In go raw Nodes, out come frozen readings. Absent, `0` and `n/0` of a resource are one thing: the kubelet never removes
+the key of a resource that it once had. Writes nothing; see `taint`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from crds.v1alpha1.names import TAINT_CHANGING
+from kube.quantities import to_int
+from partitioning.resources import classify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """What the agent must know of its Node."""
+
+    name: str
+    uid: str
+    boot_id: str = ""
+    version: str = ""
+    """resourceVersion."""
+    allocatable: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Of GPU resources only; a resource that is not in it counts 0."""
+    changing: bool = False
+    """Our taint stands."""
+
+
+def parse_node(raw: Mapping[str, Any]) -> NodeSeen:
+    """Read a Node of the API."""
+    status = raw.get("status") or {}
+    amounts = status.get("allocatable") or {}
+    taints = (raw.get("spec") or {}).get("taints") or []
+    return NodeSeen(
+        name=raw["metadata"]["name"],
+        uid=raw["metadata"].get("uid", ""),
+        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        version=raw["metadata"].get("resourceVersion", ""),
+        allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
+        changing=any(taint.get("key") == TAINT_CHANGING for taint in taints),
+    )
+
+
+class NodeCell:
+    """The latest reading: from the watch, or from the answer to our own write where that is newer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._node: NodeSeen | None = None
+
+    def change(self, _key: object, _old: NodeSeen | None, new: NodeSeen | None) -> None:
+        """One event of the watch."""
+        with self._lock:
+            if new is None or self._node is None or new.uid != self._node.uid or not _older(new, self._node):
+                self._node = new
+
+    def accept(self, written: NodeSeen) -> None:
+        """The answer to a write of ours: counts at once, the watch may take a while to bring it."""
+        with self._lock:
+            if self._node is None or not _older(written, self._node):
+                self._node = written
+
+    def get(self) -> NodeSeen | None:
+        with self._lock:
+            return self._node
+
+
+def _older(one: NodeSeen, other: NodeSeen) -> bool:
+    """Versions that are no numbers cannot be compared; then the last word counts."""
+    return one.version.isdigit() and other.version.isdigit() and int(one.version) < int(other.version)

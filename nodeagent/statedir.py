@@ -1,0 +1,61 @@
+"""The agent's folder on the node, and the lock that makes it the only agent there.
+
+In goes the state directory, out come the paths of what lies in it. The lock is an flock: it ends with the process,
+however that died, so a restarted agent never waits for a stale one. Taken before the first driver write.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.plugin.config import PluginFiles
+
+
+class AnotherAgentError(Exception):
+    """A second agent was started on this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    root: Path
+
+    @property
+    def plugin(self) -> PluginFiles:
+        return PluginFiles(self.root)
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def holdings(self) -> Path:
+        return self.root / "holdings.json"
+
+    def lock(self) -> AgentLock:
+        """Raises AnotherAgentError where another process holds it."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.plugin.directory.mkdir(exist_ok=True)
+        return AgentLock(self.root / "agent.lock")
+
+
+class AgentLock:
+    """Held until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
+            os.close(self._file)
+            raise AnotherAgentError(
+                f"{path} is held by process {holder or '?'}: one agent per node; stop that one first"
+            ) from error
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._file)

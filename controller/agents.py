@@ -1,0 +1,179 @@
+"""AgentAlive: the controller's word on each node agent, in the status of its plan.
+
+In go the ages of the agents' Leases, out go the conditions that they mean, by status apply under the controller's own
+manager: AgentAlive always, and Ready=Unknown while the agent is silent (it forces its own Ready when it is back; until
+then ours must stay in what we apply, or the condition would lose half of its fields). After a longer silence the taint
+gpuplan.dev/changing comes off the node. Compares with the live object before every write: the cheapest write is none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from controller import paths
+from controller.metrics import Metrics
+from controller.parse_plan import ConditionReading, PlanReading, read_plan
+from controller.state import State
+from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, TAINT_CHANGING, Condition, Reason
+from kube import apply, errors
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What AgentAlive should say."""
+
+    status: str
+    reason: Reason
+    message: str
+
+
+class Agents:
+    """Run often: it writes only what the plans do not say yet."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        metrics: Metrics,
+        *,
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        agent_silent_seconds: float,
+        taint_removal_seconds: float,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._metrics = metrics
+        self._leading = leading
+        self._clock = clock
+        self._now = now
+        self._silent_seconds = agent_silent_seconds
+        self._taint_seconds = taint_removal_seconds
+        self._not_before: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Bring every plan's AgentAlive up to date; one failure stops no other."""
+        nodes = self._state.nodes()
+        for reading in self._state.plans():
+            if reading.deleting:
+                continue
+            node = nodes.get(reading.name)
+            silent_for = self._state.agent_silent_for(reading.name)
+            verdict = self.verdict(reading, node_exists=node is not None, silent_for=silent_for)
+            body = self._conditions(reading, verdict)
+            if body is not None:
+                self._attempt(f"status {reading.name}", partial(self._apply, reading, body))
+            tainted = node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints)
+            if tainted and silent_for is not None and silent_for >= self._taint_seconds:
+                self._attempt(f"taint {reading.name}", partial(self._untaint, reading.name))
+
+    def verdict(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Verdict:
+        """What is known of the agent of one plan; `silent_for` is None while it is alive."""
+        if not node_exists:
+            message = f"There is no Node {reading.name}: nothing is done until it joins the cluster."
+            return Verdict(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
+        if silent_for is None:
+            return Verdict(status="True", reason=Reason.HEARTBEAT, message="The agent renews its Lease.")
+        was_silent = reading.alive is not None and reading.alive.reason == Reason.AGENT_SILENT
+        if silent_for < self._silent_seconds and not was_silent:
+            return Verdict(status="Unknown", reason=Reason.STARTING, message="The agent has not been heard yet.")
+        message = (
+            f"The agent has not renewed its Lease for {self._silent_seconds:g} s: "
+            f"look at the pod of gpuplan's node agent on {reading.name}."
+        )
+        return Verdict(status="False", reason=Reason.AGENT_SILENT, message=message)
+
+    def _conditions(self, reading: PlanReading, verdict: Verdict) -> list[dict[str, Any]] | None:
+        """What to apply; None: the plan says so already."""
+        silent = verdict.reason is Reason.AGENT_SILENT
+        held = reading.ready is not None and reading.ready.reason == Reason.AGENT_SILENT
+        ready = Verdict(status="Unknown", reason=Reason.AGENT_SILENT, message=_ready_message(reading.name))
+        told = _tells(reading.alive, verdict, reading.generation)
+        if told and (not silent or _tells(reading.ready, ready, reading.generation)):
+            return None
+        conditions = [self._condition(Condition.AGENT_ALIVE, verdict, reading.alive, reading.generation)]
+        if silent or held:
+            conditions.append(self._condition(Condition.READY, ready, reading.ready, reading.generation))
+        return conditions
+
+    def _condition(
+        self, kind: Condition, verdict: Verdict, live: ConditionReading | None, generation: int
+    ) -> dict[str, Any]:
+        kept = live is not None and live.status == verdict.status
+        return {
+            "type": kind.value,
+            "status": verdict.status,
+            "reason": verdict.reason.value,
+            "message": verdict.message,
+            "observedGeneration": generation,
+            "lastTransitionTime": live.last_transition_time if live is not None and kept else _utc(self._now()),
+        }
+
+    def _apply(self, reading: PlanReading, conditions: list[dict[str, Any]]) -> None:
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version},
+            "status": {"conditions": conditions},
+        }
+        answer = apply.apply_status(self._api, paths.plan(reading.name), body, manager=CONTROLLER_MANAGER, force=True)
+        if conditions[0]["status"] != (reading.alive.status if reading.alive else ""):
+            log.info("plan %s: AgentAlive=%s (%s)", reading.name, conditions[0]["status"], conditions[0]["reason"])
+        self._state.observe_plan(reading.name, read_plan(answer))
+
+    def _untaint(self, name: str) -> None:
+        node = apply.get(self._api, paths.node(name))
+        taints = (node.get("spec") or {}).get("taints") or []
+        position = next((i for i, taint in enumerate(taints) if taint.get("key") == TAINT_CHANGING), None)
+        if position is None:
+            return
+        # The test makes sure that the position is still that of this taint: other controllers write taints as well.
+        operations = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
+            {"op": "remove", "path": f"/spec/taints/{position}"},
+        ]
+        apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
+        log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
+
+    def _attempt(self, what: str, action: Callable[[], None]) -> None:
+        if self._clock() < self._not_before.get(what, 0.0) or not self._leading():
+            return
+        try:
+            action()
+            self._not_before.pop(what, None)
+        except (errors.Conflict, errors.NotFound, errors.Invalid) as error:
+            # Somebody wrote in between; the watch brings it, and what is still due is done then.
+            log.debug("%s: %s", what, error.message)
+            self._not_before[what] = self._clock() + 0.2
+        except errors.ApiError as error:
+            self._metrics.errors.labels(stage="status").inc()
+            log.warning("%s: %s", what, error.message)
+            self._not_before[what] = self._clock() + AGAIN_SECONDS
+
+
+def _tells(live: ConditionReading | None, verdict: Verdict, generation: int) -> bool:
+    return (
+        live is not None
+        and (live.status, live.reason) == (verdict.status, verdict.reason)
+        and live.observed_generation == generation
+    )
+
+
+def _ready_message(name: str) -> str:
+    return f"The agent of node {name} is silent: what is ready there is not known."
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,118 @@
+"""What keeps the set of plans in order beside planning: missing plans, plans nobody needs, items that a pin overrules.
+
+In goes the state, out go few writes: the empty plan of an enabled node by POST with nodeName only, the removal of
+pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is gone for an
+hour and in which people wrote nothing. Each is tried again with a back-off of its own; one failure stops no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kubernetes.client import ApiClient
+
+from controller import paths
+from controller.metrics import Metrics
+from controller.parse_plan import PlanReading, read_plan
+from controller.state import State
+from controller.writer import Writer, Written
+from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
+from kube import apply, errors
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+
+
+class Chores:
+    """Run often: what is in order costs a look only."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        writer: Writer,
+        metrics: Metrics,
+        *,
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
+        plan_return_seconds: float,
+        orphan_plan_seconds: float,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._writer = writer
+        self._metrics = metrics
+        self._leading = leading
+        self._clock = clock
+        self._plan_return_seconds = plan_return_seconds
+        self._orphan_plan_seconds = orphan_plan_seconds
+        self._not_before: dict[tuple[str, str], float] = {}
+
+    def run(self) -> bool:
+        """Do what is due; True if anything was tried."""
+        tried = False
+        for what, name, chore in self._due():
+            key = (what, name)
+            if self._clock() < self._not_before.get(key, 0.0):
+                continue
+            if not self._leading():
+                return tried
+            tried = True
+            self._not_before[key] = self._clock() + AGAIN_SECONDS
+            try:
+                chore()
+            except errors.ApiError as error:
+                self._metrics.errors.labels(stage="chores").inc()
+                log.warning("%s of plan %s: %s", what, name, error.message)
+        self._not_before = {key: at for key, at in self._not_before.items() if at > self._clock()}
+        return tried
+
+    def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        nodes = self._state.nodes()
+        for name in sorted(nodes):
+            enabled = nodes[name].partitioning is not None
+            if enabled and not self._state.plan_exists(name) and self._may_return(name):
+                yield "creation", name, partial(self._create, name)
+        for reading in self._state.plans():
+            node = nodes.get(reading.name)
+            if reading.deleting:
+                continue
+            if reading.stale_items and node is not None and node.partitioning is not None:
+                yield "removal of pinned items", reading.name, partial(self._drop, reading)
+            if node is None and not reading.authored and self._is_orphan(reading):
+                yield "deletion", reading.name, partial(self._delete, reading)
+
+    def _may_return(self, name: str) -> bool:
+        return self._state.plan_gone_for(name) >= self._plan_return_seconds
+
+    def _is_orphan(self, reading: PlanReading) -> bool:
+        return self._state.node_gone_for(reading.name) >= self._orphan_plan_seconds
+
+    def _create(self, name: str) -> None:
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}
+        try:
+            created = apply.create(self._api, paths.PLANS, body, manager=CONTROLLER_MANAGER)
+        except errors.AlreadyExists:
+            return  # the watch brings it
+        log.info("plan %s created: its node is enabled and had none", name)
+        self._state.observe_plan(name, read_plan(created))
+
+    def _drop(self, reading: PlanReading) -> None:
+        outcome = self._writer.drop_pinned(reading)
+        if outcome.written is Written.APPLIED:
+            log.info("plan %s: GPUs %s are pinned, dropped from planned", reading.name, list(reading.stale_items))
+        elif outcome.written is Written.FAILED:
+            self._metrics.errors.labels(stage="chores").inc()
+            log.warning("plan %s: pinned items could not be dropped: %s", reading.name, outcome.message)
+
+    def _delete(self, reading: PlanReading) -> None:
+        try:
+            apply.delete(
+                self._api, paths.plan(reading.name), uid=reading.uid, resource_version=reading.resource_version
+            )
+        except (errors.NotFound, errors.Conflict):
+            return  # somebody else has just written or deleted it
+        log.info("plan %s deleted: its Node is gone for long, and nobody wrote anything in it", reading.name)

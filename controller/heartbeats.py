@@ -1,0 +1,65 @@
+"""Ages of the agents' Leases, on this process's own monotonic clock.
+
+In go renewTimes as the watch brings them, out comes how long each agent has been silent. A renewTime is only compared
+for equality: the clocks of nodes are never trusted. The Lease found at start proves nothing yet, since it may be
+weeks old: where the plan says that its agent is silent, that stands until the Lease is seen to change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heartbeat:
+    renew_time: str | None
+    seen_at: float
+    renewed: bool = False
+
+
+class Heartbeats:
+    """One entry per node whose agent is expected or was heard; called under the lock of the state that owns it."""
+
+    def __init__(self, *, silent_seconds: float) -> None:
+        self._silent_seconds = silent_seconds
+        self._beats: dict[str, _Heartbeat] = {}
+
+    def observe(self, node: str, renew_time: str, now: float) -> None:
+        """The Lease shows this renewTime. A Lease that is deleted just ages: do not report that."""
+        beat = self._beats.get(node)
+        if beat is None:
+            self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now)
+        elif beat.renew_time != renew_time:
+            # The first Lease after we began to wait is as good as a renewal: there was none before.
+            self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now, renewed=True)
+
+    def expect(self, node: str, now: float) -> None:
+        """A plan for this node is there: from now on its agent should be heard."""
+        self._beats.setdefault(node, _Heartbeat(renew_time=None, seen_at=now))
+
+    def forget(self, node: str) -> None:
+        """Nobody is expected there any more."""
+        self._beats.pop(node, None)
+
+    def silent_for(self, node: str, now: float) -> float:
+        """Seconds since its Lease last changed, or since its agent is expected."""
+        beat = self._beats.get(node)
+        return now - beat.seen_at if beat is not None else 0.0
+
+    def heard(self, node: str) -> bool:
+        """A Lease has been seen at all."""
+        beat = self._beats.get(node)
+        return beat is not None and beat.renew_time is not None
+
+    def alive(self, node: str, now: float, *, known_silent: bool) -> bool:
+        """Fresh enough to be planned for. `known_silent`: the plan's status says so already."""
+        beat = self._beats.get(node)
+        if beat is None or beat.renew_time is None or now - beat.seen_at >= self._silent_seconds:
+            return False
+        return beat.renewed or not known_silent
+
+    def holds_until(self, node: str, now: float) -> float:
+        """When `alive` may turn False without anything being heard."""
+        beat = self._beats.get(node)
+        end = beat.seen_at + self._silent_seconds if beat is not None else now
+        return end if end > now else float("inf")

@@ -1,0 +1,200 @@
+"""One pass after the other: the only module of the controller that knows the whole order.
+
+    API ─ pods, nodes, plans, leases ─► watches ─► parse ─► state ── snapshot() ──┐   ┌─────────── pure ───────────┐
+                                          └─ what changed ─► window ── is over ───┴─► │ demand ─► planner          │
+                                                                                      │   simulator · partitioning │
+    API ◄─ plan.spec.planned (apply) ◄───── writer ◄──────── PlanningResult ◄─────────┴────────────────────────────┘
+    API ◄─ Events, metrics, one log line ◄─ report ◄──────────┘
+    API ◄─ nominations, AgentAlive, missing plans ◄─ nominator, agents, chores: in every turn, pass or not
+
+Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
+counted, and tried again after a back-off; nothing it held is lost, since everything is read anew from the state.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.agents import Agents
+from controller.batcher import Batcher
+from controller.chores import Chores
+from controller.metrics import Metrics
+from controller.nominate import Nominator
+from controller.report import Reporter
+from controller.state import State
+from controller.views import PlannerOptions, PlanningResult, Snapshot
+from controller.writer import Outcome, Writer, Written
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 1.0
+"""Longest time between two turns: deadlines are kept to this."""
+PAUSE_SECONDS = 0.05
+"""Shortest one: events that come together are handled together."""
+REST_SHARE = 3.0
+"""Rest after a turn, as a multiple of the time it took: a busy cluster must not cost a whole core."""
+FIRST_BACKOFF_SECONDS = 1.0
+LAST_BACKOFF_SECONDS = 60.0
+STUCK_SECONDS = 120.0
+
+Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that a turn uses, in the order in which it does."""
+
+    state: State
+    window: Batcher[str]
+    chores: Chores
+    agents: Agents
+    planner: Planner
+    options: PlannerOptions
+    writer: Writer
+    reporter: Reporter
+    nominator: Nominator
+    metrics: Metrics
+
+
+class Loop:
+    """Call `run` on the thread that is to do the work; everything else may be called from any thread."""
+
+    def __init__(
+        self, parts: Parts, *, synced: Callable[[], bool], leading: Callable[[], bool], clock: Callable[[], float]
+    ) -> None:
+        self._parts = parts
+        self._synced = synced
+        self._leading = leading
+        self._clock = clock
+        self._awake = threading.Event()
+        self._stopped = threading.Event()
+        self._began = False
+        self._in_pass = False
+        self._busy = False
+        self._turned_at = clock()
+        self._retry_at: float | None = None
+        self._backoff_seconds = FIRST_BACKOFF_SECONDS
+        self._last_traceback: dict[str, str] = {}
+
+    # ---------------------------------------------------------------------------------------------- life
+
+    def run(self) -> None:
+        """Turn until `stop`."""
+        while not self._stopped.is_set():
+            began = self._clock()
+            seconds = self.turn()
+            spent = self._clock() - began
+            self._stopped.wait(max(PAUSE_SECONDS, REST_SHARE * spent))
+            self._awake.wait(seconds)
+            self._awake.clear()
+
+    def wake(self) -> None:
+        """Something changed: turn soon."""
+        self._awake.set()
+
+    def stop(self) -> None:
+        """End after the turn in hand."""
+        self._stopped.set()
+        self._awake.set()
+
+    # ----------------------------------------------------------------------------------------- one turn
+
+    def turn(self) -> float:
+        """Do what is due; the seconds until something may be due again."""
+        self._turned_at = self._clock()
+        self._parts.metrics.leader.set(self._leading())
+        if not self._synced() or not self._leading():
+            return TURN_SECONDS
+        if not self._began:
+            self._began = True
+            self._parts.window.add("start")
+        self._step("state", self._parts.state.tick)
+        self._step("chores", self._do_chores)
+        self._step("agents", self._parts.agents.run)
+        if self._retry_at is not None and self._clock() >= self._retry_at:
+            self._retry_at = None
+            self._parts.window.add("retry")
+        if self._parts.window.due_in() == 0:
+            self._pass()
+        self._step("nominate", self._parts.nominator.run)
+        self._step("report", self._parts.reporter.follow)
+        due_in = self._parts.window.due_in()
+        return TURN_SECONDS if due_in is None else min(due_in, TURN_SECONDS)
+
+    def _do_chores(self) -> None:
+        self._busy = True
+        self._busy = self._parts.chores.run()
+
+    def _pass(self) -> None:
+        self._in_pass = True
+        try:
+            self._parts.window.take()
+            if not self._step("planning", self._plan_and_write):
+                self._retry()
+        finally:
+            self._in_pass = False
+
+    def _plan_and_write(self) -> None:
+        parts = self._parts
+        snapshot = parts.state.snapshot()
+        began = self._clock()
+        result = parts.planner(snapshot, parts.options)
+        seconds = self._clock() - began
+        parts.state.promise({placed.uid: placed.node for placed in result.placed})
+        outcomes = parts.writer.write(result.node_changes, {plan.name: plan for plan in snapshot.plans})
+        parts.reporter.report(snapshot, result, outcomes, seconds)
+        self._plan_again(outcomes)
+
+    def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:
+        for outcome in outcomes:
+            if outcome.written is Written.OVERTAKEN:
+                self._parts.window.add(f"node {outcome.node}")
+        if any(outcome.written is Written.FAILED for outcome in outcomes):
+            self._retry()
+        else:
+            self._backoff_seconds = FIRST_BACKOFF_SECONDS
+
+    def _retry(self) -> None:
+        self._retry_at = self._clock() + self._backoff_seconds
+        self._backoff_seconds = min(2 * self._backoff_seconds, LAST_BACKOFF_SECONDS)
+
+    def _step(self, stage: str, action: Callable[[], None]) -> bool:
+        """Run one step; whatever breaks in it must not keep the others from running."""
+        try:
+            action()
+        except Exception:
+            self._parts.metrics.errors.labels(stage=stage).inc()
+            text = traceback.format_exc()
+            if self._last_traceback.get(stage) != text:
+                log.exception("%s failed and will be tried again", stage)
+            self._last_traceback[stage] = text
+            return False
+        self._last_traceback.pop(stage, None)
+        return True
+
+    # ------------------------------------------------------------------------------------------- asked
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is due and nothing is being done: what /decisions says stands until the cluster changes."""
+        open_ends = self._parts.window.open or self._retry_at is not None
+        return self._began and self._leading() and not (open_ends or self._in_pass or self._busy)
+
+    def decisions(self) -> dict[str, Any]:
+        """The document behind /decisions."""
+        idle = self.idle  # asked first: decisions that end meanwhile are newer than it says, never older
+        views = self._parts.state.plan_views()
+        under_way = [name for name, view in views.items() if any(gpu.under_way for gpu in view.gpus)]
+        return self._parts.reporter.decisions.document(idle=idle, under_way=under_way)
+
+    def problems(self) -> list[str]:
+        """Why this process should be restarted; empty while it works."""
+        silent_seconds = self._clock() - self._turned_at
+        if silent_seconds > STUCK_SECONDS:
+            return [f"the pass has not ended for {silent_seconds:.0f} s"]
+        return []

@@ -1,0 +1,119 @@
+"""The controller's Prometheus series.
+
+Counters and histograms are written where things happen; gauges of the cluster (pending pods, partitions) are read from
+the state at each scrape, so that they need no pass and lose the series of what is gone. One registry per process, made
+by `__main__` and by tests; nothing global.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller.state import State
+from controller.views import PartitionView
+
+PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+READY_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class Metrics:
+    """Every series that is written as things happen."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.passes = Counter("gpuplan_passes", "Finished planning passes.", registry=registry)
+        self.planning_seconds = Histogram(
+            "gpuplan_planning_seconds",
+            "Time of one planning pass, from snapshot to result.",
+            buckets=PLANNING_BUCKETS,
+            registry=registry,
+        )
+        self.plans_applied = Counter(
+            "gpuplan_plans_applied", "Plans whose spec.planned was written.", registry=registry
+        )
+        self.apply_seconds = Histogram(
+            "gpuplan_plan_apply_seconds",
+            "Time to write one plan, repeated attempts included.",
+            buckets=APPLY_BUCKETS,
+            registry=registry,
+        )
+        self.ready_seconds = Histogram(
+            "gpuplan_plan_to_ready_seconds",
+            "Time from writing a plan until every GPU of the node is settled.",
+            buckets=READY_BUCKETS,
+            registry=registry,
+        )
+        self.errors = Counter(
+            "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry
+        )
+        self.unplaced_pods = Gauge(
+            "gpuplan_unplaced_pods",
+            "Pods that the last pass could not place, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.placed_pods = Gauge(
+            "gpuplan_placed_pods",
+            "Pending pods that the last pass placed, by where their partitions come from.",
+            ["supply"],
+            registry=registry,
+        )
+        self.placeable_pods = Gauge(
+            "gpuplan_placeable_pods_bound", "No plan could place more pods than this (last pass).", registry=registry
+        )
+        self.nominations = Counter("gpuplan_nominations", "Pods nominated to their node.", registry=registry)
+        self.leader = Gauge("gpuplan_leader", "1 while this controller leads.", registry=registry)
+
+
+class ClusterGauges(Collector):
+    """Read from the state at each scrape."""
+
+    def __init__(self, state: State, window_open: Callable[[], bool]) -> None:
+        self._state = state
+        self._window_open = window_open
+
+    def collect(self) -> Iterable[Metric]:
+        """The series of this moment."""
+        yield self._pending()
+        yield self._partitions()
+        unreadable = GaugeMetricFamily(
+            "gpuplan_unreadable_objects", "Objects left out because they cannot be understood.", labels=["kind"]
+        )
+        for kind, count in sorted(Tally(kind for kind, _ in self._state.unreadable()).items()):
+            unreadable.add_metric([kind], count)
+        yield unreadable
+        yield GaugeMetricFamily(
+            "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window_open())
+        )
+
+    def _pending(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuplan_pending_pods", "Pods without a node that ask for this resource.", labels=["resource"]
+        )
+        tally = Tally(resource for pod in self._state.pending() for resource, _ in pod.gpu)
+        for resource, count in sorted(tally.items()):
+            family.add_metric([resource], count)
+        return family
+
+    def _partitions(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpuplan_partitions",
+            "Partitions that agents report, by profile (or MPS slice) and state.",
+            labels=["node", "profile", "state"],
+        )
+        for name, view in sorted(self._state.plan_views().items()):
+            tally = Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions)
+            for (profile, state), count in sorted(tally.items()):
+                family.add_metric([name, profile, state], count)
+        return family
+
+
+def _profile(partition: PartitionView) -> str:
+    """The MIG profile, else the resource without its domain: `gpu-10gb`, `gpu`."""
+    return partition.profile or partition.resource.rpartition("/")[2]

@@ -1,0 +1,140 @@
+"""Nominations: a planned pod's claim on the slice that was made for it.
+
+In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`,
+each when the partitions for that pod are there (Free, or Pending: taken by the kubelet, not yet schedulable) and no
+other pod has a better claim on them. Without it the scheduler gives the slices to whichever pod it tries first. It is a
+hint that schedulers clear at the pod's next failed attempt, so it is given again while the pod waits. Never overrules a
+nomination that somebody else wrote: that is a scheduler preempting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from kubernetes.client import ApiClient
+
+from controller import paths
+from controller.demand import is_partition, queue_order
+from controller.metrics import Metrics
+from controller.state import State
+from controller.views import PlanView, PodView
+from crds.v1alpha1.names import CONTROLLER_MANAGER, PartitionState
+from kube import apply, errors
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+"""Between two nominations of one pod: the scheduler's own shortest back-off."""
+OFFERED = (PartitionState.FREE, PartitionState.PENDING)
+
+
+class Nominator:
+    """Run often: it writes only where a nomination is missing."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        metrics: Metrics,
+        *,
+        enabled: bool,
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._metrics = metrics
+        self._enabled = enabled
+        self._leading = leading
+        self._clock = clock
+        self._not_before: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Nominate every promised pod whose partitions are there."""
+        if not self._enabled:
+            return
+        promises = self._state.promises()
+        if not promises:
+            return
+        now = self._clock()
+        self._not_before = {uid: at for uid, at in self._not_before.items() if at > now}
+        plans = self._state.plan_views()
+        for node, pods in sorted(_by_node(self._state.pending(), promises).items()):
+            if node not in plans:
+                continue
+            for pod in due(node, plans[node], pods, self._state.gpu_pods(node), promises):
+                if pod.uid not in self._not_before and self._leading():
+                    self._not_before[pod.uid] = now + AGAIN_SECONDS
+                    self._nominate(pod, node)
+
+    def _nominate(self, pod: PodView, node: str) -> None:
+        self._state.nominate(pod.uid, node)
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            apply.merge_patch(self._api, paths.pod_status(pod.namespace, pod.name), body, manager=CONTROLLER_MANAGER)
+        except (errors.NotFound, errors.Conflict):
+            return  # the pod is gone, or another one of its name is there
+        except errors.ApiError as error:
+            self._metrics.errors.labels(stage="nominate").inc()
+            log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
+            return
+        self._metrics.nominations.inc()
+        log.debug("pod %s nominated to %s", pod.title, node)
+
+
+def due(
+    node: str,
+    plan: PlanView,
+    pending: Iterable[PodView],
+    holders: Iterable[PodView],
+    promises: Mapping[str, str],
+) -> list[PodView]:
+    """Pods promised to this node that lack a nomination and have their partitions there, in the scheduler's order.
+
+    `pending` need hold no others than pods promised or nominated to this node; `holders` are the pods bound to it.
+    """
+    free = _offered(plan)
+    free.subtract(_held_unseen(plan, holders))
+    waiting = sorted(pending, key=queue_order)
+    for pod in waiting:
+        if pod.nominated_node == node:
+            free.subtract(dict(_partitions(pod)))
+    found = []
+    for pod in waiting:
+        foreign = bool(pod.nominated_node) and not pod.nomination_ours
+        if promises.get(pod.uid) != node or pod.nominated_node == node or foreign or pod.deleting:
+            continue
+        wanted = _partitions(pod)
+        if all(free[resource] >= amount for resource, amount in wanted):
+            free.subtract(dict(wanted))
+            found.append(pod)
+    return found
+
+
+def _by_node(pending: Iterable[PodView], promises: Mapping[str, str]) -> dict[str, list[PodView]]:
+    """Pending pods that are promised or nominated to a node, for each node that has a promise to keep."""
+    found: dict[str, list[PodView]] = {node: [] for node in promises.values()}
+    for pod in pending:
+        for node in {promises.get(pod.uid, ""), pod.nominated_node} & found.keys():
+            found[node].append(pod)
+    return found
+
+
+def _offered(plan: PlanView) -> Counter[str]:
+    return Counter(part.resource for gpu in plan.gpus for part in gpu.partitions if part.state in OFFERED)
+
+
+def _held_unseen(plan: PlanView, holders: Iterable[PodView]) -> Counter[str]:
+    """What bound pods took of the offered partitions although the status does not show it yet."""
+    shown = Counter((p.resource, p.pod) for gpu in plan.gpus for p in gpu.partitions if p.state not in OFFERED)
+    unseen: Counter[str] = Counter()
+    for pod in holders:
+        for resource, amount in _partitions(pod):
+            unseen[resource] += max(0, amount - shown[resource, pod.title])
+    return unseen
+
+
+def _partitions(pod: PodView) -> list[tuple[str, int]]:
+    return [(resource, amount) for resource, amount in pod.gpu if is_partition(resource)]

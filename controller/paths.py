@@ -1,0 +1,22 @@
+"""Where at the API the objects lie that the controller reads and writes. Constants and one-line functions only."""
+
+from crds.v1alpha1.names import GROUP, PLURAL, VERSION
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+PLANS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+
+
+def plan(name: str) -> str:
+    """One GPUPartitionPlan."""
+    return f"{PLANS}/{name}"
+
+
+def node(name: str) -> str:
+    """One Node."""
+    return f"{NODES}/{name}"
+
+
+def pod_status(namespace: str, name: str) -> str:
+    """The status subresource of one Pod."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}/status"

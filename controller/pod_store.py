@@ -1,0 +1,105 @@
+"""Pods that are not finished, bound and pending, and what a change of one means for planning.
+
+In goes the view of one pod after the other, out comes whether it asks for a pass, no longer does, or has left something
+to others. Owned by `controller.state`, under whose lock every method runs; knows no plans and no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from controller.triggers import FINISHED, same_request, wants_planning
+from controller.views import PlannerOptions, PodKey, PodView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodChange:
+    """What follows from one observation; empty texts: nothing."""
+
+    asks: str = ""
+    """Uid of a pod that asks for planning, new or in a new way."""
+    served: str = ""
+    """Uid of a pod that asks for nothing any more."""
+    left: str = ""
+    """Node on which resources, or a promise of them, are for others now."""
+
+
+class PodStore:
+    """All unfinished pods of the cluster."""
+
+    def __init__(self, options: PlannerOptions) -> None:
+        self._options = options
+        self._promises: dict[str, str] = {}
+        self._nominated: dict[str, str] = {}
+        self.bound: dict[PodKey, PodView] = {}
+        self.pending: dict[PodKey, PodView] = {}
+        self.wanting: set[str] = set()
+        """Uids of pending pods that planning can serve, or owes a reason."""
+        self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
+        """Per node, the bound pods that hold something of its GPUs."""
+
+    def observe(self, key: PodKey, seen: PodView | None) -> PodChange:
+        """Take one pod as it is now; None or a finished one: it is gone."""
+        new = None if seen is None or seen.phase in FINISHED else self._with_our_nomination(seen)
+        old = self._remove(key)
+        if new is not None:
+            (self.bound if new.node else self.pending)[key] = new
+            if new.node and new.gpu:
+                self.gpu_pods.setdefault(new.node, {})[key] = new
+        if old is not None and (new is None or new.uid != old.uid):
+            gone = self._ended(old)
+            return gone if new is None else replace(gone, asks=self._asks(new))
+        return self._changed(old, new) if new is not None else PodChange()
+
+    def promise(self, promises: dict[str, str]) -> None:
+        """Pod uid -> node, as the last pass placed them."""
+        self._promises = promises
+
+    def promises(self) -> dict[str, str]:
+        """Those of them whose pods are still pending."""
+        found = {pod.uid: self._promises.get(pod.uid) for pod in self.pending.values()}
+        return {uid: node for uid, node in found.items() if node is not None}
+
+    def nominate(self, uid: str, node: str) -> None:
+        """We are about to nominate this pod: its next views are marked as ours, whoever the API names as owner."""
+        self._nominated[uid] = node
+
+    def _with_our_nomination(self, pod: PodView) -> PodView:
+        if pod.nominated_node and self._nominated.get(pod.uid) == pod.nominated_node:
+            return replace(pod, nomination_ours=True)
+        return pod
+
+    def _remove(self, key: PodKey) -> PodView | None:
+        old = self.pending.pop(key, None) or self.bound.pop(key, None)
+        if old is not None and old.node and old.gpu:
+            self.gpu_pods.get(old.node, {}).pop(key, None)
+        return old
+
+    def _ended(self, old: PodView) -> PodChange:
+        self._nominated.pop(old.uid, None)
+        served = self._unwant(old.uid)
+        return PodChange(served=served, left=old.node or self._promises.pop(old.uid, ""))
+
+    def _changed(self, old: PodView | None, new: PodView) -> PodChange:
+        if new.node:
+            if old is not None and old.node:
+                return PodChange()
+            served = self._unwant(new.uid)
+            promised = self._promises.pop(new.uid, "")
+            return PodChange(served=served, left=promised if promised != new.node else "")
+        if old is not None and same_request(old, new):
+            return PodChange()
+        asks = self._asks(new)
+        return PodChange(asks=asks, served="" if asks else self._unwant(new.uid))
+
+    def _asks(self, pod: PodView) -> str:
+        if not wants_planning(pod, self._options):
+            return ""
+        self.wanting.add(pod.uid)
+        return pod.uid
+
+    def _unwant(self, uid: str) -> str:
+        if uid not in self.wanting:
+            return ""
+        self.wanting.remove(uid)
+        return uid

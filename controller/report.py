@@ -1,0 +1,208 @@
+"""What a pass decided, told to people: Events, metrics, one log line, and the document behind /decisions.
+
+In go the result of a pass and the outcome of its writes; out come a Warning on each pod that got nothing, with its
+reason (again only when reason or message changes), a Normal Event on each pod that partitions are made for, one on
+each plan that was written. Decides nothing; whoever listens too slowly loses Events, never holds up a pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from controller.metrics import Metrics
+from controller.reasons import UnplacedReason
+from controller.state import State
+from controller.views import Placed, PlanningResult, PodKey, Snapshot, Supply, Unplaced
+from controller.writer import Outcome, Written
+from crds.v1alpha1.names import API_VERSION, KIND
+from kube.events import EventType, ObjectReference
+
+log = logging.getLogger(__name__)
+
+PLANNED = "Planned"
+PLAN_WRITTEN = "PlanWritten"
+
+
+class Recorder(Protocol):
+    """The part of kube.events.EventRecorder that is used here."""
+
+    def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
+        """Write an Event some time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """The last finished pass, as /decisions shows it."""
+
+    number: int = 0
+    finished_at: str = ""
+    pods: tuple[dict[str, str], ...] = field(default_factory=tuple)
+
+    def document(self, *, idle: bool, under_way: Iterable[str]) -> dict[str, Any]:
+        """With what is true at the moment of asking."""
+        return {
+            "pass": self.number,
+            "finishedAt": self.finished_at,
+            "idle": idle,
+            "underWay": sorted(under_way),
+            "pods": list(self.pods),
+        }
+
+
+class Reporter:
+    """Remembers what it has said."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        metrics: Metrics,
+        state: State,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._state = state
+        self._clock = clock
+        self._now = now
+        self._said: dict[str, tuple[str, str]] = {}
+        self._written_at: dict[str, float] = {}
+        self.decisions = Decisions()
+
+    def report(self, snapshot: Snapshot, result: PlanningResult, outcomes: Iterable[Outcome], seconds: float) -> None:
+        """Tell one pass to everybody."""
+        outcomes = tuple(outcomes)
+        self._count(result, outcomes, seconds)
+        self._pod_events(snapshot, result)
+        self._plan_events(result, outcomes)
+        self._log(result, outcomes, seconds)
+        self.decisions = Decisions(
+            number=self.decisions.number + 1,
+            finished_at=self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            pods=tuple(
+                sorted(
+                    [*(_placed(pod) for pod in result.placed), *(_unplaced(pod) for pod in result.unplaced)],
+                    key=lambda entry: (entry["namespace"], entry["name"]),
+                )
+            ),
+        )
+
+    def follow(self) -> None:
+        """Measure how long written plans take until every GPU of the node is settled."""
+        if not self._written_at:
+            return
+        views = self._state.plan_views()
+        for node, at in list(self._written_at.items()):
+            view = views.get(node)
+            if view is None:
+                del self._written_at[node]
+            elif view.gpus and all(gpu.settled for gpu in view.gpus):
+                self._metrics.ready_seconds.observe(self._clock() - at)
+                del self._written_at[node]
+
+    def _count(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float) -> None:
+        self._metrics.passes.inc()
+        self._metrics.planning_seconds.observe(seconds)
+        self._metrics.placeable_pods.set(result.bound)
+        unplaced = Counter(pod.reason for pod in result.unplaced)
+        for reason in UnplacedReason:
+            self._metrics.unplaced_pods.labels(reason=reason.value).set(unplaced[reason])
+        placed = Counter(pod.supply for pod in result.placed)
+        for supply in Supply:
+            self._metrics.placed_pods.labels(supply=supply.value).set(placed[supply])
+        for outcome in outcomes:
+            if outcome.written is Written.APPLIED:
+                self._metrics.plans_applied.inc()
+                self._metrics.apply_seconds.observe(outcome.seconds)
+                self._written_at[outcome.node] = self._clock()
+            elif outcome.written is Written.FAILED:
+                self._metrics.errors.labels(stage="write").inc()
+
+    def _pod_events(self, snapshot: Snapshot, result: PlanningResult) -> None:
+        live = {pod.uid: pod for pod in snapshot.pending}
+        said: dict[str, tuple[str, str]] = {}
+        for missed in result.unplaced:
+            said[missed.uid] = (missed.reason.value, missed.message)
+            self._say(missed.uid, missed.key, "Warning", said[missed.uid])
+        for placed in result.placed:
+            if placed.supply is Supply.EXISTING:
+                # The scheduler will say Scheduled in a moment; what was said before still stands until then.
+                if placed.uid in self._said:
+                    said[placed.uid] = self._said[placed.uid]
+                continue
+            asked = ", ".join(f"{amount} x {resource}" for resource, amount in live[placed.uid].gpu)
+            said[placed.uid] = (PLANNED, f"gpuplan makes {asked} for this pod on node {placed.node}.")
+            self._say(placed.uid, placed.key, "Normal", said[placed.uid])
+        self._said = said
+
+    def _say(self, uid: str, key: PodKey, event_type: EventType, words: tuple[str, str]) -> None:
+        if self._said.get(uid) == words:
+            return
+        about = ObjectReference(api_version="v1", kind="Pod", name=key[1], namespace=key[0], uid=uid)
+        self._recorder.emit(about, event_type, *words)
+
+    def _plan_events(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
+        changes = {change.node: change for change in result.node_changes}
+        pods = Counter(placed.node for placed in result.placed if placed.supply is Supply.NEW)
+        for outcome in outcomes:
+            plan = self._state.plan(outcome.node)
+            if outcome.written is not Written.APPLIED or plan is None:
+                continue
+            gpus = ", ".join(str(index) for index in changes[outcome.node].changed)
+            message = f"Planned GPUs {gpus} anew for {pods[outcome.node]} pending pods."
+            about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
+            self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
+
+    def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float) -> None:
+        tally = Counter(outcome.written for outcome in outcomes)
+        counts = result.counts
+        reasons = Counter(pod.reason.value for pod in result.unplaced)
+        log.info(
+            "pass %d: %d placed (%d existing, %d under way, %d new) of at most %d, %d unplaced%s; "
+            "%d plans written, %d GPUs changed, %d partitions created, %d destroyed; planned in %.3f s",
+            self.decisions.number + 1,
+            len(result.placed),
+            counts.placed_existing,
+            counts.placed_under_way,
+            counts.placed_new,
+            result.bound,
+            len(result.unplaced),
+            "".join(f" {reason}={count}" for reason, count in sorted(reasons.items())),
+            tally[Written.APPLIED],
+            counts.gpus_changed,
+            counts.partitions_created,
+            counts.partitions_destroyed,
+            seconds,
+        )
+        for outcome in outcomes:
+            if outcome.again:
+                log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
+
+
+def _placed(pod: Placed) -> dict[str, str]:
+    outcome = "placed" if pod.supply is Supply.EXISTING else "underWay"
+    return _entry(pod.uid, pod.key, outcome, node=pod.node)
+
+
+def _unplaced(pod: Unplaced) -> dict[str, str]:
+    return _entry(pod.uid, pod.key, "unplaced", reason=pod.reason.value, message=pod.message)
+
+
+def _entry(
+    uid: str, key: PodKey, outcome: str, *, node: str = "", reason: str = "", message: str = ""
+) -> dict[str, str]:
+    return {
+        "namespace": key[0],
+        "name": key[1],
+        "uid": uid,
+        "outcome": outcome,
+        "node": node,
+        "reason": reason,
+        "message": message,
+    }

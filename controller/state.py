@@ -1,0 +1,253 @@
+"""The one mutable thing of the controller: what the watches have brought, and what was written since.
+
+In go views and readings from the watch threads and from our own writes, out comes a frozen Snapshot. Whatever may
+change the result of planning is put into the batch window as a key that says what it was; while no pod waits for
+partitions, changes of capacity are not worth one. Never calls an API.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from controller.batcher import Batcher
+from controller.parse import Unreadable, enablement
+from controller.parse_plan import PlanReading
+from controller.plan_store import PlanStore
+from controller.pod_store import PodStore
+from controller.triggers import has_gpus, lacks_held
+from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
+
+log = logging.getLogger(__name__)
+View = TypeVar("View")
+
+
+class State:
+    """Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        window: Batcher[str],
+        options: PlannerOptions,
+        clock: Callable[[], float],
+        agent_silent_seconds: float = 60.0,
+        under_way_seconds: float = 300.0,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._window = window
+        self._clock = clock
+        self._changed = changed
+        self._lock = threading.RLock()
+        self._pods = PodStore(options)
+        self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
+        self._nodes: dict[str, NodeView] = {}
+        self._node_gone_at: dict[str, float] = {}
+        self._unreadable: dict[tuple[str, str], str] = {}
+
+    # ----------------------------------------------------------------------------------- from the watches
+
+    def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
+        """A pod as it is now; None: it is gone."""
+        with self._lock:
+            change = self._pods.observe(key, self._readable("pod", "/".join(key), seen))
+            if change.served:
+                self._window.discard(_pod_key(change.served))
+            if change.asks:
+                self._window.add(_pod_key(change.asks))
+            if change.left:
+                self._capacity(change.left)
+        self._changed()
+
+    def observe_node(self, name: str, seen: NodeView | Unreadable | None) -> None:
+        """A node as it is now; None: it is gone."""
+        with self._lock:
+            new = self._readable("node", name, seen)
+            old = self._nodes.pop(name, None)
+            if new is not None:
+                self._nodes[name] = new
+                _remark(old, new)
+            if old != new and any(node is not None and has_gpus(node) for node in (old, new)):
+                self._capacity(name)
+            self._refresh(name)
+        self._changed()
+
+    def observe_plan(self, name: str, seen: PlanReading | Unreadable | None) -> None:
+        """A plan as it is now, from the watch or in answer to a write; None: it is gone."""
+        with self._lock:
+            now = self._clock()
+            new = self._readable("plan", name, seen)
+            if new is None:
+                changed = self._plans.gone(name, now=now)
+            else:
+                changed = self._plans.observe(new, node_uid=self._node_uid(name), now=now)
+            if changed:
+                self._plan_changed(name)
+        self._changed()
+
+    def observe_heartbeat(self, node: str, renew_time: str) -> None:
+        """The Lease of a node's agent. The common case, thousands a minute, changes nothing."""
+        with self._lock:
+            self._plans.heartbeats.observe(node, renew_time, self._clock())
+            view = self._plans.views.get(node)
+            if view is None or view.agent_alive:
+                return
+            self._refresh(node)
+        self._changed()
+
+    def tick(self) -> None:
+        """Let deadlines pass: agents that fell silent, GPUs that took too long, Nodes that are gone."""
+        with self._lock:
+            now = self._clock()
+            for name in self._plans.overdue(now):
+                self._refresh(name)
+            orphans = self._plans.readings.keys() - self._nodes.keys()
+            self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
+
+    # ---------------------------------------------------------------------------------- from our own acts
+
+    def expect_planned(self, name: str, planned_json: str) -> None:
+        """We are about to write this as `planned`: seeing it is no reason for another pass."""
+        with self._lock:
+            self._plans.expect(name, planned_json)
+
+    def promise(self, promises: Mapping[str, str]) -> None:
+        """Pod uid -> node, as the pass that has just ended placed them."""
+        with self._lock:
+            self._pods.promise(dict(promises))
+
+    def nominate(self, uid: str, node: str) -> None:
+        """We are about to nominate this pod."""
+        with self._lock:
+            self._pods.nominate(uid, node)
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def snapshot(self) -> Snapshot:
+        """The cluster at this moment, without nodes (and their pods) that have nothing to do with GPUs."""
+        with self._lock:
+            nodes = {name: node for name, node in self._nodes.items() if has_gpus(node) or name in self._plans.views}
+            pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
+            pending = list(self._pods.pending.values())
+            plans = list(self._plans.views.values())
+            promises = self._pods.promises()
+        return Snapshot(
+            nodes=tuple(nodes[name] for name in sorted(nodes)),
+            pods=tuple(sorted(pods, key=_pod_order)),
+            pending=tuple(sorted(pending, key=_pod_order)),
+            plans=tuple(sorted(plans, key=_plan_order)),
+            promises=promises,
+        )
+
+    def plans(self) -> tuple[PlanReading, ...]:
+        """Every readable plan, by name."""
+        with self._lock:
+            return tuple(self._plans.readings[name] for name in sorted(self._plans.readings))
+
+    def plan(self, name: str) -> PlanReading | None:
+        """The newest reading of one plan."""
+        with self._lock:
+            return self._plans.readings.get(name)
+
+    def plan_views(self) -> Mapping[str, PlanView]:
+        """Every readable plan with what depends on time, node and agent."""
+        with self._lock:
+            return dict(self._plans.views)
+
+    def plan_exists(self, name: str) -> bool:
+        """There is a plan of this name, readable or not."""
+        with self._lock:
+            return name in self._plans.readings or ("plan", name) in self._unreadable
+
+    def plan_gone_for(self, name: str) -> float:
+        """Seconds since the plan was seen to vanish; infinite if it was not there in our time."""
+        with self._lock:
+            return self._plans.gone_for(name, self._clock())
+
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Every node."""
+        with self._lock:
+            return dict(self._nodes)
+
+    def node_gone_for(self, name: str) -> float:
+        """Seconds since this plan's Node is known to be gone; 0 while it is there."""
+        with self._lock:
+            return self._clock() - self._node_gone_at[name] if name in self._node_gone_at else 0.0
+
+    def agent_silent_for(self, name: str) -> float | None:
+        """Seconds since the agent of this plan was last heard, or expected; None: heard, and alive."""
+        with self._lock:
+            view = self._plans.views.get(name)
+            if view is None or view.agent_alive:
+                return None
+            return self._plans.heartbeats.silent_for(name, self._clock())
+
+    def pending(self) -> tuple[PodView, ...]:
+        """Every pending pod that was promised a node, with its node: `promises`."""
+        with self._lock:
+            return tuple(sorted(self._pods.pending.values(), key=_pod_order))
+
+    def promises(self) -> Mapping[str, str]:
+        """Pod uid -> node of the last pass, for pods that are still pending."""
+        with self._lock:
+            return self._pods.promises()
+
+    def gpu_pods(self, node: str) -> tuple[PodView, ...]:
+        """Bound pods that hold something of this node's GPUs."""
+        with self._lock:
+            return tuple(self._pods.gpu_pods.get(node, {}).values())
+
+    def unreadable(self) -> Mapping[tuple[str, str], str]:
+        """Kind and name of each object that is left out, with the reason."""
+        with self._lock:
+            return dict(sorted(self._unreadable.items()))
+
+    # --------------------------------------------------------------------------------------------- inside
+
+    def _readable(self, kind: str, name: str, seen: View | Unreadable | None) -> View | None:
+        if isinstance(seen, Unreadable):
+            if self._unreadable.get((kind, name)) != seen.reason:
+                log.warning("%s %s is left out: %s", kind, name, seen.reason)
+            self._unreadable[kind, name] = seen.reason
+            return None
+        self._unreadable.pop((kind, name), None)
+        return seen
+
+    def _node_uid(self, name: str) -> str:
+        node = self._nodes.get(name)
+        return node.uid if node is not None else ""
+
+    def _refresh(self, name: str) -> None:
+        if name in self._plans.readings and self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
+            self._plan_changed(name)
+
+    def _plan_changed(self, name: str) -> None:
+        view = self._plans.views.get(name)
+        if view is not None and lacks_held(view):
+            self._window.add(f"node {name}")
+        self._capacity(name)
+
+    def _capacity(self, node: str) -> None:
+        """Something about this node changed that planning looks at; without a waiting pod nobody would gain."""
+        if self._pods.wanting:
+            self._window.add(f"node {node}")
+
+
+def _pod_key(uid: str) -> str:
+    return f"pod {uid}"
+
+
+def _pod_order(pod: PodView) -> PodKey:
+    return pod.key
+
+
+def _plan_order(plan: PlanView) -> str:
+    return plan.name
+
+
+def _remark(old: NodeView | None, new: NodeView) -> None:
+    remark = enablement(new.labels).remark
+    if remark and (old is None or enablement(old.labels).remark != remark):
+        log.warning("node %s: %s", new.name, remark)

@@ -1,0 +1,180 @@
+"""PlanningResult -> `spec.planned` of each changed plan, by server-side apply, and of the spec nothing else.
+
+In go the node changes of one pass with the plan views that it was made from, out comes one outcome per node. Every
+write carries uid and resourceVersion. A refusal for a stale version is normal, since the agent's status writes move it:
+while uid, generation and used partitions are the same the write is sent again, otherwise the node is planned again.
+Pinned indexes are left out, unchanged items are written back as they stand. Nothing is written in Manual or paused
+plans but the removal of pinned indexes, which the admission policy allows there too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from controller import paths
+from controller.items import item_of
+from controller.parse import Unreadable
+from controller.parse_plan import PlanReading, read_plan
+from controller.state import State
+from controller.views import NodeChange, PlanView
+from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
+from kube import apply, errors
+
+ATTEMPTS = 8
+WRITERS = 8
+"""Requests in flight at once: the API server is the slow part."""
+
+Items = list[dict[str, Any]]
+
+
+class Written(Enum):
+    """What became of one node's change."""
+
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    OVERTAKEN = "overtaken"
+    """The plan or its use changed meanwhile: plan again."""
+    NOT_OURS = "not ours"
+    """Manual, paused, not enabled any more, or we lead no more."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One node: what happened, and the server's sentence where it said no."""
+
+    node: str
+    written: Written
+    message: str = ""
+    seconds: float = 0.0
+
+    @property
+    def again(self) -> bool:
+        """Another pass is needed for this node."""
+        return self.written in (Written.OVERTAKEN, Written.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What a decision rests on: while it holds, the decision may be sent again."""
+
+    uid: str
+    generation: int
+    in_use: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of_view(cls, view: PlanView) -> _Basis:
+        in_use = frozenset((gpu.uuid, p.id) for gpu in view.gpus for p in gpu.partitions if p.used)
+        return cls(uid=view.uid, generation=view.generation, in_use=in_use)
+
+    @classmethod
+    def of_reading(cls, reading: PlanReading) -> _Basis:
+        return cls(uid=reading.uid, generation=reading.generation, in_use=reading.in_use)
+
+
+class Writer:
+    """Writes plans while this controller leads."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        *,
+        leading: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._leading = leading
+        self._clock = clock
+
+    def write(self, changes: Iterable[NodeChange], views: Mapping[str, PlanView]) -> tuple[Outcome, ...]:
+        """Write every change; one node's failure leaves the others alone. In the order of `changes`."""
+        work = [(change, views.get(change.node)) for change in changes]
+        if len(work) < 2:
+            return tuple(self._write(*item) for item in work)
+        with ThreadPoolExecutor(max_workers=min(WRITERS, len(work)), thread_name_prefix="plan-writer") as pool:
+            return tuple(pool.map(lambda item: self._write(*item), work))
+
+    def drop_pinned(self, reading: PlanReading) -> Outcome:
+        """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers."""
+        kept = [item for index, item in sorted(reading.planned_items.items()) if index not in reading.pinned]
+        return self._guarded(reading.name, lambda: self._apply(_Basis.of_reading(reading), reading, kept))
+
+    def _write(self, change: NodeChange, view: PlanView | None) -> Outcome:
+        reading = self._state.plan(change.node)
+        if view is None or reading is None:
+            return Outcome(node=change.node, written=Written.OVERTAKEN, message="the plan is gone")
+        node = self._state.nodes().get(change.node)
+        if node is None or node.partitioning is None:
+            return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
+        if reading.mode != Mode.AUTO or reading.paused:
+            return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
+        items = _items(change, reading)
+        return self._guarded(change.node, lambda: self._apply(_Basis.of_view(view), reading, items))
+
+    def _guarded(self, node: str, attempt: Callable[[], Outcome]) -> Outcome:
+        try:
+            return attempt()
+        except errors.ApiError as error:
+            return Outcome(node=node, written=Written.FAILED, message=error.message)
+
+    def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
+        name, began = reading.name, self._clock()
+        planned_json = json.dumps(items, separators=(",", ":"))
+        if planned_json == reading.planned_json:
+            return Outcome(node=name, written=Written.UNCHANGED)
+        current: PlanReading | None = reading
+        for _ in range(ATTEMPTS):
+            if current is None or _Basis.of_reading(current) != basis:
+                return Outcome(node=name, written=Written.OVERTAKEN, message="the plan or its use has changed")
+            if not self._leading():
+                return Outcome(node=name, written=Written.NOT_OURS, message="another controller leads")
+            self._state.expect_planned(name, planned_json)
+            try:
+                answer = apply.apply(
+                    self._api, paths.plan(name), _body(current, items), manager=CONTROLLER_MANAGER, force=True
+                )
+            except errors.Conflict:
+                current = self._read(name)
+                continue
+            self._state.observe_plan(name, read_plan(answer))
+            return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
+        return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
+
+    def _read(self, name: str) -> PlanReading | None:
+        try:
+            found = read_plan(apply.get(self._api, paths.plan(name)))
+        except errors.NotFound:
+            return None
+        self._state.observe_plan(name, found)
+        return None if isinstance(found, Unreadable) else found
+
+
+def _items(change: NodeChange, reading: PlanReading) -> Items:
+    """The whole new list. An item that did not change is sent as it stands: its hash is what the agent confirmed."""
+    stored = reading.planned_items
+    items = []
+    for gpu in sorted(change.gpus, key=lambda gpu: gpu.index):
+        if gpu.index in reading.pinned:
+            continue
+        keep = gpu.index not in change.changed and gpu.index in stored
+        items.append(stored[gpu.index] if keep else item_of(gpu).wire())
+    return items
+
+
+def _body(reading: PlanReading, items: Items) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version},
+        "spec": {"planned": {"gpus": items}},
+    }

@@ -196,7 +196,7 @@ class Cluster:
                 status_tick_seconds=self.settings.status_tick_seconds,
             )
             self._nodes[name] = node
-        node.start(manifest)
+        node.start()
 
     @property
     def nodes(self) -> Mapping[str, SandboxNode]:

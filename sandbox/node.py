@@ -4,23 +4,21 @@ In: GPUs as values. Out: parts that run until `stop`. The agent runs unmodified,
 pynvml and the stand-in of nvidia-cuda-mps-control first on PATH of the plugin.
 """
 
-import itertools
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from kubernetes.client import ApiClient
 
-from sandbox.driver import machine, processes
+from sandbox.driver import machine
+from sandbox.gpu_containers import GpuContainers
 from sandbox.hardware import Gpu
-from sandbox.kubelet import Kubelet
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
 from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
-
-FIRST_PID = 10_000
 
 
 class SandboxNode:
@@ -45,9 +43,13 @@ class SandboxNode:
         self.machine = root / "gpus.json"
         for folder in (root / "kubelet", root / "state", root / "mps"):
             folder.mkdir(parents=True, exist_ok=True)
-        self._containers = GpuProcesses(self.machine)
+        self.runtime = ScriptedRuntime(GpuContainers(self.machine))
         self.kubelet = Kubelet(
-            name, root / "kubelet", api, status_tick_seconds=status_tick_seconds, runtime=self._containers
+            name,
+            root / "kubelet",
+            ClusterApi(api, name),
+            status_tick_seconds=status_tick_seconds,
+            runtime=self.runtime,
         )
 
     @property
@@ -60,7 +62,7 @@ class SandboxNode:
         """Name of the device plugin among the supervised processes."""
         return f"plugin-{self.name}"
 
-    def start(self, manifest: Mapping[str, Any]) -> None:
+    def start(self) -> None:
         """Power the node on; hardware keeps its state when the node was there before."""
         if self._gpus and not self.machine.exists():
             machine.create(self.machine, [(gpu.model, _options(gpu)) for gpu in self._gpus], seed=self.name)
@@ -93,15 +95,7 @@ class SandboxNode:
         self._supervisor.remove(self.agent)
         self._supervisor.remove(self.plugin)
         self.kubelet.stop()
-
-
-class GpuProcesses:
-    """Shows the driver a process for every running container that was given a GPU."""
-
-    def __init__(self, state: Path) -> None:
-        self._state = state
-        self._pids = itertools.count(FIRST_PID)
-        self._running: dict[tuple[str, str], int] = {}
+        self.runtime.close()
 
 
 def _options(gpu: Gpu) -> machine.GpuOptions:
@@ -115,6 +109,3 @@ def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-_ = processes

@@ -1,0 +1,49 @@
+"""Which device ids were handed out, and when: a witness of use that does not depend on the kubelet's memory.
+
+Written to disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
+Keeps the latest Allocate of each id; the agent judges its age. An id that the config no longer knows is forgotten after
+a day. A ledger that cannot be read is kept aside and begun anew, which `problem` tells.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from nodeagent.plugin.config import Allocation, PluginFiles, read_ledger, write_ledger
+from nodeagent.plugin.files import Unreadable
+
+FORGET_SECONDS = 86400.0
+
+
+class Ledger:
+    def __init__(self, files: PluginFiles, clock: Callable[[], float] = time.time) -> None:
+        self.problem = ""
+        self._files, self._clock = files, clock
+        self._lock = threading.Lock()
+        found = read_ledger(files)
+        if isinstance(found, Unreadable):
+            files.ledger.replace(files.ledger.with_suffix(".json.unreadable"))
+            self.problem = f"{found}; kept aside as {files.ledger.name}.unreadable, earlier Allocates are not known"
+            found = None
+        self._latest = {entry.id: entry for entry in found or ()}
+
+    def record(self, resource: str, ids: Collection[str]) -> None:
+        """Raises OSError where it cannot be written; then nothing may be handed out."""
+        now = self._clock()
+        with self._lock:
+            latest = {**self._latest, **{id_: Allocation(id=id_, resource=resource, at=now) for id_ in ids}}
+            write_ledger(self._files, latest.values())
+            self._latest = latest
+
+    def forget(self, known: Collection[str]) -> None:
+        """Drop old entries of ids that are neither offered nor withdrawn any more."""
+        oldest = self._clock() - FORGET_SECONDS
+        with self._lock:
+            kept = {id_: entry for id_, entry in self._latest.items() if id_ in known or entry.at >= oldest}
+            if len(kept) < len(self._latest):
+                write_ledger(self._files, kept.values())
+                self._latest = kept
+
+    def entries(self) -> tuple[Allocation, ...]:
+        with self._lock:
+            return tuple(entry for _, entry in sorted(self._latest.items()))

@@ -1,0 +1,1 @@
+"""The defaults and rules that the API server knows for single kinds."""

@@ -1,0 +1,76 @@
+"""Which rules a kind has: defaults of its form, what the server sets when it is created, what it refuses.
+
+A kind that is not listed has none. Must never look at requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sandbox.apiserver.admission import pods
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj
+from sandbox.apiserver.resources import definitions
+from sandbox.apiserver.resources.resource import Resource
+
+
+def _same(obj: Obj) -> Obj:
+    return obj
+
+
+def _without_status(obj: Obj) -> Obj:
+    return {name: value for name, value in obj.items() if name != "status"}
+
+
+def _nothing_wrong(_obj: Obj, _old: Obj | None) -> list[FieldError]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRules:
+    """`default` runs on every write, `prepare` when the object is created, `check` on both."""
+
+    default: Callable[[Obj], Obj] = _same
+    prepare: Callable[[Obj], Obj] = _same
+    check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
+
+
+def _namespace(obj: Obj) -> Obj:
+    metadata = obj["metadata"]
+    labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+    return {
+        **obj,
+        "metadata": {**metadata, "labels": labels},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+
+
+def _node(obj: Obj) -> Obj:
+    status = obj.get("status") or {}
+    if status.get("capacity") and "allocatable" not in status:
+        return {**obj, "status": {**status, "allocatable": status["capacity"]}}
+    return obj
+
+
+_RULES: Final = {
+    ("", "Pod"): KindRules(default=pods.default, prepare=pods.prepare, check=pods.check),
+    ("", "Node"): KindRules(default=_node),
+    ("", "Namespace"): KindRules(prepare=_namespace),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): KindRules(
+        default=definitions.with_defaults,
+        prepare=_without_status,
+        check=lambda crd, _old: definitions.check(crd),
+    ),
+}
+_PLAIN: Final = KindRules()
+_STATUS_IS_NOT_WRITTEN: Final = KindRules(prepare=_without_status)
+
+
+def rules_of(resource: Resource) -> KindRules:
+    found = _RULES.get((resource.group, resource.kind))
+    if found is not None:
+        return found
+    return _STATUS_IS_NOT_WRITTEN if resource.has_status else _PLAIN

@@ -1,0 +1,91 @@
+"""Rules of metadata that hold for every kind: names, labels, what an update may not touch.
+
+Comes in: an object about to be stored and the stored one. Goes out: FieldErrors. Must never change an object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj, meta
+from sandbox.apiserver.resources.resource import Resource
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = f"{_LABEL}(\\.{_LABEL})*"
+_SUBDOMAIN_HELP: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_LABEL_HELP: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    f"an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_VALUE: Final = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+_VALUE_HELP: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    f"end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'{_VALUE}')"
+)
+_KEY: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_KEY_HELP: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_KEY}')"
+)
+
+
+def check_metadata(resource: Resource, obj: Obj, old: Obj | None) -> list[FieldError]:
+    found = meta(obj)
+    errors = [] if old is not None else list(_check_name(resource, found.get("name", "")))
+    before = meta(old or {})
+    if found.get("labels") is not before.get("labels"):
+        errors += _check_labels(found.get("labels") or {})
+    if found.get("annotations") is not before.get("annotations"):
+        for key in found.get("annotations") or {}:
+            errors += _check_key(key, "metadata.annotations")
+    if before.get("deletionTimestamp"):
+        added = [name for name in found.get("finalizers") or [] if name not in (before.get("finalizers") or [])]
+        if added:
+            listed = ", ".join(f'"{name}"' for name in added)
+            detail = (
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listed}}}"
+            )
+            errors.append(FieldError(path="metadata.finalizers", reason="FieldValueForbidden", detail=detail))
+    return errors
+
+
+def _check_name(resource: Resource, name: str) -> Iterator[FieldError]:
+    if resource.group == "rbac.authorization.k8s.io":
+        return  # any path segment
+    is_label = resource.kind in ("Namespace", "Service")
+    most, pattern, text = (63, _LABEL, _LABEL_HELP) if is_label else (253, _SUBDOMAIN, _SUBDOMAIN_HELP)
+    if len(name) > most:
+        yield _invalid("metadata.name", name, f"must be no more than {most} bytes")
+    elif not re.fullmatch(pattern, name):
+        yield _invalid("metadata.name", name, text)
+
+
+def _check_labels(labels: dict[str, Any]) -> Iterator[FieldError]:
+    for key, value in labels.items():
+        yield from _check_key(key, "metadata.labels")
+        if not isinstance(value, str) or not re.fullmatch(_VALUE, value):
+            yield _invalid("metadata.labels", value, _VALUE_HELP)
+        elif len(value) > 63:
+            yield _invalid("metadata.labels", value, "must be no more than 63 bytes")
+
+
+def _check_key(key: str, path: str) -> Iterator[FieldError]:
+    prefix, slash, name = key.rpartition("/")
+    if slash and not re.fullmatch(_SUBDOMAIN, prefix.lower()):
+        yield _invalid(path, key, f"prefix part {_SUBDOMAIN_HELP}")
+    if not re.fullmatch(_KEY, name):
+        yield _invalid(path, key, _KEY_HELP)
+    elif len(name) > 63:
+        yield _invalid(path, key, "name part must be no more than 63 bytes")
+
+
+def _invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)

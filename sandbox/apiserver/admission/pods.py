@@ -1,0 +1,152 @@
+"""Pods as the API server completes and judges them.
+
+Comes in: a pod of a client. Goes out: the pod with the defaults of its form (requests taken from limits above all) and
+the first status; complaints about what cannot run, and about changes of what is fixed once a pod exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj, dig, mappings
+
+_SPEC_DEFAULTS: Final[Obj] = {
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": 30,
+    "securityContext": {},
+    "enableServiceLinks": True,
+    "preemptionPolicy": "PreemptLowerPriority",
+}
+_TOLERATED_FOR_300_SECONDS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_MUTABLE_SPEC: Final = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates")
+_CONTAINERS: Final = ("initContainers", "containers")
+
+
+def default(pod: Obj) -> Obj:
+    """The scheme's defaults. A spec that is complete already is given back as it is."""
+    spec = pod.get("spec") or {}
+    filled = {**_SPEC_DEFAULTS, **spec}
+    for field in _CONTAINERS:
+        if spec.get(field):
+            filled[field] = [_container(container) for container in spec[field]]
+    return pod if filled == spec else {**pod, "spec": filled}
+
+
+def _container(container: Obj) -> Obj:
+    image = container.get("image") or ""
+    tagged = ":" in image.rpartition("/")[2] and not image.endswith(":latest")
+    filled = {
+        "resources": {},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent" if tagged or "@" in image else "Always",
+        **container,
+    }
+    limits = dig(filled, "resources", "limits") or {}
+    requests = dig(filled, "resources", "requests") or {}
+    if any(name not in requests for name in limits):
+        filled["resources"] = {**filled["resources"], "requests": {**limits, **requests}}
+    return filled
+
+
+def prepare(pod: Obj) -> Obj:
+    """What admission sets on a new pod, and its first status."""
+    spec = dict(pod["spec"])
+    spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    spec.setdefault("priority", 0)
+    tolerations = list(spec.get("tolerations") or [])
+    for key in _TOLERATED_FOR_300_SECONDS:
+        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
+    return {**pod, "spec": spec, "status": {"phase": "Pending", "qosClass": _qos_class(spec)}}
+
+
+def _qos_class(spec: Obj) -> str:
+    guaranteed, anything = True, False
+    for container in (container for field in _CONTAINERS for container in mappings(spec.get(field))):
+        limits, requests = dig(container, "resources", "limits") or {}, dig(container, "resources", "requests") or {}
+        anything = anything or any(name in ("cpu", "memory") for name in (*limits, *requests))
+        for name in ("cpu", "memory"):
+            if name not in limits or requests.get(name, limits[name]) != limits[name]:
+                guaranteed = False
+    if not anything:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def check(pod: Obj, old: Obj | None) -> list[FieldError]:
+    spec = pod.get("spec") or {}
+    if old is None:
+        return list(_check_spec(spec))
+    before = old.get("spec") or {}
+    return [] if spec is before else list(_check_change(spec, before))
+
+
+def _check_spec(spec: Obj) -> Iterator[FieldError]:
+    if not spec.get("containers"):
+        yield FieldError(path="spec.containers", reason="FieldValueRequired")
+    names: set[str] = set()
+    for field in _CONTAINERS:
+        for index, container in enumerate(mappings(spec.get(field))):
+            path = f"spec.{field}[{index}]"
+            name = container.get("name")
+            if not name:
+                yield FieldError(path=f"{path}.name", reason="FieldValueRequired")
+            elif name in names:
+                yield FieldError(path=f"{path}.name", reason="FieldValueDuplicate", value=name)
+            names.add(name or "")
+            if not container.get("image"):
+                yield FieldError(path=f"{path}.image", reason="FieldValueRequired")
+            yield from _check_resources(container.get("resources") or {}, f"{path}.resources")
+
+
+def _check_resources(resources: Obj, path: str) -> Iterator[FieldError]:
+    """Extended resources come whole, and cannot be requested beyond their limit or below it."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for word, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            if is_extended(name) and not str(amount).isdigit():
+                yield FieldError(
+                    path=f"{path}.{word}.{name}", reason="FieldValueInvalid", value=amount, detail="must be an integer"
+                )
+    for name, amount in requests.items():
+        if not is_extended(name):
+            continue
+        if name not in limits:
+            detail = "Limit must be set for non overcommitable resources"
+            yield FieldError(path=f"{path}.limits", reason="FieldValueRequired", detail=detail)
+        elif limits[name] != amount:
+            detail = f"must be equal to {name} limit of {limits[name]}"
+            yield FieldError(path=f"{path}.requests", reason="FieldValueInvalid", value=amount, detail=detail)
+
+
+def is_extended(name: str) -> bool:
+    """Resources outside kubernetes.io, such as nvidia.com/gpu."""
+    return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+
+
+def _check_change(spec: Obj, before: Obj) -> Iterator[FieldError]:
+    """Only images, deadlines, added tolerations and removed scheduling gates may change; the binding sets the node."""
+    if before.get("nodeName") and spec.get("nodeName") != before.get("nodeName"):
+        detail = "may only be set once, by the pod's binding"
+        yield FieldError(path="spec.nodeName", reason="FieldValueForbidden", detail=detail)
+    if _fixed(spec) != _fixed(before):
+        detail = (
+            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+            "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+            "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+        )
+        yield FieldError(path="spec", reason="FieldValueForbidden", detail=detail)
+
+
+def _fixed(spec: Obj) -> dict[str, Any]:
+    fixed = {name: value for name, value in spec.items() if name not in (*_MUTABLE_SPEC, "nodeName")}
+    for field in _CONTAINERS:
+        fixed[field] = [{**container, "image": ""} for container in mappings(spec.get(field))]
+    return fixed

@@ -1,0 +1,1 @@
+"""The HTTP face: paths, representations, watches and documents about the API itself."""

@@ -1,0 +1,148 @@
+"""Discovery: what is served, in the old form (the dynamic client) and the aggregated one (kubectl).
+
+Comes in: the registry's groups. Goes out: the documents under /api and /apis. Must never depend on objects.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sandbox.apiserver.objects import Obj
+from sandbox.apiserver.resources.registry import Groups
+from sandbox.apiserver.resources.resource import Resource
+
+AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_OBJECT_VERBS: Final = ("get", "patch", "update")
+
+# Kinds that are only posted to: group, version, plural, kind, namespaced.
+REVIEWS: Final = (
+    ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False),
+    ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
+    ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
+)
+
+
+def wants_aggregated(accept: str) -> bool:
+    return "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", "")
+
+
+def _subresource(resource: Resource, name: str) -> tuple[Obj, tuple[str, ...]]:
+    """The kind that a subresource takes, and its verbs."""
+    if name == "binding":
+        return {"group": "", "version": "v1", "kind": "Binding"}, ("create",)
+    if name == "eviction":
+        return {"group": "policy", "version": "v1", "kind": "Eviction"}, ("create",)
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    return kind, ("update",) if name == "finalize" else _OBJECT_VERBS
+
+
+def resource_list(group_version: str, resources: list[Resource], reviews: list[Obj]) -> Obj:
+    """/api/v1, /apis/group/version: the old form."""
+    listed: list[Obj] = []
+    for resource in resources:
+        entry: Obj = {
+            "name": resource.plural,
+            "singularName": resource.singular,
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+            "verbs": list(resource.verbs),
+            **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
+            **({"categories": list(resource.categories)} if resource.categories else {}),
+        }
+        listed.append(entry)
+        for name in resource.subresources:
+            kind, verbs = _subresource(resource, name)
+            foreign = kind["group"] != resource.group
+            listed.append(
+                {
+                    "name": f"{resource.plural}/{name}",
+                    "singularName": "",
+                    "namespaced": resource.namespaced,
+                    **({"group": kind["group"], "version": kind["version"]} if foreign else {}),
+                    "kind": kind["kind"],
+                    "verbs": list(verbs),
+                }
+            )
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": [*listed, *reviews],
+    }
+
+
+def review_entries(group: str, version: str) -> list[Obj]:
+    return [
+        {"name": plural, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind, "verbs": ["create"]}
+        for review_group, review_version, plural, kind, namespaced in REVIEWS
+        if (review_group, review_version) == (group, version)
+    ]
+
+
+def with_reviews(groups: Groups) -> Groups:
+    """The groups, with those that hold nothing but reviews."""
+    complete = {group: dict(versions) for group, versions in groups.items()}
+    for group, version, *_ in REVIEWS:
+        complete.setdefault(group, {}).setdefault(version, [])
+    return complete
+
+
+def group_document(group: str, versions: dict[str, list[Resource]]) -> Obj:
+    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
+
+
+def group_list(groups: Groups) -> Obj:
+    documents = [group_document(group, versions) for group, versions in groups.items() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": documents}
+
+
+def aggregated(groups: Groups) -> Obj:
+    """Everything in one document."""
+    items = [
+        {
+            "metadata": {**({"name": group} if group else {}), "creationTimestamp": None},
+            "versions": [
+                {
+                    "version": version,
+                    "resources": [*map(_aggregated, resources), *map(_aggregated_review, _reviews(group, version))],
+                    "freshness": "Current",
+                }
+                for version, resources in versions.items()
+            ],
+        }
+        for group, versions in groups.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _reviews(group: str, version: str) -> list[tuple[str, str, str, str, bool]]:
+    return [review for review in REVIEWS if review[:2] == (group, version)]
+
+
+def _aggregated(resource: Resource) -> Obj:
+    subresources: list[Obj] = []
+    for name in resource.subresources:
+        kind, verbs = _subresource(resource, name)
+        subresources.append({"subresource": name, "responseKind": kind, "verbs": list(verbs)})
+    return {
+        "resource": resource.plural,
+        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+        **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
+        **({"categories": list(resource.categories)} if resource.categories else {}),
+        **({"subresources": subresources} if subresources else {}),
+    }
+
+
+def _aggregated_review(review: tuple[str, str, str, str, bool]) -> Obj:
+    group, version, plural, kind, namespaced = review
+    return {
+        "resource": plural,
+        "responseKind": {"group": group, "version": version, "kind": kind},
+        "scope": "Namespaced" if namespaced else "Cluster",
+        "singularResource": kind.lower(),
+        "verbs": ["create"],
+    }

@@ -1,0 +1,123 @@
+"""From a request to its answer: which path is asked for, and who answers it.
+
+Comes in: a `Request`. Goes out: a `Reply` or an open `Watch`. Must never know about HTTP or threads.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sandbox.apiserver.api import discovery, openapi, reviews
+from sandbox.apiserver.api.reads import read
+from sandbox.apiserver.api.requests import Reply, Request, Route, decode_body, json_reply, parse_route
+from sandbox.apiserver.api.watches import Watch
+from sandbox.apiserver.api.writes import write
+from sandbox.apiserver.errors import method_not_allowed, no_such_path
+from sandbox.apiserver.lifecycle.context import Cluster, Target
+from sandbox.apiserver.objects import Obj, encode
+
+VERSION: Final[Obj] = {
+    "major": "1",
+    "minor": "37",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "gitVersion": "v1.37.0+sandbox",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-08-01T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "python",
+    "platform": "linux/amd64",
+}
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_ROOT_PATHS: Final = ["/api", "/apis", *_HEALTH, "/openapi/v3", "/version"]
+
+
+class Dispatcher:
+    """Answers requests on one cluster."""
+
+    def __init__(self, cluster: Cluster, *, bookmark_seconds: float) -> None:
+        self._cluster = cluster
+        self._bookmark_seconds = bookmark_seconds
+        self._documents: dict[tuple[int, str], bytes] = {}
+
+    async def answer(self, request: Request) -> Reply | Watch:
+        parts = [part for part in request.path.split("/") if part]
+        if parts and parts[0] == "api" and len(parts) > 2:
+            return await self._resource(request, parse_route(parts))
+        if parts and parts[0] == "apis" and len(parts) > 3:
+            return await self._resource(request, parse_route(parts))
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if parts and parts[0] in ("api", "apis"):
+            return self._discovery(request, parts)
+        return self._document(request, parts)
+
+    async def _resource(self, request: Request, route: Route) -> Reply | Watch:
+        resource = self._cluster.registry.find(route.group, route.version, route.plural)
+        if resource is None:
+            return _review(request, route)
+        if route.subresource and route.subresource not in resource.subresources:
+            raise no_such_path()
+        if route.namespace and not resource.namespaced:
+            raise no_such_path()
+        target = Target(resource=resource, namespace=route.namespace, name=route.name, subresource=route.subresource)
+        if request.method in ("GET", "HEAD"):
+            if route.subresource in ("binding", "eviction"):
+                raise method_not_allowed()
+            return await read(self._cluster, request, target, bookmark_seconds=self._bookmark_seconds)
+        return write(self._cluster, request, target)
+
+    def _discovery(self, request: Request, parts: list[str]) -> Reply:
+        core = parts[0] == "api"
+        groups = discovery.with_reviews(self._cluster.registry.groups())
+        groups = {group: versions for group, versions in groups.items() if (group == "") is core}
+        if len(parts) == 1:
+            if discovery.wants_aggregated(request.accept):
+                body = encode(discovery.aggregated(groups))
+                return Reply(body=body, content_type=discovery.AGGREGATED_TYPE, headers={"Vary": "Accept"})
+            return json_reply(
+                200, {"kind": "APIVersions", "versions": ["v1"]} if core else discovery.group_list(groups)
+            )
+        group = "" if core else parts[1]
+        if group not in groups:
+            raise no_such_path()
+        if not core and len(parts) == 2:
+            found = discovery.group_document(group, groups[group])
+            return json_reply(200, {"kind": "APIGroup", "apiVersion": "v1", **found})
+        version = parts[-1]
+        if version not in groups[group]:
+            raise no_such_path()
+        group_version = f"{group}/{version}" if group else version
+        listed = discovery.review_entries(group, version)
+        return json_reply(200, discovery.resource_list(group_version, groups[group][version], listed))
+
+    def _document(self, request: Request, parts: list[str]) -> Reply:
+        if request.path == "/version":
+            return json_reply(200, VERSION)
+        if request.path.rstrip("/") in _HEALTH:
+            return Reply(body=b"ok", content_type="text/plain; charset=utf-8")
+        if request.path == "/":
+            return json_reply(200, {"paths": _ROOT_PATHS})
+        groups = self._cluster.registry.groups()
+        if parts == ["openapi", "v3"]:
+            return json_reply(200, openapi.index(groups))
+        if parts[:2] == ["openapi", "v3"] and len(parts) in (4, 5):
+            group = parts[3] if len(parts) == 5 else ""
+            resources = groups.get(group, {}).get(parts[-1])
+            if resources is not None:
+                key = (self._cluster.registry.revision, request.path)
+                if key not in self._documents:
+                    self._documents[key] = encode(openapi.document(resources))
+                headers = {"Cache-Control": "public, immutable", "Vary": "Accept"} if "hash" in request.query else {}
+                return Reply(body=self._documents[key], headers=headers)
+        raise no_such_path()
+
+
+def _review(request: Request, route: Route) -> Reply:
+    if request.method != "POST":
+        raise no_such_path()
+    answered = reviews.answer(route.group, route.version, route.plural, decode_body(request))
+    if answered is None:
+        raise no_such_path()
+    return json_reply(201, answered)

@@ -1,0 +1,96 @@
+"""GET of objects: one, a list, a watch.
+
+Comes in: a request and its target. Goes out: a reply. A list from the future waits a little, then answers 504.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from sandbox.apiserver.api.representation import many, object_bytes, one
+from sandbox.apiserver.api.requests import Form, Reply, Request, form_of, json_reply
+from sandbox.apiserver.api.watches import Watch, WatchOptions
+from sandbox.apiserver.errors import FieldError, bad_request, invalid, too_large_resource_version
+from sandbox.apiserver.lifecycle.context import Cluster, Target, entry_of
+from sandbox.apiserver.storage.listing import ListOptions, list_page
+from sandbox.apiserver.storage.selectors import Predicate, selector
+
+_FUTURE_PATIENCE_SECONDS: Final = 3.0
+_POLL_SECONDS: Final = 0.05
+
+
+async def read(cluster: Cluster, request: Request, target: Target, *, bookmark_seconds: float) -> Reply | Watch:
+    """The reply; for a watch the watch itself, whose stream the caller opens."""
+    if request.is_watch:
+        return _watch(cluster, request, target, bookmark_seconds)
+    if target.name:
+        await _wait_for(cluster, request)
+        entry = entry_of(cluster, target)
+        form = form_of(request.accept)
+        if form is Form.OBJECT:
+            return Reply(body=object_bytes(target.resource, entry))
+        return json_reply(200, one(target.resource, entry.obj, form, _include(request)))
+    return await _list(cluster, request, target)
+
+
+def _include(request: Request) -> str:
+    return request.query.get("includeObject") or "Metadata"
+
+
+def _predicate(request: Request, target: Target) -> Predicate | None:
+    query = dict(request.query)
+    if target.name:
+        own = f"metadata.name={target.name}"
+        query["fieldSelector"] = f"{query['fieldSelector']},{own}" if query.get("fieldSelector") else own
+    return selector(query, target.resource.selectable)
+
+
+async def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
+    matches = _predicate(request, target)
+    await _wait_for(cluster, request)
+    exact = request.query.get("resourceVersionMatch") == "Exact"
+    options = ListOptions(
+        namespace=target.namespace,
+        matches=matches,
+        limit=max(request.number("limit"), 0),
+        continue_token=request.query.get("continue", ""),
+        exact_version=request.number("resourceVersion") if exact else 0,
+    )
+    page = list_page(cluster.store.collection(target.resource.collection), options, cluster.store.version)
+    form = form_of(request.accept)
+    return Reply(body=many(target.resource, page.entries, page.metadata, form, _include(request)))
+
+
+async def _wait_for(cluster: Cluster, request: Request) -> None:
+    """A version that is not written yet may come soon."""
+    wanted = request.number("resourceVersion")
+    deadline = asyncio.get_running_loop().time() + _FUTURE_PATIENCE_SECONDS
+    while cluster.store.version < wanted:
+        if asyncio.get_running_loop().time() >= deadline:
+            raise too_large_resource_version(wanted, cluster.store.version)
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _watch(cluster: Cluster, request: Request, target: Target, bookmark_seconds: float) -> Watch:
+    version = request.query.get("resourceVersion") or "0"
+    if not version.isdigit():
+        raise bad_request(f'invalid resource version "{version}": strconv.ParseUint: invalid syntax')
+    initial = request.flag("sendInitialEvents")
+    if initial and request.query.get("resourceVersionMatch") != "NotOlderThan":
+        detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        problem = FieldError(path="resourceVersionMatch", reason="FieldValueForbidden", detail=detail)
+        raise invalid("meta.k8s.io", "ListOptions", "", [problem])
+    options = WatchOptions(
+        resource=target.resource,
+        namespace=target.namespace,
+        matches=_predicate(request, target),
+        start=int(version),
+        initial_events=initial,
+        bookmarks=request.flag("allowWatchBookmarks"),
+        timeout_seconds=max(request.number("timeoutSeconds"), 0),
+        bookmark_seconds=bookmark_seconds,
+        form=form_of(request.accept),
+        include=_include(request),
+    )
+    return Watch(cluster.store, options)

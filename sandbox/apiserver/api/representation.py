@@ -1,0 +1,78 @@
+"""Objects in the form a client asked for: as they are, as a table, or their metadata only.
+
+Comes in: stored entries. Goes out: JSON bytes; the bytes of a whole object are made once and kept beside it, so that a
+list or a hundred watches share them. Must never change an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sandbox.apiserver.api.requests import Form
+from sandbox.apiserver.lifecycle.context import as_served
+from sandbox.apiserver.objects import Obj, encode, meta
+from sandbox.apiserver.resources.column import Column
+from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.storage.store import Entry
+from sandbox.apiserver.tables.custom import AGE, NAME
+
+_META_VERSION = "meta.k8s.io/v1"
+
+
+def object_bytes(resource: Resource, entry: Entry) -> bytes:
+    served = as_served(resource, entry.obj)
+    return entry.encoded if served is entry.obj else encode(served)
+
+
+def partial_metadata(obj: Obj) -> Obj:
+    return {"kind": "PartialObjectMetadata", "apiVersion": _META_VERSION, "metadata": obj["metadata"]}
+
+
+def table(resource: Resource, objs: Iterable[Obj], metadata: Obj, include: str, *, with_columns: bool = True) -> Obj:
+    """`include` is the query's includeObject: None, Metadata (the default) or Object."""
+    columns = resource.columns or (NAME, AGE)
+    return {
+        "kind": "Table",
+        "apiVersion": _META_VERSION,
+        "metadata": metadata,
+        "columnDefinitions": [_definition(column) for column in columns] if with_columns else None,
+        "rows": [_row(columns, obj, include) for obj in objs],
+    }
+
+
+def _definition(column: Column) -> Obj:
+    return {
+        "name": column.name,
+        "type": "string" if column.type == "date" and not column.format else column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }
+
+
+def _row(columns: Iterable[Column], obj: Obj, include: str) -> Obj:
+    row: Obj = {"cells": [column.cell(obj) for column in columns]}
+    shown: Any = {"None": None, "Object": obj}.get(include, partial_metadata(obj))
+    row["object"] = shown
+    return row
+
+
+def one(resource: Resource, obj: Obj, form: Form, include: str) -> Any:
+    """A single object as the answer to a read or a write."""
+    served = as_served(resource, obj)
+    if form is Form.TABLE:
+        return table(resource, [served], {"resourceVersion": meta(obj).get("resourceVersion", "")}, include)
+    return partial_metadata(served) if form is Form.METADATA else served
+
+
+def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, form: Form, include: str) -> bytes:
+    """A list."""
+    if form is Form.TABLE:
+        return encode(table(resource, [as_served(resource, e.obj) for e in entries], metadata, include))
+    if form is Form.METADATA:
+        items = [partial_metadata(entry.obj) for entry in entries]
+        kind = "PartialObjectMetadataList"
+        return encode({"kind": kind, "apiVersion": _META_VERSION, "metadata": metadata, "items": items})
+    head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
+    return encode(head)[:-1] + b',"items":[' + b",".join(object_bytes(resource, e) for e in entries) + b"]}"

@@ -1,0 +1,174 @@
+"""A request as the server understands it, and the answer, without any HTTP library.
+
+Comes in: method, path, query, headers and body. Goes out: what is addressed (`Route`) and how the client wants it shown
+(`Form`). Must never touch the store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import yaml
+
+from sandbox.apiserver.api import protobuf
+from sandbox.apiserver.errors import FieldError, bad_request, invalid, unsupported_media_type
+from sandbox.apiserver.lifecycle.context import WriteOptions
+from sandbox.apiserver.objects import Obj, encode
+
+_TRUE: Final = ("true", "1", "True")
+BODY_TYPES: Final = ("application/json", "application/yaml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request; header names are lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "") in _TRUE
+
+    def number(self, name: str) -> int:
+        text = self.query.get(name) or "0"
+        if not text.lstrip("-").isdigit():
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        return int(text)
+
+    @property
+    def accept(self) -> str:
+        return self.headers.get("accept", "")
+
+    @property
+    def agent(self) -> str:
+        """What the client calls itself: the default field manager."""
+        return self.headers.get("user-agent", "unknown").split("/")[0].split(" ")[0]
+
+    @property
+    def is_watch(self) -> bool:
+        return self.method == "GET" and self.flag("watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer: a body, or a stream of chunks."""
+
+    code: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    stream: AsyncGenerator[bytes, None] | None = None
+    warnings: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_reply(code: int, value: Any, warnings: list[str] | None = None) -> Reply:
+    return Reply(code=code, body=encode(value), warnings=tuple(warnings or ()))
+
+
+class Form(Enum):
+    """How an object is shown."""
+
+    OBJECT = "object"
+    TABLE = "table"
+    METADATA = "metadata"
+
+
+def form_of(accept: str) -> Form:
+    """The first form in the Accept header that is known here; kubectl lists several."""
+    for offer in accept.split(","):
+        parts = {part.strip() for part in offer.split(";")}
+        if "as=Table" in parts and "v=v1" in parts:
+            return Form.TABLE
+        if parts & {"as=PartialObjectMetadata", "as=PartialObjectMetadataList"} and "v=v1" in parts:
+            return Form.METADATA
+        if "application/json" in parts and not any(part.startswith("as=") for part in parts):
+            return Form.OBJECT
+    return Form.OBJECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The parts of a resource path."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def parse_route(parts: list[str]) -> Route:
+    """`parts` of /api/v1/… or /apis/group/version/…, at least up to the plural."""
+    group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    return Route(
+        group=group,
+        version=version,
+        plural=rest[0],
+        namespace=namespace,
+        name=rest[1] if len(rest) > 1 else "",
+        subresource="/".join(rest[2:]),
+    )
+
+
+def decode_body(request: Request) -> Any:
+    """The body as an object: JSON, YAML, or one of the few protobuf messages that kubectl sends."""
+    body = request.body
+    if body.startswith(protobuf.MAGIC):
+        decoded = protobuf.decode(body)
+        if decoded is None:
+            raise unsupported_media_type(BODY_TYPES)
+        return decoded
+    content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if "protobuf" in content_type or "cbor" in content_type:
+        raise unsupported_media_type(BODY_TYPES)
+    if not body.strip():
+        return {}
+    try:
+        return yaml.safe_load(body) if "yaml" in content_type else json.loads(body)
+    except (ValueError, yaml.YAMLError) as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def write_options(request: Request, kind: str) -> WriteOptions:
+    """The write options of the query; `kind` is CreateOptions, UpdateOptions or PatchOptions."""
+    query = request.query
+    problems: list[FieldError] = []
+    for name, allowed in (("dryRun", ("All",)), ("fieldValidation", ("Ignore", "Strict", "Warn"))):
+        value = query.get(name)
+        if value and value not in allowed:
+            listed = ", ".join(f'"{choice}"' for choice in allowed)
+            detail = f"supported values: {listed}"
+            problems.append(FieldError(path=name, reason="FieldValueNotSupported", value=value, detail=detail))
+    manager = query.get("fieldManager", "")
+    applies = request.headers.get("content-type", "").startswith("application/apply-patch")
+    if applies and not manager:
+        detail = "is required for apply patch"
+        problems.append(FieldError(path="fieldManager", reason="FieldValueRequired", detail=detail))
+    if problems:
+        raise invalid("meta.k8s.io", kind, "", problems)
+    return WriteOptions(
+        manager=manager or request.agent,
+        dry_run=bool(query.get("dryRun")),
+        field_validation=query.get("fieldValidation") or "Warn",
+        force=request.flag("force"),
+    )
+
+
+def delete_options(request: Request) -> Obj:
+    """The body of a DELETE, completed by the query."""
+    body = decode_body(request)
+    options: Obj = dict(body) if isinstance(body, dict) else {}
+    if options.get("gracePeriodSeconds") is None and "gracePeriodSeconds" in request.query:
+        options["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
+    return options

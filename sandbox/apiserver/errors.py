@@ -1,0 +1,164 @@
+"""What goes wrong, as the Status objects that a real API server answers with.
+
+Comes in: a reason and what it is about. Goes out: an `ApiError`, raised by any layer and turned into a Status by the
+transport. Texts are those of Kubernetes 1.36, because kubectl prints them and people know them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sandbox.apiserver.objects import MISSING, Obj
+
+
+class Named(Protocol):
+    """What an error needs to know of a resource."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class ApiError(Exception):
+    """An answer that is not a success; `status()` is the body."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, *, details: Obj | None = None, metadata: Obj | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+
+    def status(self) -> Obj:
+        body: Obj = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details:
+            body["details"] = self.details
+        body["code"] = self.code
+        return body
+
+
+_TYPE_TEXTS = {
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueTypeInvalid": "Invalid value",
+    "FieldValueRequired": "Required value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueNotFound": "Not found",
+}
+_WITHOUT_VALUE = {"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldError:
+    """One complaint about one field; `reason` is the cause's machine word."""
+
+    path: str
+    reason: str
+    detail: str = ""
+    value: Any = MISSING
+
+    def body(self) -> str:
+        text = _TYPE_TEXTS[self.reason]
+        if self.value is not MISSING and self.reason not in _WITHOUT_VALUE:
+            text += f": {json.dumps(self.value, separators=(',', ':'), ensure_ascii=False)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def cause(self) -> Obj:
+        return {"reason": self.reason, "message": self.body(), "field": self.path or "<nil>"}
+
+
+def qualified(resource: Named) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def details_of(resource: Named, name: str) -> Obj:
+    """`details` of most errors: the kind is, by an old habit of Kubernetes, the plural."""
+    return {"name": name, **({"group": resource.group} if resource.group else {}), "kind": resource.plural}
+
+
+def not_found(resource: Named, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{qualified(resource)} "{name}" not found', details=details_of(resource, name))
+
+
+def no_such_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def already_exists(resource: Named, name: str) -> ApiError:
+    message = f'{qualified(resource)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, details=details_of(resource, name))
+
+
+def conflict(resource: Named, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, details=details_of(resource, name))
+
+
+def stale(resource: Named, name: str) -> ApiError:
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
+
+
+def uid_mismatch(resource: Named, name: str, wanted: str, found: str) -> ApiError:
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    return conflict(resource, name, why)
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
+    """422 with one cause per complaint."""
+    texts = [f"{error.path or '<nil>'}: {error.body()}" for error in errors]
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified_kind = f"{kind}.{group}" if group else kind
+    details: Obj = {"name": name, "group": group, "kind": kind, "causes": [error.cause() for error in errors]}
+    if not group:
+        del details["group"]
+    return ApiError(422, "Invalid", f'{qualified_kind} "{name}" is invalid: {listed}', details=details)
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(resource: Named, name: str, why: str) -> ApiError:
+    message = f'{qualified(resource)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, details=details_of(resource, name))
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, details={})
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def expired(message: str, metadata: Mapping[str, Any] | None = None) -> ApiError:
+    return ApiError(410, "Expired", message, metadata=dict(metadata or {}))
+
+
+def too_large_resource_version(wanted: int, current: int) -> ApiError:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    return ApiError(504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1})

@@ -1,0 +1,111 @@
+"""Delete an object: at once, after its finalizers, or, for a pod on a node, after its grace period.
+
+Comes in: what to delete and the DeleteOptions. Goes out: the last state, and whether it is gone. Cascades are not
+followed (there is no garbage collector); a namespace and a CRD take their objects with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sandbox.apiserver.errors import conflict, uid_mismatch
+from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, entry_of
+from sandbox.apiserver.lifecycle.update import is_finished
+from sandbox.apiserver.objects import Obj, dig, meta, timestamp
+from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.storage.store import DELETED, MODIFIED, CollectionId, Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """What a delete left behind."""
+
+    obj: Obj
+    gone: bool
+
+
+def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Deletion:
+    """`body` is a DeleteOptions, with the query's gracePeriodSeconds already in it."""
+    resource = target.resource
+    old = entry_of(cluster, target).obj
+    _check_preconditions(resource, old, body.get("preconditions") or {})
+    grace = _grace_seconds(resource, old, body.get("gracePeriodSeconds"))
+    metadata = dict(meta(old))
+    waits = bool(metadata.get("finalizers")) or grace > 0 or _is_namespace_with_content(cluster, target)
+    if dry_run:
+        return Deletion(obj=old, gone=not waits)
+    if not waits:
+        return Deletion(obj=cluster.store.commit(resource.collection, DELETED, target.key, old), gone=True)
+    if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
+        return Deletion(obj=old, gone=False)
+    if resource.numbered and not metadata.get("deletionTimestamp"):
+        metadata["generation"] = metadata.get("generation", 0) + 1
+    ends = cluster.clock() + timedelta(seconds=grace)
+    metadata.update(deletionTimestamp=timestamp(ends), deletionGracePeriodSeconds=grace)
+    marked = {**old, "metadata": metadata}
+    if resource.collection == NAMESPACES:
+        marked["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+    stored = cluster.store.commit(resource.collection, MODIFIED, target.key, marked)
+    if resource.collection == NAMESPACES:
+        _empty_namespace(cluster, target.name)
+    return Deletion(obj=stored, gone=False)
+
+
+def _check_preconditions(resource: Resource, old: Obj, wanted: dict[str, Any]) -> None:
+    found = meta(old)
+    if wanted.get("uid") and wanted["uid"] != found["uid"]:
+        raise uid_mismatch(resource, found["name"], wanted["uid"], found["uid"])
+    version = wanted.get("resourceVersion")
+    if version and version != found["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {version}, "
+            f"ResourceVersion in object meta: {found['resourceVersion']}"
+        )
+        raise conflict(resource, found["name"], why)
+
+
+def _grace_seconds(resource: Resource, obj: Obj, asked: int | None) -> int:
+    """Only a pod that may run on a node is given time."""
+    if (resource.group, resource.kind) != ("", "Pod") or not dig(obj, "spec", "nodeName"):
+        return 0
+    if dig(obj, "status", "phase") in ("Succeeded", "Failed"):
+        return 0
+    if asked is not None:
+        return max(int(asked), 0)
+    return int(obj["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+def _namespaced_collections(cluster: Cluster) -> list[tuple[Resource, CollectionId]]:
+    found = {resource.collection: resource for resource in cluster.registry.namespaced() if not resource.conversion}
+    return [(resource, collection) for collection, resource in found.items()]
+
+
+def _names_in(cluster: Cluster, collection: CollectionId, namespace: str) -> list[str]:
+    return [name for space, name in cluster.store.collection(collection).keys() if space == namespace]
+
+
+def _is_namespace_with_content(cluster: Cluster, target: Target) -> bool:
+    if target.resource.collection != NAMESPACES:
+        return False
+    return any(_names_in(cluster, collection, target.name) for _, collection in _namespaced_collections(cluster))
+
+
+def _empty_namespace(cluster: Cluster, namespace: str) -> None:
+    for resource, collection in _namespaced_collections(cluster):
+        for name in _names_in(cluster, collection, namespace):
+            delete(cluster, Target(resource=resource, namespace=namespace, name=name), {}, dry_run=False)
+
+
+def finish_namespace(cluster: Cluster, _collection: CollectionId, event: Event) -> None:
+    """Listens to the store: the last object of a terminating namespace takes it along."""
+    namespace = event.key[0]
+    if event.type != DELETED or not namespace:
+        return
+    entry = cluster.store.collection(NAMESPACES).items.get(("", namespace))
+    if entry is None or not meta(entry.obj).get("deletionTimestamp"):
+        return
+    target = Target(resource=cluster.resource("", "v1", "namespaces"), name=namespace)
+    if not _is_namespace_with_content(cluster, target) and is_finished(entry.obj):
+        cluster.store.commit(NAMESPACES, DELETED, target.key, entry.obj)

@@ -1,0 +1,146 @@
+"""Update an object: PUT, patches and applies all end here.
+
+Comes in: a function from the stored object to the wanted one. Goes out: the stored result. All rules that hold between
+two versions of an object are here: what a subresource may touch, stale versions, generations, no-ops, finalizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sandbox.apiserver.admission.kinds import rules_of
+from sandbox.apiserver.errors import FieldError, bad_request, invalid, qualified, stale, uid_mismatch
+from sandbox.apiserver.lifecycle.checks import check, check_type, conform
+from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
+from sandbox.apiserver.lifecycle.settle import settle_definition
+from sandbox.apiserver.objects import MISSING, Obj, meta
+from sandbox.apiserver.ownership.fieldsets import compare, without_system_metadata
+from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, decode, store
+from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.storage.store import DELETED, MODIFIED
+
+_KEPT: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+    "resourceVersion",
+)
+Build = Callable[[Obj], Obj]
+
+
+def update(cluster: Cluster, target: Target, build: Build, options: WriteOptions) -> Obj:
+    """PUT and patches: the writer takes what it changed."""
+    return _write(cluster, target, build, options, applied=False)
+
+
+def update_applied(cluster: Cluster, target: Target, build: Build, options: WriteOptions) -> Obj:
+    """Server-side apply: `build` has settled the ownership already."""
+    return _write(cluster, target, build, options, applied=True)
+
+
+def _write(cluster: Cluster, target: Target, build: Build, options: WriteOptions, *, applied: bool) -> Obj:
+    resource = target.resource
+    old = entry_of(cluster, target).obj
+    wanted = check_type(resource, build(old))
+    check_preconditions(resource, old, wanted)
+    new = _confined(target, old, wanted)
+    new = rules_of(resource).default(conform(resource, new, old, options))
+    if not applied:
+        new = _track(cluster, target, old, new, options)
+    if target.subresource != "binding":
+        check(resource, new, old)
+    if resource.kind == "CustomResourceDefinition":
+        new = settle_definition(cluster, resource, new)
+    if resource.numbered and target.subresource != "status" and _intent_differs(resource, old, new):
+        new = {**new, "metadata": {**new["metadata"], "generation": meta(old).get("generation", 0) + 1}}
+    if new == old or options.dry_run:
+        return new
+    gone = is_finished(new)
+    return cluster.store.commit(resource.collection, DELETED if gone else MODIFIED, target.key, new)
+
+
+def check_preconditions(resource: Resource, old: Obj, wanted: Obj) -> None:
+    """The name, uid and resourceVersion in the body are conditions of the write."""
+    before, metadata = meta(old), meta(wanted)
+    name = before["name"]
+    if metadata.get("name", name) != name:
+        raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+    if metadata.get("namespace", before.get("namespace")) != before.get("namespace"):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    uid = metadata.get("uid")
+    if uid and uid != before["uid"]:
+        raise uid_mismatch(resource, name, uid, before["uid"])
+    version = metadata.get("resourceVersion")
+    if version in (None, "", "0"):
+        if resource.custom is not None:
+            problem = FieldError(
+                path="metadata.resourceVersion",
+                reason="FieldValueInvalid",
+                value=0,
+                detail="must be specified for an update",
+            )
+            raise invalid("", qualified(resource), name, [problem])
+    elif version != before["resourceVersion"]:
+        raise stale(resource, name)
+
+
+def _confined(target: Target, old: Obj, wanted: Obj) -> Obj:
+    """The wanted object, held to what this endpoint may write."""
+    resource = target.resource
+    metadata = {name: value for name, value in meta(wanted).items() if name not in _KEPT}
+    metadata.update({name: meta(old)[name] for name in _KEPT if name in meta(old)})
+    if "managedFields" not in metadata and "managedFields" in meta(old):
+        metadata["managedFields"] = meta(old)["managedFields"]
+    if target.subresource == "status":
+        if resource.custom is not None:
+            metadata = {**meta(old), **{k: v for k, v in metadata.items() if k == "managedFields"}}
+        status = {"status": wanted["status"]} if "status" in wanted else {}
+        rest = {name: value for name, value in old.items() if name != "status"}
+        return {**rest, "metadata": _same_or(meta(old), metadata), **status}
+    new = {**wanted, "apiVersion": resource.api_version, "kind": resource.kind}
+    if resource.has_status and target.subresource != "binding":
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    return {**new, "metadata": _same_or(meta(old), metadata)}
+
+
+def _same_or(old: Obj, new: Obj) -> Obj:
+    return old if old == new else new
+
+
+def _track(cluster: Cluster, target: Target, old: Obj, new: Obj, options: WriteOptions) -> Obj:
+    """managedFields after an update; unchanged where the update changed nothing."""
+    resource = target.resource
+    touched, removed = compare(old, new, resource.schema)
+    touched, removed = without_system_metadata(touched), without_system_metadata(removed)
+    if not touched and not removed:
+        return new
+    entries = decode(meta(new).get("managedFields"))
+    manager = Manager(
+        name=options.manager,
+        operation=UPDATE,
+        api_version=resource.api_version,
+        subresource="" if target.subresource == "binding" else target.subresource,
+    )
+    return store(new, after_update(entries, manager, touched, removed, cluster.now()))
+
+
+def _intent_differs(resource: Resource, old: Obj, new: Obj) -> bool:
+    """Whether anything but metadata (and a separate status) changed."""
+    ignored = {"metadata", "apiVersion", "kind", *(("status",) if resource.has_status else ())}
+    names = (old.keys() | new.keys()) - ignored
+    return any(old.get(name, MISSING) != new.get(name, MISSING) for name in names)
+
+
+def is_finished(obj: Obj) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    metadata = meta(obj)
+    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(metadata.get("deletionTimestamp")) and not waiting

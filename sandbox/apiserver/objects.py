@@ -1,0 +1,63 @@
+"""JSON objects as the API server holds them, and the few things every module does with them.
+
+Objects are plain dictionaries and are never changed in place once stored: a write makes a new dictionary and shares
+the parts that did not change, so that identity (`is`) is a cheap proof of "unchanged". Must never know about kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+Obj = dict[str, Any]
+
+
+class Missing:
+    """The type of MISSING: no value at all, where None would be JSON's null."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = Missing()
+
+
+def encode(value: Any) -> bytes:
+    """JSON as it goes over the wire: compact, UTF-8."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def timestamp(moment: datetime) -> str:
+    """metav1.Time: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(moment: datetime) -> str:
+    """metav1.MicroTime: UTC, always six digits of a second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """The value below `keys`, or None where any step is absent or not an object."""
+    for key in keys:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def mappings(value: Any) -> Iterator[Obj]:
+    """The members of a list that are objects; nothing for anything else."""
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, dict))
+
+
+def meta(obj: Obj) -> Obj:
+    """The metadata of an object; an empty dictionary where it has none."""
+    found = obj.get("metadata")
+    return found if isinstance(found, dict) else {}

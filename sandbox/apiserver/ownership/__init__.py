@@ -1,0 +1,1 @@
+"""Who owns which field: FieldsV1 sets, managedFields, server-side apply."""

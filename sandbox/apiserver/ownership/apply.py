@@ -1,0 +1,168 @@
+"""Server-side apply: merge one manager's whole intent into the live object.
+
+Comes in: the live object (or none), the applied configuration and who applies it. Goes out: the merged object with its
+managedFields, or the conflicts with other managers. What the manager applied before and leaves out now is removed,
+unless somebody else owns it. Must never look at the clock or at the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sandbox.apiserver.errors import ApiError
+from sandbox.apiserver.objects import Obj, meta
+from sandbox.apiserver.ownership.fieldsets import (
+    SELF,
+    FieldSet,
+    below,
+    compare,
+    describe,
+    difference,
+    fields_of,
+    intersection,
+    item_element,
+    owned_itself,
+    paths,
+    union,
+    without_system_metadata,
+)
+from sandbox.apiserver.ownership.managedfields import Manager, Owned, decode, store
+from sandbox.apiserver.schema.structural import Schema
+
+FIELD_MANAGER_CONFLICT = "FieldManagerConflict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """One field that another manager owns and that would change."""
+
+    owner: Manager
+    field: str
+
+    def cause(self) -> Obj:
+        return {
+            "reason": FIELD_MANAGER_CONFLICT,
+            "message": f"conflict with {self.owner}",
+            "field": self.field,
+        }
+
+
+def apply(live: Obj, config: Obj, schema: Schema | None, manager: Manager, *, force: bool, now: str) -> Obj:
+    """The merged object; raises the 409 of field conflicts unless `force`. Returns `live` itself where nothing is new."""
+    entries = decode(meta(live).get("managedFields"))
+    mine = next((entry for entry in entries if entry.manager.identity == manager.identity), None)
+    others = [entry for entry in entries if entry is not mine]
+    wanted = without_system_metadata(fields_of(config, schema))
+    merged = merge(live, config, schema)
+    if mine is not None:
+        managed = union(wanted, {"f:metadata": {SELF: {}}})  # metadata itself is nobody's to remove
+        for entry in others:
+            managed = union(managed, entry.fields)
+        merged = remove(merged, mine.fields, managed, schema)
+    touched, removed = compare(live, merged, schema)
+    others = _take(others, touched, force=force)
+    others = [replace(entry, fields=difference(entry.fields, removed)) for entry in others]
+    changed = bool(without_system_metadata(touched) or without_system_metadata(removed))
+    if mine is not None and not changed:
+        mine = replace(mine, manager=manager, fields=wanted)
+    else:
+        mine = Owned(manager=manager, fields=wanted, time=now)
+    return store(merged, [*others, mine])
+
+
+def _take(others: Sequence[Owned], touched: FieldSet, *, force: bool) -> list[Owned]:
+    """The other managers without what this apply changes; a conflict is raised unless forced."""
+    left: list[Owned] = []
+    conflicts: list[Conflict] = []
+    for entry in others:
+        contested = intersection(entry.fields, touched)
+        left.append(replace(entry, fields=difference(entry.fields, contested)) if contested else entry)
+        conflicts += [Conflict(owner=entry.manager, field=describe(path)) for path in paths(contested)]
+    if conflicts and not force:
+        raise conflict_error(conflicts)
+    return left
+
+
+def conflict_error(conflicts: Sequence[Conflict]) -> ApiError:
+    details = {"causes": [conflict.cause() for conflict in conflicts]}
+    if len(conflicts) == 1:
+        only = conflicts[0]
+        message = f"Apply failed with 1 conflict: conflict with {only.owner}: {only.field}"
+        return ApiError(409, "Conflict", message, details=details)
+    by_owner: dict[str, list[str]] = {}
+    for conflict in conflicts:
+        by_owner.setdefault(str(conflict.owner), []).append(conflict.field)
+    lines: list[str] = []
+    for owner, fields in sorted(by_owner.items()):
+        lines += [f"conflicts with {owner}:", *(f"- {name}" for name in fields)]
+    message = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    return ApiError(409, "Conflict", message, details=details)
+
+
+def merge(live: Any, config: Any, schema: Schema | None) -> Any:
+    """`config` over `live`: maps by member, list maps and sets by item, all else replaced."""
+    if isinstance(live, dict) and isinstance(config, dict) and (schema is None or schema.map_type != "atomic"):
+        merged = dict(live)
+        for name, value in config.items():
+            merged[name] = merge(live[name], value, schema.field(name) if schema else None) if name in live else value
+        return merged
+    if isinstance(live, list) and isinstance(config, list) and schema is not None and schema.list_type != "atomic":
+        return _merge_list(live, config, schema)
+    return live if live == config else config
+
+
+def _merge_list(live: list[Any], config: list[Any], schema: Schema) -> list[Any]:
+    """Items in the applied order; items that only the live list has keep their place before them."""
+    stored = {item_element(item, schema): item for item in live}
+    order = [item_element(item, schema) for item in live]
+    wanted = {item_element(item, schema): item for item in config}
+    merged: list[Any] = []
+    position = 0
+    for element, item in wanted.items():
+        while position < len(order) and order[position] not in wanted:
+            merged.append(stored[order[position]])
+            position += 1
+        if position < len(order):
+            position += order[position] == element
+        merged.append(merge(stored[element], item, schema.items) if element in stored else item)
+    merged += [stored[element] for element in order[position:] if element not in wanted]
+    return merged
+
+
+def remove(value: Any, last: FieldSet, managed: FieldSet, schema: Schema | None) -> Any:
+    """`value` without what only `last` asked for: what it owned and nobody owns now."""
+    if isinstance(value, dict):
+        if schema is not None and schema.map_type == "atomic":
+            return value
+        members = {f"f:{name}": (name, member) for name, member in value.items()}
+        kept: Obj = {}
+        for element, (name, member) in members.items():
+            result = _remove_one(element, member, last, managed, schema.field(name) if schema else None)
+            if result is not _GONE:
+                kept[name] = result
+        return kept
+    if isinstance(value, list) and schema is not None and schema.list_type != "atomic":
+        items = [_remove_one(item_element(item, schema), item, last, managed, schema.items) for item in value]
+        return [item for item in items if item is not _GONE]
+    return value
+
+
+_GONE = object()
+
+
+def _remove_one(element: str, value: Any, last: FieldSet, managed: FieldSet, schema: Schema | None) -> Any:
+    mine = last.get(element)
+    if mine is None:
+        return value
+    theirs = managed.get(element)
+    is_field = element.startswith("f:")  # a named field counts as owned by whoever owns anything below it
+    was_owned = is_field or owned_itself(mine)
+    is_owned = theirs is not None and (is_field or owned_itself(theirs))
+    if was_owned and not is_owned:
+        return _GONE
+    if not below(mine):
+        return value
+    result = remove(value, below(mine), below(theirs) if theirs is not None else {}, schema)
+    return result if result not in ({}, []) or value in ({}, []) else _GONE

@@ -1,0 +1,74 @@
+"""Whether an applied configuration has the form that its schema declares.
+
+Comes in: the configuration of a server-side apply. Goes out: sentences of structured-merge-diff: undeclared fields, wrong
+types, list items that cannot be told apart. Must never judge values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sandbox.apiserver.objects import MISSING
+from sandbox.apiserver.ownership.fieldsets import describe, item_element
+from sandbox.apiserver.schema.structural import Schema
+
+
+def typed_errors(config: Any, schema: Schema | None) -> list[str]:
+    return list(_walk(config, schema, ())) if schema is not None else []
+
+
+def _walk(value: Any, schema: Schema, path: tuple[str, ...]) -> Iterator[str]:
+    if value is None or schema.preserve:
+        return
+    if isinstance(value, dict) and schema.type == "object":
+        for name, member in value.items():
+            sub = schema.field(name)
+            if sub is None:
+                yield f"{describe((*path, f'f:{name}'))}: field not declared in schema"
+            else:
+                yield from _walk(member, sub, (*path, f"f:{name}"))
+    elif isinstance(value, list) and schema.type == "array" and schema.items is not None:
+        yield from _items(value, schema, schema.items, path)
+    else:
+        yield from _scalar(value, schema, path)
+
+
+def _items(value: list[Any], schema: Schema, items: Schema, path: tuple[str, ...]) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        element = f"i:{index}"
+        if schema.list_type != "atomic":
+            missing = _missing_key(item, schema, items)
+            if missing:
+                yield f'{describe(path)}: associative list with keys has an element that omits key field "{missing}" (and doesn\'t have default value)'
+                continue
+            element = item_element(item, schema)
+            if element in seen:
+                yield f"{describe(path)}: duplicate entries for key {describe((element,))}"
+            seen.add(element)
+        yield from _walk(item, items, (*path, element))
+
+
+def _missing_key(item: Any, schema: Schema, items: Schema) -> str:
+    for key in schema.list_keys:
+        sub = items.field(key)
+        if (not isinstance(item, dict) or key not in item) and (sub is None or sub.default is MISSING):
+            return key
+    return ""
+
+
+def _scalar(value: Any, schema: Schema, path: tuple[str, ...]) -> Iterator[str]:
+    if schema.int_or_string or schema.quantity or not schema.type:
+        return
+    where = describe(path)
+    if schema.type == "string" and not isinstance(value, str):
+        yield f"{where}: expected string, got {value!r}"
+    elif schema.type == "boolean" and not isinstance(value, bool):
+        yield f"{where}: expected boolean, got {value!r}"
+    elif schema.type in ("integer", "number") and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        yield f"{where}: expected numeric (int or float), got {type(value).__name__}"
+    elif schema.type == "object":
+        yield f"{where}: expected map, got &{{{value}}}"
+    elif schema.type == "array":
+        yield f"{where}: expected list, got &{{{value}}}"

@@ -1,0 +1,103 @@
+"""Strategic merge patch for the kinds that daily use patches so: pods and nodes.
+
+Comes in: the stored object and the patch, with its `$patch`, `$retainKeys`, `$setElementOrder` and
+`$deleteFromPrimitiveList` directives. Goes out: the patched object. Lists merge by the keys below, all others are
+replaced (node taints, tolerations). Must never be used for other kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+MERGE_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "ports": "containerPort",
+    "conditions": "type",
+    "addresses": "type",
+    "ownerReferences": "uid",
+    "imagePullSecrets": "name",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "podIPs": "ip",
+    "hostIPs": "ip",
+}
+SETS: Final = {"finalizers"}
+
+_ORDER, _DELETE, _RETAIN, _PATCH = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys", "$patch"
+_GONE: Final = object()
+
+
+def strategic_merge(target: Any, patch: Any, field: str = "") -> Any:
+    """The patched value of the field named `field`."""
+    if isinstance(patch, dict):
+        merged = _merge_object(target, patch)
+        return {} if merged is _GONE and not field else merged
+    if isinstance(patch, list):
+        return _merge_list(target if isinstance(target, list) else [], patch, field)
+    return patch
+
+
+def _merge_object(target: Any, patch: dict[str, Any]) -> Any:
+    directive = patch.get(_PATCH)
+    if directive == "replace":
+        return {name: value for name, value in patch.items() if name != _PATCH}
+    if directive == "delete":
+        return _GONE
+    merged = dict(target) if isinstance(target, dict) else {}
+    if _RETAIN in patch:
+        merged = {name: value for name, value in merged.items() if name in patch[_RETAIN]}
+    for name, value in patch.items():
+        if name.startswith(_DELETE):
+            field = name.removeprefix(_DELETE)
+            merged[field] = [item for item in merged.get(field) or [] if item not in value]
+        elif not name.startswith("$"):
+            result = _GONE if value is None else strategic_merge(merged.get(name), value, name)
+            if result is _GONE:
+                merged.pop(name, None)
+            else:
+                merged[name] = result
+    for name, order in patch.items():
+        field = name.removeprefix(_ORDER)
+        if name.startswith(_ORDER) and field in merged:
+            merged[field] = _ordered(merged[field], order, field)
+    return merged
+
+
+def _merge_list(target: list[Any], patch: list[Any], field: str) -> Any:
+    if field in SETS:
+        return [*target, *(item for item in patch if item not in target)]
+    key = MERGE_KEYS.get(field)
+    if key is None or not all(isinstance(item, dict) for item in patch):
+        return patch
+    if any(item.get(_PATCH) == "replace" for item in patch):
+        return [item for item in patch if _PATCH not in item]
+    merged = list(target)
+    for item in patch:
+        place = next((n for n, stored in enumerate(merged) if stored.get(key) == item.get(key)), None)
+        if item.get(_PATCH) == "delete":
+            merged = [stored for stored in merged if stored.get(key) != item.get(key)]
+        elif place is None:
+            merged.append(strategic_merge({}, item))
+        else:
+            merged[place] = strategic_merge(merged[place], item)
+    return merged
+
+
+def _ordered(items: list[Any], order: list[Any], field: str) -> list[Any]:
+    identity = _identity(MERGE_KEYS.get(field))
+    places = {identity(wanted): place for place, wanted in enumerate(order)}
+    return sorted(items, key=lambda item: places.get(identity(item), len(places)))
+
+
+def _identity(key: str | None) -> Callable[[Any], str]:
+    return lambda item: json.dumps(item.get(key) if key and isinstance(item, dict) else item, sort_keys=True)

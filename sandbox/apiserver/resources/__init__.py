@@ -1,0 +1,1 @@
+"""What the server serves: builtin kinds and those that CustomResourceDefinitions add."""

@@ -1,0 +1,105 @@
+"""The builtin kinds that are served, one row each.
+
+Kinds without a controller in the sandbox (Deployment, Job, …) are stored and shown, and nothing acts on them, as on a
+cluster whose controller manager is down. Their form comes from the client's models, their columns from `tables`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sandbox.apiserver.resources.events import EVENTS_K8S_IO
+from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.tables.builtin import columns_of
+
+_POD_FIELDS: Final = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+)
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_EVENT_FIELDS: Final = {
+    **{f"involvedObject.{name}": ("involvedObject", name) for name in _INVOLVED},
+    "reason": ("reason",),
+    "reportingComponent": ("reportingComponent",),
+    "source": ("source", "component"),
+    "type": ("type",),
+}
+_EVENTS_K8S_IO_FIELDS: Final = {
+    **{f"regarding.{name}": ("involvedObject", name) for name in _INVOLVED},
+    "reason": ("reason",),
+    "reportingController": ("reportingComponent",),
+    "type": ("type",),
+}
+
+
+def _paths(*labels: str) -> dict[str, tuple[str, ...]]:
+    return {label: tuple(label.split(".")) for label in labels}
+
+
+def _row(api: str, kind: str, plural: str, short: str = "", *, model: str = "", **rest: Any) -> Resource:
+    group, _, version = api.rpartition("/")
+    return Resource(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        short_names=tuple(short.split()),
+        model=model or f"V1{kind}",
+        columns=columns_of(kind),
+        **rest,
+    )
+
+
+_STATUS: Final = ("status",)
+_ALL: Final = ("all",)
+_APPS: Final[dict[str, Any]] = {"subresources": _STATUS, "categories": _ALL, "numbered": True}
+
+
+def builtin_resources() -> tuple[Resource, ...]:
+    """Every builtin resource, in the order of discovery."""
+    return (
+        _row("v1", "ConfigMap", "configmaps", "cm"),
+        _row("v1", "Event", "events", "ev", model="CoreV1Event", selectable=_EVENT_FIELDS, create_on_update=True),
+        _row(
+            "v1", "Namespace", "namespaces", "ns", namespaced=False,
+            subresources=("status", "finalize"), selectable=_paths("status.phase"),
+        ),
+        _row(
+            "v1", "Node", "nodes", "no", namespaced=False,
+            subresources=_STATUS, selectable=_paths("spec.unschedulable"), strategic=True,
+        ),
+        _row(
+            "v1", "Pod", "pods", "po", subresources=("status", "binding", "eviction"), categories=_ALL,
+            selectable=_paths(*_POD_FIELDS), strategic=True, numbered=True, returns_deleted=True,
+        ),
+        _row("v1", "Secret", "secrets", selectable=_paths("type")),
+        _row("v1", "Service", "services", "svc", subresources=_STATUS, categories=_ALL, returns_deleted=True),
+        _row("v1", "ServiceAccount", "serviceaccounts", "sa", returns_deleted=True),
+        _row(
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd crds",
+            namespaced=False, subresources=_STATUS, categories=("api-extensions",), numbered=True,
+        ),
+        _row("apps/v1", "DaemonSet", "daemonsets", "ds", **_APPS),
+        _row("apps/v1", "Deployment", "deployments", "deploy", **_APPS),
+        _row("apps/v1", "ReplicaSet", "replicasets", "rs", **_APPS),
+        _row("apps/v1", "StatefulSet", "statefulsets", "sts", **_APPS),
+        _row("batch/v1", "Job", "jobs", **_APPS),
+        _row("coordination.k8s.io/v1", "Lease", "leases", create_on_update=True),
+        _row(
+            "events.k8s.io/v1", "Event", "events", "ev", model="EventsV1Event", conversion=EVENTS_K8S_IO,
+            selectable=_EVENTS_K8S_IO_FIELDS, create_on_update=True,
+        ),
+        _row("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources=_STATUS, numbered=True),
+        _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
+        _row("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+        _row("rbac.authorization.k8s.io/v1", "Role", "roles"),
+        _row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+        _row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, numbered=True),
+    )  # fmt: skip

@@ -1,0 +1,187 @@
+"""CustomResourceDefinitions: what makes one acceptable, and the resources that it adds.
+
+Comes in: a CRD object. Goes out: its complaints (422), its status once accepted, and one `Resource` per served version.
+Rules of the schema that would only be noticed later (a list map without its key, a CEL rule that is none) are refused
+when the CRD is written, as a real server does. Must never touch the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj, mappings
+from sandbox.apiserver.resources import models
+from sandbox.apiserver.resources.resource import CustomForm, Resource
+from sandbox.apiserver.schema.rules import RuleError, Rules
+from sandbox.apiserver.schema.structural import Schema, compile_schema
+from sandbox.apiserver.tables.custom import columns_of
+
+_TYPES = {"object", "array", "string", "integer", "number", "boolean"}
+_ROOT = "spec.validation.openAPIV3Schema"
+
+
+def with_defaults(crd: Obj) -> Obj:
+    """The CRD with the names that may be left out."""
+    spec = crd.get("spec") or {}
+    names = spec.get("names") or {}
+    kind = names.get("kind", "")
+    filled = {"singular": kind.lower(), "listKind": f"{kind}List", **{k: v for k, v in names.items() if v}}
+    return {**crd, "spec": {"conversion": {"strategy": "None"}, **spec, "names": filled}}
+
+
+def established(crd: Obj, now: str) -> Obj:
+    """The CRD with the status that it has once it is served."""
+    spec = crd["spec"]
+    old = {condition["type"]: condition for condition in mappings((crd.get("status") or {}).get("conditions"))}
+    conditions = [
+        old.get(type_)
+        or {"type": type_, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+        for type_, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    ]
+    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
+    return {**crd, "status": {"conditions": conditions, "acceptedNames": spec["names"], "storedVersions": stored}}
+
+
+def check(crd: Obj) -> list[FieldError]:
+    """What is wrong with a CRD, in the order of its fields."""
+    spec = crd.get("spec") or {}
+    names, versions = spec.get("names") or {}, spec.get("versions") or []
+    errors: list[FieldError] = []
+    wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
+    name = crd["metadata"].get("name", "")
+    if name != wanted:
+        errors.append(_invalid("metadata.name", f'must be spec.names.plural+"."+spec.group, expected "{wanted}"', name))
+    for field in ("plural", "kind"):
+        if not names.get(field):
+            errors.append(FieldError(path=f"spec.names.{field}", reason="FieldValueRequired"))
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        detail = 'supported values: "Cluster", "Namespaced"'
+        errors.append(
+            FieldError(path="spec.scope", reason="FieldValueNotSupported", value=spec.get("scope"), detail=detail)
+        )
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        errors.append(_invalid("spec.versions", "must have exactly one version marked as storage version", versions))
+    for index, version in enumerate(versions):
+        source = (version.get("schema") or {}).get("openAPIV3Schema")
+        if source is None:
+            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+            errors.append(FieldError(path=path, reason="FieldValueRequired", detail="schemas are required"))
+        else:
+            errors += _check_schema(source)
+    return errors
+
+
+def _check_schema(source: Obj) -> Iterator[FieldError]:
+    if source.get("type") != "object":
+        yield _invalid(f"{_ROOT}.type", "must be object at the root", source.get("type"))
+    shape = list(_walk(source, _ROOT))
+    yield from shape
+    if not shape:
+        try:
+            Rules(compile_schema(source))
+        except RuleError as error:
+            yield FieldError(path=error.path, reason="FieldValueInvalid", value=error.rule, detail=str(error))
+
+
+def _walk(source: Any, path: str) -> Iterator[FieldError]:
+    """Structural schemas only: every value has a type, every list map its keys."""
+    if not isinstance(source, dict):
+        return
+    free = source.get("x-kubernetes-int-or-string") or source.get("x-kubernetes-preserve-unknown-fields")
+    kind = source.get("type")
+    if kind is None and not free:
+        yield FieldError(
+            path=f"{path}.type", reason="FieldValueRequired", detail="must not be empty for specified object fields"
+        )
+    elif kind is not None and kind not in _TYPES:
+        listed = ", ".join(f'"{name}"' for name in sorted(_TYPES))
+        yield FieldError(
+            path=f"{path}.type", reason="FieldValueNotSupported", value=kind, detail=f"supported values: {listed}"
+        )
+    if source.get("uniqueItems"):
+        detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield FieldError(path=f"{path}.uniqueItems", reason="FieldValueForbidden", detail=detail)
+    if source.get("properties") and isinstance(source.get("additionalProperties"), dict):
+        detail = "additionalProperties and properties are mutual exclusive"
+        yield FieldError(path=f"{path}.additionalProperties", reason="FieldValueForbidden", detail=detail)
+    yield from _check_list(source, path)
+    for name, sub in (source.get("properties") or {}).items():
+        yield from _walk(sub, f"{path}.properties[{name}]")
+    for word in ("items", "additionalProperties"):
+        yield from _walk(source.get(word), f"{path}.{word}")
+
+
+def _check_list(source: Obj, path: str) -> Iterator[FieldError]:
+    if source.get("type") == "array" and not isinstance(source.get("items"), dict):
+        yield FieldError(path=f"{path}.items", reason="FieldValueRequired", detail="must be specified")
+        return
+    keys = source.get("x-kubernetes-list-map-keys") or []
+    if source.get("x-kubernetes-list-type") == "map":
+        if not keys:
+            yield FieldError(
+                path=f"{path}.x-kubernetes-list-map-keys",
+                reason="FieldValueRequired",
+                detail="must not be empty if x-kubernetes-list-type is map",
+            )
+        items = source["items"]
+        for key in keys:
+            member = (items.get("properties") or {}).get(key)
+            if member is None:
+                yield _invalid(
+                    f"{path}.x-kubernetes-list-map-keys", "entries must all be names of item properties", keys
+                )
+            elif key not in (items.get("required") or []) and "default" not in member:
+                detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+                yield FieldError(
+                    path=f"{path}.items.properties[{key}].default", reason="FieldValueRequired", detail=detail
+                )
+
+
+def _invalid(path: str, detail: str, value: Any) -> FieldError:
+    return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)
+
+
+def resources_of(crd: Obj) -> Iterator[Resource]:
+    """One resource per served version of an accepted CRD."""
+    spec = crd["spec"]
+    names = spec["names"]
+    for version in spec["versions"]:
+        if not version.get("served", False):
+            continue
+        source = version["schema"]["openAPIV3Schema"]
+        schema = _with_object_fields(compile_schema(source))
+        yield Resource(
+            group=spec["group"],
+            version=version["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            singular=names["singular"],
+            namespaced=spec["scope"] == "Namespaced",
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=("status",) if "status" in (version.get("subresources") or {}) else (),
+            custom=CustomForm(schema=schema, rules=Rules(schema), source=source),
+            columns=columns_of(version.get("additionalPrinterColumns")),
+            selectable={
+                field["jsonPath"].lstrip("."): tuple(field["jsonPath"].lstrip(".").split("."))
+                for field in version.get("selectableFields") or []
+            },
+            numbered=True,
+        )
+
+
+def _with_object_fields(schema: Schema) -> Schema:
+    """Every object has apiVersion, kind and metadata, whatever the CRD says of them."""
+    text = compile_schema({"type": "string"})
+    schema.properties = {
+        **schema.properties,
+        "apiVersion": text,
+        "kind": text,
+        "metadata": models.schema("V1ObjectMeta"),
+    }
+    return schema

@@ -1,0 +1,89 @@
+"""One served resource: its names, its form and how its writes behave.
+
+Builtin kinds are rows of `builtin.py`; a CRD version becomes one in `definitions.py`. A `Resource` is a value that
+never changes: a changed CRD makes a new one. Must never hold objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sandbox.apiserver.objects import Obj
+from sandbox.apiserver.resources import models
+from sandbox.apiserver.resources.column import Column
+from sandbox.apiserver.schema.rules import Rules
+from sandbox.apiserver.schema.structural import Schema
+from sandbox.apiserver.storage.store import CollectionId
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """Between the form this resource is served in and the form it is stored in."""
+
+    to_storage: Callable[[Obj], Obj]
+    from_storage: Callable[[Obj], Obj]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resource:
+    """Everything the server needs to know of `group/version/plural`."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    model: str = ""
+    """The client's model of a builtin kind."""
+    custom: CustomForm | None = None
+    """What a CRD says of its kind; None for builtin kinds."""
+    columns: tuple[Column, ...] | None = None
+    selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field selectors beyond metadata.name and metadata.namespace: label to path in the stored form."""
+    numbered: bool = False
+    """metadata.generation counts changes of what is wanted."""
+    strategic: bool = False
+    create_on_update: bool = False
+    returns_deleted: bool = False
+    verbs: tuple[str, ...] = ALL_VERBS
+    stored_as: str = ""
+    """The group whose collection holds the objects, where it is not this resource's own."""
+    conversion: Conversion | None = None
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def collection(self) -> CollectionId:
+        return (self.group if self.conversion is None else self.stored_as, self.plural)
+
+    @property
+    def prefix(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def schema(self) -> Schema | None:
+        if self.custom is not None:
+            return self.custom.schema
+        return models.schema(self.model) if self.model else None
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CustomForm:
+    """What one version of a CRD says: the compiled schema, its CEL rules and the schema as it was written."""
+
+    schema: Schema
+    rules: Rules
+    source: Obj

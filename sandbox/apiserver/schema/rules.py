@@ -1,0 +1,151 @@
+"""The CEL rules (`x-kubernetes-validations`) of one CRD version, evaluated as the API server does.
+
+Comes in: an object and, on an update, the stored one. Goes out: one FieldError per failed rule, with the rule's own
+message and field path. A rule that mentions `oldSelf` is a transition rule: it is skipped where there is no old value
+to compare with. What did not change is not judged again. Rules may be refused at compile time only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cel
+from cel.stdlib import add_stdlib_to_context
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import MISSING, Obj
+from sandbox.apiserver.schema.structural import Schema
+
+
+class RuleError(ValueError):
+    """A rule that is no CEL: where it stands, the rule, and why."""
+
+    def __init__(self, path: str, rule: str, why: str) -> None:
+        super().__init__(f"compilation failed: {why}")
+        self.path = path
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    program: cel.Program
+    source: str
+    message: str
+    message_program: cel.Program | None
+    reason: str
+    field_path: str
+    transition: bool
+    optional_old: bool
+
+
+class Rules:
+    """All rules below one schema; nodes without any are not visited."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._compiled: dict[int, tuple[_Rule, ...]] = {}
+        self._matters: dict[int, bool] = {}
+        self._compile(schema, "spec.validation.openAPIV3Schema")
+
+    def _compile(self, schema: Schema, path: str) -> bool:
+        rules = tuple(_compile(rule, f"{path}.x-kubernetes-validations[{n}]") for n, rule in enumerate(schema.rules))
+        self._compiled[id(schema)] = rules
+        below = [self._compile(sub, f"{path}.properties[{name}]") for name, sub in schema.properties.items()]
+        if schema.items is not None:
+            below.append(self._compile(schema.items, f"{path}.items"))
+        if schema.additional is not None:
+            below.append(self._compile(schema.additional, f"{path}.additionalProperties"))
+        self._matters[id(schema)] = bool(rules) or any(below)
+        return self._matters[id(schema)]
+
+    def check(self, value: Any, old: Any = MISSING) -> list[FieldError]:
+        """Every failed rule, outermost first."""
+        return list(self._walk(value, old, self._schema, ""))
+
+    @property
+    def any(self) -> bool:
+        return self._matters[id(self._schema)]
+
+    def _walk(self, value: Any, old: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+        if not self._matters[id(schema)] or value is None or value is old or (old is not MISSING and value == old):
+            return
+        for rule in self._compiled[id(schema)]:
+            error = _evaluate(rule, value, old, path)
+            if error is not None:
+                yield error
+        if isinstance(value, dict):
+            yield from self._members(value, old, schema, path)
+        elif isinstance(value, list) and schema.items is not None:
+            yield from self._items(value, old, schema, schema.items, path)
+
+    def _members(self, value: Obj, old: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+        before = old if isinstance(old, dict) else {}
+        for name, member in value.items():
+            sub = schema.field(name)
+            if sub is not None:
+                inner = f"{path}[{name}]" if name not in schema.properties else f"{path}.{name}" if path else name
+                yield from self._walk(member, before.get(name, MISSING), sub, inner)
+
+    def _items(self, value: list[Any], old: Any, schema: Schema, items: Schema, path: str) -> Iterator[FieldError]:
+        before: dict[str, Any] = {}
+        if schema.list_type == "map" and isinstance(old, list):
+            before = {_identity(item, schema): item for item in old}
+        for index, item in enumerate(value):
+            found = before.get(_identity(item, schema), MISSING) if before else MISSING
+            yield from self._walk(item, found, items, f"{path}[{index}]")
+
+
+def _identity(item: Any, schema: Schema) -> str:
+    return json.dumps([item.get(key) for key in schema.list_keys]) if isinstance(item, dict) else ""
+
+
+def _compile(rule: Mapping[str, Any], path: str) -> _Rule:
+    source = rule["rule"]
+    try:
+        program = cel.compile(source)
+        expression = rule.get("messageExpression")
+        message_program = cel.compile(expression) if expression else None
+    except ValueError as error:
+        raise RuleError(f"{path}.rule", source, str(error)) from error
+    return _Rule(
+        program=program,
+        source=source,
+        message=rule.get("message", ""),
+        message_program=message_program,
+        reason=rule.get("reason", "FieldValueInvalid"),
+        field_path=rule.get("fieldPath", ""),
+        transition="oldSelf" in program.variables(),
+        optional_old=rule.get("optionalOldSelf", False),
+    )
+
+
+def _evaluate(rule: _Rule, value: Any, old: Any, path: str) -> FieldError | None:
+    if rule.transition and not rule.optional_old and old is MISSING:
+        return None
+    context = cel.Context()
+    add_stdlib_to_context(context)
+    context.add_variable("self", value)
+    if rule.optional_old:
+        context.add_variable("oldSelf", cel.OptionalValue.none() if old is MISSING else cel.OptionalValue.of(old))
+    elif rule.transition:
+        context.add_variable("oldSelf", old)
+    where = (path + rule.field_path).lstrip(".")
+    try:
+        if rule.program.execute(context) is True:
+            return None
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        detail = f"{error} evaluating rule: {rule.message or rule.source}"
+        return FieldError(path=path, reason="FieldValueInvalid", detail=detail)
+    return FieldError(path=where, reason=rule.reason, detail=_message(rule, context))
+
+
+def _message(rule: _Rule, context: cel.Context) -> str:
+    if rule.message_program is not None:
+        try:
+            return str(rule.message_program.execute(context))
+        except (ValueError, TypeError, KeyError, RuntimeError):
+            pass  # as documented by Kubernetes: fall back to the plain message
+    return rule.message or f"failed rule: {rule.source}"

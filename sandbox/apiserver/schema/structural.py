@@ -1,0 +1,113 @@
+"""A structural schema, compiled from its OpenAPI form.
+
+Comes in: `openAPIV3Schema` of a CRD, or a schema made from the client's models. Goes out: a tree of `Schema` nodes with
+the questions that pruning, validation and field ownership ask. References are followed by name, so that a schema may
+contain itself. Must never look at an object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sandbox.apiserver.objects import MISSING, Obj
+
+Resolve = Callable[[str], "Schema"]
+
+
+def _no_references(name: str) -> Schema:
+    raise ValueError(f"a structural schema has no references, found {name!r}")
+
+
+class Schema:
+    """One node: what a value at this place may be. Built empty, then filled, so that it can refer to itself."""
+
+    __slots__ = (
+        "additional",
+        "default",
+        "embedded",
+        "int_or_string",
+        "items",
+        "list_keys",
+        "list_type",
+        "map_type",
+        "nullable",
+        "omit_empty",
+        "pattern",
+        "preserve",
+        "properties",
+        "quantity",
+        "required",
+        "rules",
+        "source",
+        "type",
+    )
+
+    def __init__(self) -> None:
+        self.source: Obj = {}
+        self.type = ""
+        self.properties: dict[str, Schema] = {}
+        self.additional: Schema | None = None
+        self.items: Schema | None = None
+        self.required: tuple[str, ...] = ()
+        self.default: Any = MISSING
+        self.nullable = False
+        self.preserve = False
+        self.int_or_string = False
+        self.embedded = False
+        self.omit_empty = False
+        self.quantity = False
+        self.list_type = "atomic"
+        self.list_keys: tuple[str, ...] = ()
+        self.map_type = "granular"
+        self.pattern: re.Pattern[str] | None = None
+        self.rules: tuple[Obj, ...] = ()
+
+    def fill(self, source: Mapping[str, Any], resolve: Resolve = _no_references) -> Schema:
+        """Take over everything that `source` says; returns itself."""
+        self.source = dict(source)
+        self.type = source.get("type", "")
+        self.required = tuple(source.get("required", ()))
+        self.default = source.get("default", MISSING)
+        self.nullable = source.get("nullable", False)
+        self.preserve = source.get("x-kubernetes-preserve-unknown-fields", False)
+        self.int_or_string = source.get("x-kubernetes-int-or-string", False)
+        self.embedded = source.get("x-kubernetes-embedded-resource", False)
+        self.list_type = source.get("x-kubernetes-list-type", "atomic")
+        self.list_keys = tuple(source.get("x-kubernetes-list-map-keys", ()))
+        self.map_type = source.get("x-kubernetes-map-type", "granular")
+        self.rules = tuple(source.get("x-kubernetes-validations", ()))
+        self.omit_empty = source.get(OMIT_EMPTY, False)
+        self.quantity = source.get("format") == "quantity"
+        if "pattern" in source:
+            self.pattern = re.compile(source["pattern"])
+        self.properties = {name: _child(sub, resolve) for name, sub in source.get("properties", {}).items()}
+        if isinstance(source.get("items"), Mapping):
+            self.items = _child(source["items"], resolve)
+        additional = source.get("additionalProperties")
+        if isinstance(additional, Mapping):
+            self.additional = _child(additional, resolve)
+        elif additional is True:
+            self.preserve = True
+        return self
+
+    def field(self, name: str) -> Schema | None:
+        """The schema of one member of an object; None where nothing is said about it."""
+        return self.properties.get(name, self.additional)
+
+
+OMIT_EMPTY: Final = "x-omit-empty"
+"""Ours: an empty list or map of this field is as good as none (Go's omitempty on builtin kinds)."""
+
+
+def _child(source: Mapping[str, Any], resolve: Resolve) -> Schema:
+    reference = source.get("$ref")
+    if isinstance(reference, str):
+        return resolve(reference.rsplit("/", 1)[-1])
+    return Schema().fill(source, resolve)
+
+
+def compile_schema(source: Mapping[str, Any]) -> Schema:
+    """The schema of a CRD version, which has no references."""
+    return Schema().fill(source)

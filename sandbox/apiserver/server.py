@@ -1,0 +1,199 @@
+"""The API server as a value of one process: `ApiServer().start()`, then `url`, at the end `stop()`.
+
+Comes in: a port (0: any) on the loopback interface. Goes out: HTTP, served on a thread and event loop of its own. All
+state belongs to that thread; `faults`, `drop_watches` and `compact` are for tests. Must never listen elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import yaml
+from aiohttp import web
+
+from sandbox.apiserver.api.dispatch import Dispatcher
+from sandbox.apiserver.api.requests import Reply, Request, json_reply
+from sandbox.apiserver.api.watches import Watch
+from sandbox.apiserver.errors import ApiError
+from sandbox.apiserver.faults import Delay, Disconnect, Fault, Refuse
+from sandbox.apiserver.furnish import furnish
+from sandbox.apiserver.lifecycle.context import Cluster
+
+LOOPBACK: Final = "127.0.0.1"
+_MOST_BODY_BYTES: Final = 64 << 20
+_START_SECONDS: Final = 30.0
+_T = TypeVar("_T")
+
+
+class ApiServer:
+    """A Kubernetes API server in this process."""
+
+    def __init__(self, port: int = 0, *, watch_window: int = 5000, bookmark_seconds: float = 60.0) -> None:
+        """`watch_window`: how many events of each kind a watch may lie behind before it is told 410."""
+        self.faults: list[Fault] = []
+        self._port = port
+        self._cluster = Cluster(watch_window=watch_window)
+        self._dispatcher = Dispatcher(self._cluster, bookmark_seconds=bookmark_seconds)
+        self._watches: set[Watch] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="sandbox-apiserver", daemon=True)
+        self._ready = threading.Event()
+        self._failure: Exception | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def kubeconfig(self) -> str:
+        """A kubeconfig file that points here."""
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "sandbox", "cluster": {"server": self.url}}],
+                "users": [{"name": "sandbox", "user": {}}],
+                "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
+                "current-context": "sandbox",
+            },
+            sort_keys=False,
+        )
+
+    def start(self) -> ApiServer:
+        """Returns once the port is open; raises what kept it shut."""
+        self._thread.start()
+        if not self._ready.wait(_START_SECONDS):
+            raise TimeoutError(f"the API server did not start within {_START_SECONDS:.0f} s")
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_START_SECONDS)
+
+    def __enter__(self) -> ApiServer:
+        return self.start()
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def drop_watches(self) -> int:
+        """End every open watch, as a restart does; returns how many there were."""
+
+        def drop() -> int:
+            for watch in self._watches:
+                watch.stop()
+            return len(self._watches)
+
+        return self._on_loop(drop)
+
+    def compact(self) -> None:
+        """Forget the history, as etcd's compaction does: older watches and lists are told 410."""
+
+        def forget() -> None:
+            for collection in self._cluster.store.collections():
+                collection.forget()
+
+        self._on_loop(forget)
+
+    def _on_loop(self, call: Callable[[], _T]) -> _T:
+        async def run() -> _T:
+            return call()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_START_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        runner = web.AppRunner(self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        try:
+            self._loop.run_until_complete(self._open(runner))
+        except Exception as error:
+            self._failure = error
+            self._ready.set()
+            return
+        self._ready.set()
+        self._loop.run_forever()
+        for watch in self._watches:
+            watch.stop()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    async def _open(self, runner: web.AppRunner) -> None:
+        furnish(self._cluster)
+        await runner.setup()
+        site = web.TCPSite(runner, LOOPBACK, self._port)
+        await site.start()
+        self._port = runner.addresses[0][1]
+
+    def _application(self) -> web.Application:
+        application = web.Application(client_max_size=_MOST_BODY_BYTES)
+        application.router.add_route("*", "/{path:.*}", self._handle)
+        return application
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        request = Request(
+            method=http.method,
+            path=http.path,
+            query=http.query,
+            headers={name.lower(): value for name, value in http.headers.items()},
+            body=await http.read(),
+        )
+        try:
+            disconnect = await self._faulted(request)
+            if disconnect is not None and not disconnect.after_write:
+                return _cut(http)
+            answer = await self._dispatcher.answer(request)
+            if disconnect is not None:
+                return _cut(http)
+        except ApiError as error:
+            answer = json_reply(error.code, error.status())
+        return await self._stream(http, answer) if isinstance(answer, Watch) else _response(answer)
+
+    async def _faulted(self, request: Request) -> Disconnect | None:
+        for fault in list(self.faults):
+            effect = fault(request)
+            if isinstance(effect, Refuse):
+                raise effect.error()
+            if isinstance(effect, Disconnect):
+                return effect
+            if isinstance(effect, Delay):
+                await asyncio.sleep(effect.seconds)
+        return None
+
+    async def _stream(self, http: web.Request, watch: Watch) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        self._watches.add(watch)
+        lines = watch.lines()
+        try:
+            async for chunk in lines:
+                await response.write(chunk)
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the client went away
+        finally:
+            self._watches.discard(watch)
+            await lines.aclose()
+        return response
+
+
+def _response(reply: Reply) -> web.Response:
+    headers: list[tuple[str, str]] = [("Content-Type", reply.content_type), *reply.headers.items()]
+    headers += [("Warning", f"299 - {json.dumps(warning)}") for warning in reply.warnings]
+    return web.Response(status=reply.code, body=reply.body, headers=_multi(headers))
+
+
+def _multi(headers: list[tuple[str, str]]) -> Any:
+    return headers
+
+
+def _cut(http: web.Request) -> web.Response:
+    if http.transport is not None:
+        http.transport.abort()
+    return web.Response()

@@ -1,0 +1,1 @@
+"""Objects in memory: collections with their history, lists with pages, and selectors."""

@@ -1,0 +1,167 @@
+"""All objects, by collection, with the recent history that watches and consistent pages are served from.
+
+Comes in: finished objects (`commit`). Goes out: entries with cached JSON, and events in the order of their resource
+version. The resource version starts at the clock in milliseconds, so that a client that outlives the server is told
+410 and lists again. Must never judge an object: rules live in front of it. Belongs to the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sandbox.apiserver.objects import Obj, encode
+
+Key = tuple[str, str]  # namespace ('' for cluster-scoped kinds), name
+CollectionId = tuple[str, str]  # group, plural
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+
+class Entry:
+    """One version of one object, and its JSON once somebody asked for it."""
+
+    __slots__ = ("_encoded", "obj", "version")
+
+    def __init__(self, obj: Obj, version: int) -> None:
+        self.obj = obj
+        self.version = version
+        self._encoded: bytes | None = None
+
+    @property
+    def encoded(self) -> bytes:
+        if self._encoded is None:
+            self._encoded = encode(self.obj)
+        return self._encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One write: what it was, the entry after it (for DELETED: the last state) and the entry before it."""
+
+    version: int
+    type: str
+    key: Key
+    entry: Entry
+    previous: Entry | None
+
+
+class Collection:
+    """The objects of one resource. `horizon` is the newest version whose event is forgotten."""
+
+    def __init__(self, horizon: int, window: int) -> None:
+        self.items: dict[Key, Entry] = {}
+        self.horizon = horizon
+        self.closed = False
+        self._window = window
+        self._history: deque[Event] = deque()
+        self._watchers: set[asyncio.Event] = set()
+        self._sorted: list[Key] | None = None
+
+    def keys(self) -> list[Key]:
+        """All keys in the order of a list: by namespace, then name."""
+        if self._sorted is None:
+            self._sorted = sorted(self.items)
+        return self._sorted
+
+    def record(self, event: Event) -> None:
+        if event.type == DELETED:
+            self.items.pop(event.key, None)
+        else:
+            self.items[event.key] = event.entry
+        if event.type != MODIFIED:
+            self._sorted = None
+        self._history.append(event)
+        if len(self._history) > self._window:
+            self.horizon = self._history.popleft().version
+        self.wake()
+
+    def since(self, version: int) -> list[Event]:
+        """The events after `version`, oldest first; costs what it returns, not the whole history."""
+        fresh: list[Event] = []
+        for event in reversed(self._history):
+            if event.version <= version:
+                break
+            fresh.append(event)
+        fresh.reverse()
+        return fresh
+
+    def at(self, version: int) -> dict[Key, Entry]:
+        """The items as they were at `version`, which must not lie before the horizon."""
+        past = dict(self.items)
+        for event in reversed(self.since(version)):
+            if event.previous is None:
+                past.pop(event.key, None)
+            else:
+                past[event.key] = event.previous
+        return past
+
+    def forget(self) -> None:
+        """Drop the history, as a compaction does: watches from before now get 410."""
+        if self._history:
+            self.horizon = self._history[-1].version
+            self._history.clear()
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake()
+
+    def wake(self) -> None:
+        for watcher in self._watchers:
+            watcher.set()
+
+    def subscribe(self) -> asyncio.Event:
+        watcher = asyncio.Event()
+        self._watchers.add(watcher)
+        return watcher
+
+    def unsubscribe(self, watcher: asyncio.Event) -> None:
+        self._watchers.discard(watcher)
+
+
+class Store:
+    """The collections and the one counter that orders all writes."""
+
+    def __init__(self, first_version: int, window: int) -> None:
+        self.version = first_version
+        self._window = window
+        self._collections: dict[CollectionId, Collection] = {}
+        self._listeners: list[Callable[[CollectionId, Event], None]] = []
+
+    def collection(self, identity: CollectionId) -> Collection:
+        found = self._collections.get(identity)
+        if found is None:
+            found = self._collections[identity] = Collection(self.version, self._window)
+        return found
+
+    def drop(self, identity: CollectionId) -> None:
+        """Forget a collection for good; its watches end."""
+        gone = self._collections.pop(identity, None)
+        if gone is not None:
+            gone.close()
+
+    def collections(self) -> Iterator[Collection]:
+        yield from self._collections.values()
+
+    def listen(self, listener: Callable[[CollectionId, Event], None]) -> None:
+        """`listener` is called after each commit, on the same thread."""
+        self._listeners.append(listener)
+
+    def commit(self, identity: CollectionId, type_: str, key: Key, obj: Obj) -> Obj:
+        """Store one write under the next resource version; returns the object that carries it."""
+        collection = self.collection(identity)
+        self.version += 1
+        stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+        event = Event(
+            version=self.version,
+            type=type_,
+            key=key,
+            entry=Entry(stamped, self.version),
+            previous=collection.items.get(key),
+        )
+        collection.record(event)
+        for listener in self._listeners:
+            listener(identity, event)
+        return stamped

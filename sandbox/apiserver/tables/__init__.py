@@ -1,0 +1,1 @@
+"""Server-side tables: the columns of `kubectl get`."""

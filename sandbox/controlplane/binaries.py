@@ -1,0 +1,199 @@
+"""The programs of a real control plane: found among given assets, in the cache, or built once with Go.
+
+In: a Kubernetes version and where to look. Out: paths that exist, or what is missing and how to get it. The Go modules
+under `pins/` only pin versions (go.sum holds the checksums); sources come from the Go module proxy, binaries lie
+outside the repository in a folder named by version and pins. It never takes a binary of another version.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PINS = Path(__file__).parent / "pins"
+CURRENT = "1.36.3"
+OLDEST = "1.30.14"
+ETCD = "3.7.3"
+SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+BUILD_SECONDS = 2400.0
+VERSION_SECONDS = 60.0
+VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where programs may lie, and the environment that `go` runs in."""
+
+    cache: Path
+    assets: Path | None = None
+    environ: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str], home: Path) -> "Places":
+        """KUBEBUILDER_ASSETS and XDG_CACHE_HOME mean what they mean elsewhere."""
+        base = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+        assets = environ.get("KUBEBUILDER_ASSETS")
+        return cls(
+            cache=base / "gpuplan", assets=Path(assets) if assets else None, environ=tuple(sorted(environ.items()))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binaries:
+    """Programs of one Kubernetes version, and etcd."""
+
+    kubernetes: str
+    programs: Mapping[str, Path]
+
+    def __getitem__(self, program: str) -> Path:
+        return self.programs[program]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why there are no programs to run; `message` says what would help."""
+
+    message: str
+
+
+def obtain(
+    version: str | None,
+    places: Places,
+    *,
+    report: Report = lambda _: None,
+    programs: tuple[str, ...] = SERVERS,
+) -> Binaries | Missing:
+    """etcd and the named programs; no version means that of the given assets, else the current one."""
+    if shutil.which("openssl", path=dict(places.environ).get("PATH")) is None:
+        return Missing("there is no openssl on PATH; it makes the certificates of the control plane")
+    given: dict[str, Path] = {}
+    if places.assets is not None:
+        given = _programs_in(places.assets, (*programs, "etcd"))
+        there = version_of(given["kube-apiserver"]) if "kube-apiserver" in given else None
+        if there is None:
+            return Missing(f"KUBEBUILDER_ASSETS is {places.assets}, but no kube-apiserver runs there")
+        if version is not None and version != there:
+            return Missing(f"KUBEBUILDER_ASSETS holds Kubernetes {there}, and {version} was asked for")
+        version = there
+    version = version or CURRENT
+    found = dict(given)
+    for module, names in ((f"kubernetes-v{version}", programs), (f"etcd-v{ETCD}", ("etcd",))):
+        lacking = tuple(name for name in names if name not in given)
+        if lacking:
+            folder = _cached_or_built(module, places, report)
+            if isinstance(folder, Missing):
+                return Missing(f"{', '.join(lacking)}: {folder.message}")
+            found |= _programs_in(folder, lacking)
+    return Binaries(kubernetes=version, programs=dict(sorted(found.items())))
+
+
+def version_of(program: Path) -> str | None:
+    """What `--version` prints, without the v; None where it does not run."""
+    try:
+        answer = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"v?(\d+\.\d+\.\d+\S*)", answer.stdout)
+    return match.group(1) if answer.returncode == 0 and match else None
+
+
+def pinned() -> tuple[str, ...]:
+    """Kubernetes versions that can be built."""
+    return tuple(sorted(path.name.removeprefix("kubernetes-v") for path in PINS.glob("kubernetes-v*")))
+
+
+def _programs_in(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
+    return {name: folder / name for name in names if os.access(folder / name, os.X_OK)}
+
+
+def _cached_or_built(module: str, places: Places, report: Report) -> Path | Missing:
+    pins = PINS / module
+    if not pins.is_dir():
+        return Missing(f"{module} is not pinned here; there are {', '.join(pinned())}")
+    target = places.cache / f"{module}-{_digest(pins)}"
+    if target.is_dir():
+        return target
+    go = shutil.which("go", path=dict(places.environ).get("PATH"))
+    if go is None:
+        return Missing(
+            "not built yet, and there is no go on PATH. Install Go 1.26 or newer (https://go.dev/dl/) and run again: "
+            "it is built once, in about five minutes, from the Go module proxy. Or point KUBEBUILDER_ASSETS at a "
+            "folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler"
+        )
+    with _alone(places.cache / f"{module}.lock"):
+        if target.is_dir():  # somebody else was building it
+            return target
+        report(f"building {module} with Go, once; later runs take it from {target}")
+        return _build(go, pins, target, places)
+
+
+def _digest(pins: Path) -> str:
+    """Changes with whatever makes another binary."""
+    parts = [platform.system(), platform.machine(), " ".join(_link_flags(pins.name))]
+    parts += [(pins / name).read_text() for name in ("go.mod", "go.sum")]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _link_flags(module: str) -> list[str]:
+    flags = ["-s", "-w"]
+    version = re.fullmatch(r"kubernetes-v((\d+)\.(\d+)\.\d+)", module)
+    if version:
+        full, major, minor = version.groups()
+        stamps = {"gitVersion": f"v{full}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
+        for package in VERSION_PACKAGES:
+            flags += [f"-X {package}.{name}={value}" for name, value in stamps.items()]
+    return flags
+
+
+def _build(go: str, pins: Path, target: Path, places: Places) -> Path | Missing:
+    environ = dict(places.environ)
+    own_cache = places.cache / "go-build"
+    # cgo off: static programs, and no C compiler is needed. The tools are all built at once, for they share packages.
+    environ |= {"CGO_ENABLED": "0", "GOWORK": "off", "GOCACHE": environ.get("GOCACHE") or str(own_cache)}
+    log = places.cache / f"{pins.name}.log"
+    with tempfile.TemporaryDirectory(prefix=f".{pins.name}-", dir=places.cache) as scratch:
+        out = Path(scratch) / "bin"
+        out.mkdir()
+        command = [go, "build", "-trimpath", "-mod=readonly", f"-ldflags={' '.join(_link_flags(pins.name))}"]
+        with log.open("wb") as output:
+            try:
+                code = subprocess.run(
+                    [*command, "-o", f"{out}/", "tool"],
+                    cwd=pins,
+                    env=environ,
+                    stdout=output,
+                    stderr=output,
+                    timeout=BUILD_SECONDS,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                return Missing(f"go build of {pins.name} took more than {BUILD_SECONDS:.0f} s; run again to go on")
+        if code != 0:
+            last = " / ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
+            return Missing(f"go build of {pins.name} failed: {last} (all of it in {log})")
+        if (out / "server").exists():  # Go names a program after its package; this one is etcd
+            (out / "server").rename(out / "etcd")
+        for older in places.cache.glob(f"{pins.name}-*"):
+            shutil.rmtree(older)
+        out.rename(target)
+    shutil.rmtree(own_cache, ignore_errors=True)  # some GB, of no use for another version
+    return target
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

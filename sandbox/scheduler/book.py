@@ -1,0 +1,88 @@
+"""What the scheduler knows of the cluster: nodes, what their pods hold, and for whom nodes are nominated.
+
+A pod whose bind is in flight is assumed: it holds its place from the moment of the decision. Only the scheduler's
+thread touches this; it does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from controller.simulator import Usage
+from controller.views import NodeView, PodView
+
+
+class Book:
+    def __init__(self) -> None:
+        self.version = 0  # grows with every change: an answer for one version holds for that version
+        self.usage: dict[str, Usage] = {}
+        self.nominated: dict[str, list[PodView]] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._sorted: list[NodeView] = []
+        self._placed: dict[str, PodView] = {}  # uid -> the pod as it was counted, with its node
+        self._nominations: dict[str, PodView] = {}
+
+    @property
+    def nodes(self) -> Sequence[NodeView]:
+        """Sorted by name."""
+        return self._sorted
+
+    @property
+    def placed(self) -> Mapping[str, PodView]:
+        """By uid: bound and assumed pods."""
+        return self._placed
+
+    def put_node(self, name: str, node: NodeView | None) -> None:
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        self._sorted = [self._nodes[key] for key in sorted(self._nodes)]
+        self.version += 1
+
+    def place(self, pod: PodView, node: str) -> bool:
+        """Count the pod on the node, bound or assumed. True: room became free (it shrank, or was elsewhere before)."""
+        before = self._placed.get(pod.uid)
+        if before is not None and before.node == node and before.requests == pod.requests:
+            return False
+        self.remove(pod.uid)
+        counted = replace(pod, node=node)
+        self._placed[pod.uid] = counted
+        self.usage.setdefault(node, Usage()).add(counted)
+        self.version += 1
+        return before is not None
+
+    def remove(self, uid: str) -> bool:
+        """The pod is gone, finished, or was not bound after all. True: it held something."""
+        counted = self._placed.pop(uid, None)
+        if counted is None:
+            return False
+        self.usage[counted.node].remove(counted)
+        self.version += 1
+        return True
+
+    def nominate(self, pod: PodView) -> bool:
+        """Take over the pod's nomination, or that it has none (any more). True: a place is no longer held for it."""
+        before = self._nominations.get(pod.uid)
+        if before == pod or (before is None and not pod.nominated_node):
+            return False
+        if before is not None:
+            del self._nominations[pod.uid]
+        if pod.nominated_node:
+            self._nominations[pod.uid] = pod
+        self._regroup()
+        return before is not None and before.nominated_node != pod.nominated_node
+
+    def drop_nomination(self, uid: str) -> bool:
+        if self._nominations.pop(uid, None) is None:
+            return False
+        self._regroup()
+        return True
+
+    def _regroup(self) -> None:
+        self.nominated = {}
+        for uid in sorted(self._nominations):
+            pod = self._nominations[uid]
+            self.nominated.setdefault(pod.nominated_node, []).append(pod)
+        self.version += 1

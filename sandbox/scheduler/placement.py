@@ -1,0 +1,97 @@
+"""Where one pod goes: filters, the nominated node first, the least allocated node otherwise.
+
+Pure: in go a pod and the book's nodes, usage and nominations, out comes the node or the sentence kube-scheduler writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from controller.simulator import Misfit, Usage, filter_node, filter_pod, filter_room
+from controller.views import NodeView, PodView
+from sandbox.scheduler.records import Chosen, Failure
+
+ROOM_PLUGINS = frozenset({"NodeResourcesFit", "NodePorts"})
+NO_NODES = "no nodes available to schedule pods"
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NO_CLAIMS = Misfit(plugin="DynamicResources", reasons=("cannot allocate all claims",))
+# What the scheduler takes a pod to use, for scoring only, that asks for nothing.
+UNASKED = {"cpu": 100, "memory": 200 << 20}
+EMPTY = Usage()
+
+
+def place(
+    pod: PodView,
+    nodes: Sequence[NodeView],
+    usage: Mapping[str, Usage],
+    nominated: Mapping[str, Iterable[PodView]],
+) -> Chosen | Failure:
+    """`nodes` are sorted by name; `nominated` are the unbound pods that each node is held for."""
+    feasible: list[NodeView] = []
+    misfits: list[Misfit] = []
+    preemption: Counter[str] = Counter()
+    for node in nodes:
+        misfit = _misfit(pod, node, usage.get(node.name, EMPTY).with_nominated(pod, nominated.get(node.name, ())))
+        if misfit is None:
+            feasible.append(node)
+            continue
+        misfits.append(misfit)
+        preemption[NO_VICTIMS if misfit.plugin in ROOM_PLUGINS and fits_empty(pod, node) else NOT_HELPFUL] += 1
+    if any(node.name == pod.nominated_node for node in feasible):
+        return Chosen(node=pod.nominated_node)
+    if feasible:
+        return Chosen(node=min(feasible, key=lambda node: _rank(pod, node, usage.get(node.name, EMPTY))).name)
+    plugins = frozenset(misfit.plugin for misfit in misfits)
+    return Failure(message=_sentence(len(nodes), misfits, preemption), plugins=plugins)
+
+
+def fits_empty(pod: PodView, node: NodeView) -> bool:
+    """Whether the pod could run there if nobody else did."""
+    return not isinstance(filter_room(pod, node, EMPTY), Misfit)
+
+
+def helped(pod: PodView, old: NodeView | None, new: NodeView) -> bool:
+    """Whether this change of a node could let the pod in: kube-scheduler's queueing hints.
+
+    The pod must fit the node as it is now if that were empty; and the node must be new, must have kept the pod off
+    before by its labels, taints or cordon, or must have grown in something that the pod asks for.
+    """
+    if isinstance(filter_node(pod, new), Misfit) or not fits_empty(pod, new):
+        return False
+    if old is None or isinstance(filter_node(pod, old), Misfit):
+        return True
+    asked = ("pods", *(resource for resource, _ in pod.requests))
+    return any(new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0) for resource in asked)
+
+
+def _misfit(pod: PodView, node: NodeView, usage: Usage) -> Misfit | None:
+    if pod.claims:
+        return NO_CLAIMS
+    verdict = filter_pod(pod, node, usage)
+    return verdict if isinstance(verdict, Misfit) else None
+
+
+def _rank(pod: PodView, node: NodeView, usage: Usage) -> tuple[int, int, str]:
+    """LeastAllocated over CPU and memory, then the fewest pods; the real one picks at random among equals."""
+    asked = dict(pod.requests)
+    score = 0
+    for resource, unasked in UNASKED.items():
+        capacity = node.allocatable.get(resource, 0)
+        wanted = usage.requested.get(resource, 0) + asked.get(resource, unasked)
+        if 0 < wanted <= capacity:
+            score += (capacity - wanted) * 100 // capacity
+    return -score, usage.pods, node.name
+
+
+def _sentence(count: int, misfits: Iterable[Misfit], preemption: Mapping[str, int]) -> str:
+    if count == 0:
+        return NO_NODES
+    reasons = Counter(reason for misfit in misfits for reason in misfit.reasons)
+    return f"{_available(count, reasons)} preemption: {_available(count, preemption)}"
+
+
+def _available(count: int, reasons: Mapping[str, int]) -> str:
+    listed = ", ".join(sorted(f"{times} {reason}" for reason, times in reasons.items()))
+    return f"0/{count} nodes are available: {listed}."

@@ -1,0 +1,80 @@
+"""What the scheduler keeps of a pod, and what one attempt to place it came to.
+
+Pure values: `read_pod` projects a watched pod, the rest carries answers between the scheduler's parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from controller import parse
+from controller.parse import Unreadable
+from controller.views import NodeView, PodView
+
+FINISHED = ("Succeeded", "Failed")
+Signature: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRecord:
+    """A pod that is not finished. `told` is what its condition says about why it is not scheduled."""
+
+    view: PodView
+    generation: int = 0
+    told: str = ""
+
+    @property
+    def signature(self) -> Signature:
+        """All that decides where a pod fits: pods with the same one succeed and fail together."""
+        view = self.view
+        return (
+            view.priority,
+            view.requests,
+            view.tolerations,
+            view.node_selector,
+            view.node_affinity,
+            view.host_ports,
+            view.claims,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The pod goes to this node."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """No node takes the pod: the sentence for people, and the plugins that said no."""
+
+    message: str
+    plugins: frozenset[str]
+
+
+def read_pod(raw: Mapping[str, Any]) -> PodRecord | None:
+    """None for a finished pod, which holds nothing. An unreadable one raises ValueError, with the reason."""
+    status = raw.get("status") or {}
+    if status.get("phase") in FINISHED:
+        return None
+    view = parse.read_pod(raw)
+    if isinstance(view, Unreadable):
+        raise ValueError(f"{view.kind} {view.name}: {view.reason}")
+    return PodRecord(view=view, generation=raw["metadata"].get("generation") or 0, told=_told(status))
+
+
+def read_node(raw: Mapping[str, Any]) -> NodeView:
+    view = parse.read_node(raw)
+    if isinstance(view, Unreadable):
+        raise ValueError(f"{view.kind} {view.name}: {view.reason}")
+    return view
+
+
+def _told(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message") or "")
+    return ""

@@ -1,0 +1,208 @@
+"""The scheduler's thread: takes in what the watches saw, tries one waiting pod after the other, hands writes on.
+
+    watches -> inbox -> book (nodes, usage, nominations) -> waiting.pop -> place -> writer: bind | condition, Event
+                     \\-> waiting.wake (what could help whom)        \\-> book.place (assumed) | waiting.fail
+
+All state belongs to this thread; watches and writers only put calls into its inbox. It never waits for the API.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from kubernetes.client import ApiClient
+
+from controller.views import NodeView
+from kube.errors import ApiError, Conflict, NotFound
+from kube.reflector import Key, Reflector
+from sandbox.scheduler.book import Book
+from sandbox.scheduler.placement import ROOM_PLUGINS, helped, place
+from sandbox.scheduler.records import Chosen, Failure, PodRecord, Signature, read_node, read_pod
+from sandbox.scheduler.waiting import Item, Waiting
+from sandbox.scheduler.writer import Writer
+
+log = logging.getLogger(__name__)
+
+NAME = "default-scheduler"
+LONGEST_SLEEP_SECONDS = 30.0
+BINDING_PLUGIN = "DefaultBinder"
+
+
+class Scheduler:
+    """Binds the pods whose schedulerName is `name`; all bound pods count, whoever bound them."""
+
+    def __init__(self, api: ApiClient, *, name: str = NAME) -> None:
+        self._name = name
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._book = Book()
+        self._waiting = Waiting()
+        self._binding: set[str] = set()  # uids that are assumed on a node and were not seen bound yet
+        self._failures: tuple[int, dict[Signature, Failure]] = (-1, {})
+        self._writer = Writer(api, name)
+        self._pods = Reflector(api, "/api/v1/pods", project=read_pod, on_change=self._hear_pod)
+        self._nodes = Reflector(api, "/api/v1/nodes", project=read_node, on_change=self._hear_node)
+        self._quit = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+
+    def start(self) -> None:
+        self._writer.start()
+        self._pods.start()
+        self._nodes.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Nothing is decided or written after this has returned."""
+        self._quit.set()
+        self._inbox.put(lambda: None)
+        self._pods.stop()
+        self._nodes.stop()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+        self._writer.stop()
+
+    # -------------------------------------------------------------------------------- inbox, any thread
+
+    def _hear_pod(self, _: Key, old: PodRecord | None, new: PodRecord | None) -> None:
+        self._inbox.put(lambda: self._pod_changed(old, new))
+
+    def _hear_node(self, key: Key, old: NodeView | None, new: NodeView | None) -> None:
+        self._inbox.put(lambda: self._node_changed(key[1], old, new))
+
+    # --------------------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        while not self._quit.is_set():
+            try:
+                self._take_in()
+                if not (self._pods.synced.is_set() and self._nodes.synced.is_set()):
+                    continue
+                self._drain()
+                self._waiting.flush(time.monotonic())
+                while not self._quit.is_set() and (item := self._waiting.pop(time.monotonic())) is not None:
+                    self._attempt(item)
+                    self._drain()
+            except Exception:
+                log.exception("a scheduling pass failed")
+
+    def _take_in(self) -> None:
+        """Wait for news, but not past the next back-off that ends."""
+        wake_at = self._waiting.next_time()
+        synced = self._pods.synced.is_set() and self._nodes.synced.is_set()
+        longest = LONGEST_SLEEP_SECONDS if synced else 0.05
+        seconds = longest if wake_at is None else min(longest, max(0.0, wake_at - time.monotonic()))
+        try:
+            self._inbox.get(timeout=seconds)()
+        except queue.Empty:
+            return
+        self._drain()
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                self._inbox.get_nowait()()
+            except queue.Empty:
+                return
+
+    def _attempt(self, item: Item) -> None:
+        pod = item.record.view
+        answer = self._answer(item)
+        if isinstance(answer, Failure):
+            self._give_up(item, answer)
+            return
+        self._book.drop_nomination(pod.uid)
+        self._book.place(pod, answer.node)
+        self._binding.add(pod.uid)
+        self._writer.bind(
+            item.record, answer.node, lambda error: self._inbox.put(lambda: self._bind_ended(item, error))
+        )
+
+    def _answer(self, item: Item) -> Chosen | Failure:
+        """Place the pod; a failure holds for every pod like it until something changes."""
+        pod = item.record.view
+        version, failures = self._failures
+        if version != self._book.version:
+            version, failures = self._failures = (self._book.version, {})
+        known = None if pod.nominated_node else failures.get(item.signature)
+        if known is not None:
+            return known
+        answer = place(pod, self._book.nodes, self._book.usage, self._book.nominated)
+        if isinstance(answer, Failure) and not pod.nominated_node:
+            failures[item.signature] = answer
+        return answer
+
+    def _give_up(self, item: Item, failure: Failure, *, reason: str = "Unschedulable") -> None:
+        pod = item.record.view
+        self._waiting.fail(item, failure, time.monotonic())
+        self._writer.tell_unschedulable(item.record, failure.message, reason=reason)
+        item.record = replace(item.record, view=replace(pod, nominated_node=""), told=failure.message)
+        if self._book.drop_nomination(pod.uid):
+            self._room_freed()
+
+    def _bind_ended(self, item: Item, error: ApiError | None) -> None:
+        """A bind that failed gives the place back, and the pod tries again after its back-off."""
+        uid = item.record.view.uid
+        if error is None or uid not in self._binding:
+            return
+        self._binding.discard(uid)
+        self._book.remove(uid)
+        failure = Failure(message=f"binding rejected: {error}", plugins=frozenset({BINDING_PLUGIN}))
+        if isinstance(error, (NotFound, Conflict)):
+            self._waiting.fail(item, failure, time.monotonic())  # gone or bound already: the watch will tell
+        else:
+            log.warning("binding %s failed: %s", item.record.view.title, error)
+            self._give_up(item, failure, reason="SchedulerError")
+        self._waiting.retry(item, time.monotonic())
+        self._room_freed()
+
+    # ------------------------------------------------------------------------------------------- changes
+
+    def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if old is not None and (new is None or new.view.uid != old.view.uid):
+            self._pod_gone(old)
+        if new is None:
+            return
+        pod = new.view
+        if pod.node:
+            self._waiting.forget(pod.uid)
+            self._binding.discard(pod.uid)
+            held = self._book.drop_nomination(pod.uid)
+            if self._book.place(pod, pod.node) or held:
+                self._room_freed()
+        elif pod.uid not in self._binding:
+            self._unbound_changed(new)
+
+    def _unbound_changed(self, record: PodRecord) -> None:
+        pod = record.view
+        if pod.scheduler_name != self._name:
+            return
+        if pod.deleting or pod.scheduling_gated:
+            self._waiting.forget(pod.uid)
+            freed = self._book.drop_nomination(pod.uid)
+        else:
+            freed = self._book.nominate(pod)
+            self._waiting.put(record)
+        if freed:
+            self._room_freed()
+
+    def _pod_gone(self, record: PodRecord) -> None:
+        uid = record.view.uid
+        self._waiting.forget(uid)
+        self._binding.discard(uid)
+        nominated = self._book.drop_nomination(uid)
+        if self._book.remove(uid) or nominated:
+            self._room_freed()
+
+    def _node_changed(self, name: str, old: NodeView | None, new: NodeView | None) -> None:
+        self._book.put_node(name, new)
+        if new is not None:
+            before = old if old is not None and old.uid == new.uid else None
+            self._waiting.wake(lambda record, _: helped(record.view, before, new), time.monotonic())
+
+    def _room_freed(self) -> None:
+        """Any pod that failed for lack of room is worth another attempt, wherever the room is."""
+        self._waiting.wake(lambda _, failure: bool(failure.plugins & ROOM_PLUGINS), time.monotonic())

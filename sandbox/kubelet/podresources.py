@@ -6,6 +6,7 @@ free devices of ended pods as a side effect. One rate limit for all methods and 
 """
 
 import threading
+from collections.abc import Callable
 from random import Random
 from typing import NoReturn
 
@@ -45,9 +46,17 @@ class RateLimit:
 
 class PodResources(services.PodResourcesListerServicer):
     def __init__(
-        self, *, book: PodBook, table: DeviceTable, limit: RateLimit, switches: Switches, random: Random
+        self,
+        *,
+        book: PodBook,
+        table: DeviceTable,
+        free_inactive: Callable[[], None],
+        limit: RateLimit,
+        switches: Switches,
+        random: Random,
     ) -> None:
         self._book = book
+        self._free_inactive = free_inactive
         self._table = table
         self._limit = limit
         self._switches = switches
@@ -60,7 +69,7 @@ class PodResources(services.PodResourcesListerServicer):
         context: grpc.ServicerContext,
     ) -> api.ListPodResourcesResponse:
         self._admit(context)
-        self.free_inactive()
+        self._free_inactive()
         entries = self._book.active() if self._switches.list_active_pods_only else self._book.entries()
         return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
 
@@ -74,7 +83,7 @@ class PodResources(services.PodResourcesListerServicer):
         if entry is None or not entry.active:
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             context.abort(grpc.StatusCode.UNKNOWN, text)
-        self.free_inactive()
+        self._free_inactive()
         return api.GetPodResourcesResponse(pod_resources=self._pod(entry))
 
     def GetAllocatableResources(  # noqa: N802
@@ -89,10 +98,6 @@ class PodResources(services.PodResourcesListerServicer):
             for device_id in shuffled(by_id, self._random):
                 devices += _allocatable(resource, by_id[device_id])
         return api.AllocatableResourcesResponse(devices=devices)
-
-    def free_inactive(self) -> None:
-        if self._book.sources_ready:
-            self._table.free_inactive(self._book.active_uids)
 
     def _admit(self, context: grpc.ServicerContext) -> None:
         if not self._limit.admit():

@@ -79,6 +79,14 @@ class ScriptedRuntime:
                 record for record in self._records.values() if pod_uid is None or record.request.pod_uid == pod_uid
             )
 
+    def stopping(self, pod_uid: str) -> bool:
+        """A container of the pod has been told to stop and has not ended."""
+        with self._changed:
+            return any(
+                record.container_id in self._stopping and record.request.pod_uid == pod_uid
+                for record in self._running()
+            )
+
     # ------------------------------------------------------------------------------ called by people
 
     def release(self, pod_uid: str) -> None:

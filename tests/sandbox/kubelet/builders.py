@@ -9,9 +9,17 @@ NODE = "node-a"
 _numbers = itertools.count(1)
 
 
-def container(name: str = "c", *, sleep: float | None = None, restart: str = "", **limits: int) -> Raw:
-    """`devices=2` asks for two of MIG; other resources by their own names with dots as in the manifest."""
-    wanted = {MIG if resource == "devices" else resource: str(count) for resource, count in limits.items()}
+def container(
+    name: str = "c",
+    *,
+    devices: int = 0,
+    more: dict[str, int] | None = None,
+    sleep: float | None = None,
+    restart: str = "",
+) -> Raw:
+    """`devices` are of MIG; `more` is limits by resource."""
+    limits = ({MIG: devices} if devices else {}) | (more or {})
+    wanted = {resource: str(count) for resource, count in limits.items()}
     raw: Raw = {"name": name, "image": "busybox", "resources": {"limits": wanted}}
     if sleep is not None:
         raw["command"] = ["sleep", str(sleep)]

@@ -1,6 +1,7 @@
 """A place with a short path, and a bench: one node's API, runtime, kubelet and plugins, ended after the test."""
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,12 @@ import grpc
 import pytest
 
 from kube.kubelet_api import podresources_pb2 as api
+from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet import Kubelet, ScriptedRuntime, Switches, Timings
 from tests.sandbox.kubelet import builders
-from tests.sandbox.kubelet.fakes import FakeApi, FakePlugin, wait_until
+from tests.sandbox.kubelet.fakes import FakeApi, FakePlugin, RecordingHooks, wait_until
 
 QUICK = Timings(
     registration_after_seconds=0,
@@ -36,7 +38,8 @@ class Bench:
         self.root = root
         self.paths = KubeletPaths(root)
         self.api = FakeApi(builders.node())
-        self.runtime = ScriptedRuntime()
+        self.hooks = RecordingHooks()
+        self.runtime = ScriptedRuntime(self.hooks)
         self.plugins: list[FakePlugin] = []
         self.kubelets: list[Kubelet] = []
         self._channel: grpc.Channel | None = None
@@ -59,15 +62,27 @@ class Bench:
         return kubelet
 
     def plugin(
-        self, *ids: str, resource: str = builders.MIG, socket_name: str = "", register: bool = True
+        self,
+        *ids: str,
+        resource: str = builders.MIG,
+        socket_name: str = "",
+        prefers: bool = False,
+        prestart: bool = False,
     ) -> FakePlugin:
+        """A registered plugin whose ids pod-resources shows."""
         plugin = FakePlugin(self.paths.plugin_dir, resource, socket_name).offer(*ids)
-        self.plugins.append(plugin)
-        if register:
-            wait_until(self.paths.registration_socket.exists, "kubelet.sock")
-            plugin.serve().register()
-            wait_until(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
+        plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers, pre_start_required=prestart)
+        self.add_plugin(plugin)
+        wait_until(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
         return plugin
+
+    def add_plugin(self, plugin: FakePlugin) -> None:
+        self.plugins.append(plugin)
+        self.wait_serving()
+        plugin.serve().register()
+
+    def wait_serving(self) -> None:
+        wait_until(lambda: connects(self.paths.registration_socket), "kubelet.sock")
 
     def close(self) -> None:
         for plugin in self.plugins:
@@ -116,6 +131,12 @@ class Bench:
 
     def wait_gone(self, raw: builders.Raw) -> None:
         wait_until(lambda: raw["metadata"]["uid"] not in self.api.pods, f"{raw['metadata']['name']} is gone")
+
+
+def connects(path: Path) -> bool:
+    """Whether somebody listens; a dead socket's file does not count."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from kube.kubelet_api import deviceplugin_pb2 as api
 from kube.kubelet_api import deviceplugin_pb2_grpc as services
 from kube.kubelet_api.paths import unix_target
 from sandbox.kubelet.api import NodeChange, Outcome, PodChange, Watch
+from sandbox.kubelet.containers import ContainerRecord
 from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.pods import Pod, parse_pod
 
@@ -57,6 +58,7 @@ class FakeApi:
         self.events: list[tuple[str, str, str, str]] = []
         self.node_patches: list[tuple[float, Raw]] = []
         self.statuses: list[tuple[str, Raw]] = []
+        self.kept_by_finalizer: set[str] = set()
         self.leases = 0
         self.reachable = True
         self._pod_watches: list[tuple[FakeWatch, str, PodChange]] = []
@@ -111,7 +113,8 @@ class FakeApi:
                 return Outcome.LATER
             if pod.uid not in self.pods:
                 return Outcome.POINTLESS
-            self.remove(pod.uid)
+            if pod.uid not in self.kept_by_finalizer:
+                self.remove(pod.uid)
             return Outcome.DONE
 
     def patch_node_status(self, node_name: str, patch: Mapping[str, Any]) -> Outcome:
@@ -217,6 +220,22 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> Raw:
             by_type[condition["type"]] = {key: value for key, value in both.items() if value is not None}
         result["conditions"] = list(by_type.values())
     return result
+
+
+class RecordingHooks:
+    """Hardware that notes who came and went, and refuses starts while `refusal` is set."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ContainerRecord]] = []
+        self.refusal: str | None = None
+
+    def container_started(self, container: ContainerRecord) -> str | None:
+        if self.refusal is None:
+            self.calls.append(("started", container))
+        return self.refusal
+
+    def container_stopped(self, container: ContainerRecord) -> None:
+        self.calls.append(("stopped", container))
 
 
 class FakePlugin(services.DevicePluginServicer):

@@ -1,0 +1,76 @@
+"""The device side of one kubelet: table, endpoints, checkpoint, Allocate and Registration, put together.
+
+In: Register calls and device lists of plugins, the pod book. Out: the parts that admission, starts, pod-resources and
+the status tick use. At its making it takes up what an earlier kubelet left in the checkpoint; without a readable one
+all devices count as free.
+"""
+
+import logging
+from collections.abc import Callable
+from random import Random
+
+from kube.kubelet_api.paths import KubeletPaths
+from sandbox.kubelet.allocation import Allocator
+from sandbox.kubelet.checkpoint import Checkpoint, CheckpointFile
+from sandbox.kubelet.clock import Clock
+from sandbox.kubelet.devices import DeviceTable
+from sandbox.kubelet.endpoints import Endpoints
+from sandbox.kubelet.podbook import PodBook
+from sandbox.kubelet.registration import Registration
+from sandbox.kubelet.settings import Timings
+
+log = logging.getLogger(__name__)
+
+
+class DevicePlugins:
+    def __init__(
+        self,
+        *,
+        paths: KubeletPaths,
+        book: PodBook,
+        timings: Timings,
+        clock: Clock,
+        random: Random,
+        pause: Callable[[float], object],
+        changed: Callable[[str], None],
+    ) -> None:
+        self._book = book
+        self._changed = changed
+        self._checkpoint = CheckpointFile(paths.checkpoint)
+        self.table = DeviceTable(grace_seconds=timings.endpoint_grace_seconds, random=random)
+        self.endpoints = Endpoints()
+        self.restored = self._restore(clock.monotonic())
+        self.allocator = Allocator(
+            table=self.table,
+            endpoints=self.endpoints,
+            checkpoint=self._checkpoint,
+            free_inactive=self.free_inactive,
+            pause=pause,
+        )
+        self.registration = Registration(
+            plugin_dir=paths.plugin_dir,
+            table=self.table,
+            endpoints=self.endpoints,
+            dial_timeout_seconds=timings.dial_timeout_seconds,
+            clock=clock,
+            changed=self._device_update,
+        )
+
+    def free_inactive(self) -> None:
+        """Free what pods hold that are not active, once all pods are known. Only List and admission call this."""
+        if self._book.sources_ready:
+            self.table.free_inactive(self._book.active_uids)
+
+    def _restore(self, now: float) -> bool:
+        checkpoint = self._checkpoint.load()
+        if not isinstance(checkpoint, Checkpoint):
+            log.info("continue after failing to read checkpoint file: %s", checkpoint.message)
+            return False
+        self.table.restore(checkpoint.holdings, checkpoint.registered, now)
+        for resource in checkpoint.registered:
+            self.endpoints.put(resource, None)
+        return True
+
+    def _device_update(self, resource: str) -> None:
+        self.allocator.save()
+        self._changed(resource)

@@ -1,0 +1,156 @@
+"""Rules 12 and 13: when devices are free, and what List says while containers still run."""
+
+from dataclasses import replace
+
+from sandbox.kubelet import ContainerState, Switches
+from tests.sandbox.kubelet.builders import MIG, container, pod
+from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.fakes import wait_until
+
+
+def states(bench: Bench, name: str) -> list[ContainerState]:
+    return [record.state for record in bench.runtime.containers() if record.request.pod == name]
+
+
+def test_a_deleted_pod_is_listed_until_its_container_has_ended(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.run(pod("p", annotations={"unkillable-seconds": "inf"}))
+    bench.api.delete(raw, grace_seconds=0)
+    wait_until(lambda: bench.runtime.stopping(raw["metadata"]["uid"]), "the stop has reached the container")
+
+    assert bench.held() == {"p": ["MIG-0"]}
+    bench.runtime.release(raw["metadata"]["uid"])
+    bench.wait_gone(raw)
+    assert bench.held() == {}
+    assert states(bench, "p") == [ContainerState.EXITED]
+
+
+def test_the_grace_period_bounds_a_slow_stop(bench: Bench) -> None:
+    bench.kubelet()
+    raw = bench.run(pod(containers=[container()], annotations={"stop-seconds": "600"}))
+    bench.api.delete(raw, grace_seconds=0)
+
+    bench.wait_gone(raw)
+    assert [record.exit_code for record in bench.runtime.containers()] == [137]
+
+
+def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    first = bench.run(pod("first", annotations={"stop-seconds": "600"}))
+
+    bench.api.remove(first["metadata"]["uid"])
+    wait_until(lambda: bench.held() == {}, "not listed any more")
+    assert states(bench, "first") == [ContainerState.RUNNING]
+    bench.run(pod("second"))
+    assert bench.held() == {"second": ["MIG-0"]}
+    wait_until(lambda: states(bench, "first") == [ContainerState.EXITED], "the force stop's own grace is over")
+
+
+def test_a_second_shorter_stop_changes_nothing(bench: Bench) -> None:
+    """Deleted with a grace period, then by force: the container runs on with the first one."""
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    first = bench.run(pod("first", annotations={"stop-seconds": "600"}))
+    uid = first["metadata"]["uid"]
+    bench.api.delete(first, grace_seconds=600)
+    wait_until(lambda: bench.runtime.stopping(uid), "the first stop has reached the container")
+
+    bench.api.remove(uid)
+    wait_until(lambda: bench.held() == {}, "not listed any more")
+    second = bench.run(pod("second"))
+    bench.api.delete(second, grace_seconds=0)
+    bench.wait_gone(second)
+    assert states(bench, "first") == [ContainerState.RUNNING]
+
+
+def test_a_phase_patched_by_somebody_frees_the_device_for_good(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
+    plugin.preference = lambda available, size: ["MIG-0"]
+    raw = bench.run(pod("p"))
+
+    bench.api.change(raw, status={**bench.api.status(raw), "phase": "Failed"})
+    wait_until(lambda: bench.held() == {}, "absent")
+    bench.wait_phase(raw, "Running")
+    wait_until(lambda: bench.held() == {"p": []}, "listed again, with no devices")
+    assert states(bench, "p") == [ContainerState.RUNNING]
+    told = bench.api.status(raw)["containerStatuses"][0]["allocatedResourcesStatus"]
+    assert told == [{"name": MIG, "resources": [{"resourceID": "MIG-0", "health": "Healthy"}]}]
+    bench.run(pod("q"))
+    assert bench.held() == {"p": [], "q": ["MIG-0"]}
+
+
+def test_an_ended_pod_is_listed_until_the_kubelet_has_noticed(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, exit_notice_seconds=0.4))
+    bench.plugin("MIG-0")
+    raw = bench.run(pod("p", containers=[container(sleep=0.05, devices=1)]))
+    wait_until(lambda: states(bench, "p") == [ContainerState.EXITED], "the process is gone")
+
+    assert bench.held() == {"p": ["MIG-0"]}
+    bench.wait_phase(raw, "Succeeded")
+    assert bench.held() == {}
+
+
+def test_a_finished_container_of_a_living_pod_keeps_its_device(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.run(pod("p", containers=[container("a", sleep=0.02, devices=1), container("b")]))
+    wait_until(
+        lambda: "terminated" in bench.api.status(raw)["containerStatuses"][0]["state"], "the first container has ended"
+    )
+
+    assert bench.held() == {"p": ["MIG-0"]}
+    assert bench.api.phase(raw) == "Running"
+
+
+def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.run(pod("p", spec={"activeDeadlineSeconds": 1}), "Failed")
+
+    assert raw["status"]["reason"] == "DeadlineExceeded"
+    assert bench.held() == {}
+
+
+def test_an_older_kubelet_lists_ended_pods_without_devices(bench: Bench) -> None:
+    bench.kubelet(switches=Switches(list_active_pods_only=False, get_offered=False))
+    bench.plugin("MIG-0")
+    bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
+
+    assert bench.held() == {"p": []}
+
+
+def test_devices_are_freed_only_when_somebody_looks(bench: Bench) -> None:
+    """The checkpoint keeps an ended pod's entry until an admission or a List, and then until the next write."""
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    raw = bench.run(pod(containers=[container(sleep=0.02, devices=1)]), "Succeeded")
+    uid = raw["metadata"]["uid"]
+    assert uid in bench.paths.checkpoint.read_text()
+
+    bench.held()
+    assert uid in bench.paths.checkpoint.read_text(), "a List frees, and does not write"
+    plugin.push()
+    wait_until(lambda: uid not in bench.paths.checkpoint.read_text(), "the next device update writes")
+
+
+def test_a_deleted_pod_that_waits_to_start_is_finished(bench: Bench) -> None:
+    bench.kubelet()
+    raw = bench.run(pod(containers=[container()], annotations={"start-seconds": "600"}), "Pending")
+    wait_until(lambda: len(bench.runtime.containers()) == 1, "created")
+
+    bench.api.delete(raw)
+    bench.wait_gone(raw)
+
+
+def test_a_finalizer_keeps_the_object_and_not_the_device(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.run(pod("p"))
+    bench.api.kept_by_finalizer.add(raw["metadata"]["uid"])
+    bench.api.delete(raw)
+
+    wait_until(lambda: bench.held() == {}, "not listed")
+    assert bench.api.pod(raw)["metadata"]["deletionTimestamp"]

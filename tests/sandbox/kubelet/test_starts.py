@@ -1,0 +1,124 @@
+"""Rules 10 and 17: what happens before a container starts, on a restart, and what it gets from several plugins."""
+
+from dataclasses import replace
+
+from kube.kubelet_api import deviceplugin_pb2 as api
+from tests.sandbox.kubelet.builders import MIG, Raw, container, pod
+from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.fakes import wait_until
+
+OTHER = "nvidia.com/gpu-10gb"
+
+
+def waiting(bench: Bench, raw: Raw) -> tuple[str, str]:
+    statuses = bench.api.status(raw).get("containerStatuses") or [{}]
+    state = statuses[0].get("state", {}).get("waiting", {})
+    return state.get("reason", ""), state.get("message", "")
+
+
+def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", prestart=True)
+    plugin.pre_start_error = "the MPS daemon is not ready"
+    raw = bench.api.add(pod("p"))
+
+    text = (
+        "device plugin PreStartContainer rpc failed with err: "
+        "rpc error: code = Unavailable desc = the MPS daemon is not ready"
+    )
+    wait_until(lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "the error is shown")
+    assert bench.api.phase(raw) == "Pending"
+    assert bench.held() == {"p": ["MIG-0"]}
+
+    plugin.pre_start_error = ""
+    bench.wait_phase(raw, "Running")
+    assert {tuple(ids) for ids in plugin.pre_started} == {("MIG-0",)}
+    assert plugin.allocated == [["MIG-0"]]
+
+
+def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", prestart=True)
+    raw = bench.run(pod(containers=[container(sleep=0.05, devices=1)], annotations={"restarts": "2"}), "Succeeded")
+
+    assert plugin.allocated == [["MIG-0"]]
+    assert len(plugin.pre_started) == 3
+    assert raw["status"]["containerStatuses"][0]["restartCount"] == 2
+
+
+def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.5))
+    plugin = bench.plugin("MIG-0")
+    raw = bench.run(pod(containers=[container(sleep=0.1, devices=1)], annotations={"restarts": "1000"}))
+    plugin.stop()
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "0"), "1/0")
+    before = bench.api.status(raw)["containerStatuses"][0]["restartCount"]
+
+    wait_until(lambda: bench.api.status(raw)["containerStatuses"][0]["restartCount"] > before, "a restart without it")
+    text = f"endpoint not found in cache for a registered resource: {MIG}"
+    wait_until(
+        lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "starts fail after the grace period"
+    )
+
+
+def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0").answer = lambda ids: api.ContainerAllocateResponse(
+        envs={"A": "mig", "BOTH": "mig", "OWN": "mig"},
+        mounts=[api.Mount(container_path="/p", host_path="/mig")],
+        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=1")],
+    )
+    bench.plugin("S-0", resource=OTHER).answer = lambda ids: api.ContainerAllocateResponse(
+        envs={"B": "mps", "BOTH": "mps"},
+        mounts=[api.Mount(container_path="/p", host_path="/mps"), api.Mount(container_path="/q", host_path="/q")],
+        devices=[api.DeviceSpec(container_path="/dev/d", host_path="/dev/d", permissions="rw")],
+        annotations={"a": "b"},
+    )
+    wanted = container(devices=1, more={OTHER: 1}) | {"env": [{"name": "OWN", "value": "pod"}]}
+    bench.run(pod(containers=[wanted]))
+
+    (record,) = bench.runtime.containers()
+    options = record.request.options
+    assert options.env["BOTH"] in ("mig", "mps")
+    assert {key: value for key, value in options.env.items() if key != "BOTH"} == {"A": "mig", "B": "mps", "OWN": "pod"}
+    assert {mount.container_path for mount in options.mounts} == {"/p", "/q"}
+    assert (options.cdi_names, options.annotations) == (("nvidia.com/gpu=1",), {"a": "b"})
+    assert [device.permissions for device in options.devices] == ["rw"]
+    assert record.request.device_ids == {MIG: ("MIG-0",), OTHER: ("S-0",)}
+
+
+def test_init_containers_run_first_and_one_after_the_other(bench: Bench) -> None:
+    bench.kubelet()
+    init = [container("i1", sleep=0.05), container("s", restart="Always"), container("i2", sleep=0.05)]
+    raw = bench.run(pod(init=init, containers=[container("a", sleep=0.05), container("b", sleep=0.1)]), "Succeeded")
+
+    records = bench.runtime.containers(raw["metadata"]["uid"])
+    assert [record.request.container for record in records] == ["i1", "s", "i2", "a", "b"]
+    ends = {record.request.container: record.finished_at or 0.0 for record in records}
+    assert ends["s"] >= ends["b"] >= ends["a"] >= ends["i2"] >= ends["i1"], "the sidecar is stopped last"
+    conditions = {c["type"]: (c["status"], c.get("reason")) for c in raw["status"]["conditions"]}
+    assert conditions["Initialized"] == ("True", "PodCompleted")
+    assert conditions["Ready"] == ("False", "PodCompleted")
+
+
+def test_a_container_that_the_hardware_refuses_is_tried_again(bench: Bench) -> None:
+    bench.hooks.refusal = "no device MIG-0 on this machine"
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.api.add(pod())
+
+    wait_until(lambda: waiting(bench, raw) == ("RunContainerError", "no device MIG-0 on this machine"), "shown")
+    bench.hooks.refusal = None
+    bench.wait_phase(raw, "Running")
+
+
+def test_hooks_see_each_container_come_and_go(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    bench.run(pod("p", containers=[container(sleep=0.05, devices=1)]), "Succeeded")
+
+    assert [(kind, record.request.pod, record.request.options.env) for kind, record in bench.hooks.calls] == [
+        ("started", "p", {"NVIDIA_VISIBLE_DEVICES": "MIG-0"}),
+        ("stopped", "p", {"NVIDIA_VISIBLE_DEVICES": "MIG-0"}),
+    ]
+    assert len({record.pid for _, record in bench.hooks.calls}) == 1

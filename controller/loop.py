@@ -65,13 +65,19 @@ class Loop:
     """Call `run` on the thread that is to do the work; everything else may be called from any thread."""
 
     def __init__(
-        self, parts: Parts, *, synced: Callable[[], bool], leading: Callable[[], bool], clock: Callable[[], float]
+        self,
+        parts: Parts,
+        *,
+        awake: threading.Event,
+        synced: Callable[[], bool],
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
     ) -> None:
         self._parts = parts
+        self._awake = awake  # set by whatever changes the state
         self._synced = synced
         self._leading = leading
         self._clock = clock
-        self._awake = threading.Event()
         self._stopped = threading.Event()
         self._began = False
         self._in_pass = False
@@ -92,10 +98,6 @@ class Loop:
             self._stopped.wait(max(PAUSE_SECONDS, REST_SHARE * spent))
             self._awake.wait(seconds)
             self._awake.clear()
-
-    def wake(self) -> None:
-        """Something changed: turn soon."""
-        self._awake.set()
 
     def stop(self) -> None:
         """End after the turn in hand."""

@@ -1,0 +1,231 @@
+"""Puts the parts of the controller together around one API client, and takes them down again.
+
+In go a client, the settings and, for tests, a planner and clocks; out comes a Controller with `run` and `stop`. Knows
+which watch feeds what and who may write when, and nothing of what a pass does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from kubernetes.client import ApiClient
+from prometheus_client import CollectorRegistry
+
+from controller import paths
+from controller.agents import Agents
+from controller.batcher import Batcher
+from controller.chores import Chores
+from controller.loop import Loop, Parts, Planner
+from controller.metrics import ClusterGauges, Metrics
+from controller.nominate import Nominator
+from controller.parse import read_node, read_pod
+from controller.parse_plan import read_plan
+from controller.report import Reporter
+from controller.serve import Server, check_page, json_page, metrics_page
+from controller.settings import Settings
+from controller.state import State
+from controller.views import PlannerOptions
+from controller.writer import Writer
+from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
+from kube.events import EventRecorder
+from kube.leases import Elector, LeaseTiming, lease_path
+from kube.reflector import Reflector
+
+log = logging.getLogger(__name__)
+
+UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+"""A pod that finishes leaves this watch, which is all that planning needs to know."""
+
+
+class Controller:
+    """One controller process; `run` returns when it was stopped, or has lost its Lease."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        settings: Settings,
+        *,
+        planner: Planner,
+        identity: str,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.lost = False
+        """The Lease was lost while running: this process must not go on."""
+        self._stopping = False
+        self._awake = threading.Event()
+        self._settings = settings
+        self._recorder = EventRecorder(api, CONTROLLER_MANAGER, instance=identity)
+        self._elector = self._make_elector(api, identity)
+        self.metrics = Metrics(CollectorRegistry())
+        self._loop = self._make_loop(api, planner, clock, now)
+        self._reflectors = self._make_reflectors(api)
+        self._server = Server(
+            settings.metrics_address,
+            settings.metrics_port,
+            {
+                "/metrics": metrics_page(self.metrics.registry),
+                "/healthz": check_page(self._loop.problems),
+                "/readyz": check_page(self._not_synced),
+                "/decisions": json_page(self._loop.decisions),
+            },
+        )
+
+    @property
+    def port(self) -> int:
+        """Where /metrics and the other pages are."""
+        return self._server.port
+
+    def run(self) -> None:
+        """Work on this thread."""
+        try:
+            self._server.start()
+            self._recorder.start()
+            for reflector in self._reflectors:
+                reflector.start()
+            if self._elector is not None:
+                self._elector.start()
+            self._loop.run()
+        finally:
+            self._take_down()
+
+    def stop(self) -> None:
+        """From any thread or signal handler: end `run` soon."""
+        self._stopping = True
+        self._loop.stop()
+
+    def _take_down(self) -> None:
+        self._stopping = True
+        if self._elector is not None:
+            self._elector.stop()  # first: the next leader need not wait for the rest
+        for reflector in self._reflectors:
+            reflector.stop()
+        self._recorder.stop()
+        self._server.stop()
+
+    # ------------------------------------------------------------------------------------------ the parts
+
+    def _make_elector(self, api: ApiClient, identity: str) -> Elector | None:
+        election = self._settings.leader_election
+        if not election.enabled:
+            return None
+        return Elector(
+            api,
+            namespace=self._settings.namespace,
+            name=CONTROLLER_LEASE,
+            identity=identity,
+            on_started=self._awake.set,
+            on_stopped=self._lease_lost,
+            timing=LeaseTiming(
+                lease_seconds=election.lease_duration_seconds,
+                renew_seconds=election.renew_deadline_seconds,
+                retry_seconds=election.retry_period_seconds,
+            ),
+        )
+
+    def _lease_lost(self) -> None:
+        if self._stopping:
+            return
+        log.error("the Lease was lost: ending, so that a new process starts from a clean state")
+        self.lost = True
+        self._loop.stop()
+
+    def _leading(self) -> bool:
+        return self._elector is None or self._elector.leading
+
+    def _make_loop(
+        self, api: ApiClient, planner: Planner, clock: Callable[[], float], now: Callable[[], datetime]
+    ) -> Loop:
+        settings, leading, metrics = self._settings, self._leading, self.metrics
+        options = PlannerOptions(
+            scheduler_names=frozenset(settings.scheduler_names), improve_steps=settings.improve_steps
+        )
+        window: Batcher[str] = Batcher(
+            idle_seconds=settings.batch_window_idle_seconds,
+            timeout_seconds=settings.batch_window_timeout_seconds,
+            clock=clock,
+        )
+        self.state = state = State(
+            window=window,
+            options=options,
+            clock=clock,
+            agent_silent_seconds=settings.agent_silent_seconds,
+            under_way_seconds=settings.under_way_seconds,
+            changed=self._awake.set,
+        )
+        metrics.registry.register(ClusterGauges(state, lambda: window.open))
+        writer = Writer(api, state, leading=leading, clock=clock)
+        parts = Parts(
+            state=state,
+            window=window,
+            planner=planner,
+            options=options,
+            writer=writer,
+            metrics=metrics,
+            chores=Chores(
+                api,
+                state,
+                writer,
+                metrics,
+                leading=leading,
+                clock=clock,
+                plan_return_seconds=settings.plan_return_seconds,
+                orphan_plan_seconds=settings.orphan_plan_seconds,
+            ),
+            agents=Agents(
+                api,
+                state,
+                metrics,
+                leading=leading,
+                clock=clock,
+                now=now,
+                agent_silent_seconds=settings.agent_silent_seconds,
+                taint_removal_seconds=settings.taint_removal_seconds,
+            ),
+            reporter=Reporter(self._recorder, metrics, state, clock=clock, now=now),
+            nominator=Nominator(api, state, metrics, enabled=settings.nominate_pods, leading=leading, clock=clock),
+        )
+        return Loop(parts, awake=self._awake, synced=lambda: not self._not_synced(), leading=leading, clock=clock)
+
+    def _make_reflectors(self, api: ApiClient) -> tuple[Reflector[Any], ...]:
+        state = self.state
+        return (
+            Reflector(
+                api, paths.NODES, project=read_node, on_change=lambda key, _old, new: state.observe_node(key[1], new)
+            ),
+            Reflector(
+                api, paths.PLANS, project=read_plan, on_change=lambda key, _old, new: state.observe_plan(key[1], new)
+            ),
+            Reflector(api, lease_path(self._settings.namespace), project=_renew_time, on_change=self._lease_changed),
+            Reflector(
+                api,
+                paths.PODS,
+                params=UNFINISHED,
+                project=read_pod,
+                on_change=lambda key, _old, new: state.observe_pod(key, new),
+            ),
+        )
+
+    def _lease_changed(self, key: tuple[str, str], _old: str | None, new: str | None) -> None:
+        if new is not None:  # a Lease that is deleted just ages
+            self.state.observe_heartbeat(key[1].removeprefix(agent_lease("")), new)
+
+    def _not_synced(self) -> list[str]:
+        return [
+            f"{reflector.path} is not listed yet{f': {reflector.last_error}' if reflector.last_error else ''}"
+            for reflector in self._reflectors
+            if not reflector.synced.is_set()
+        ]
+
+
+def _renew_time(raw: dict[str, Any]) -> str | None:
+    """The renewTime of an agent's Lease; None for other Leases."""
+    if not raw["metadata"]["name"].startswith(agent_lease("")):
+        return None
+    renew_time = (raw.get("spec") or {}).get("renewTime")
+    return str(renew_time) if renew_time else None

@@ -1,0 +1,202 @@
+"""The exact bound of a planning instance: how many pending pods could run at most, by mixed-integer programming.
+
+In goes a Snapshot, out comes the most pods that any plan can place, solved by HiGHS (`highspy`, the benchmark extra).
+Per set of nodes it chooses how many GPUs in each state become which geometry, and how many pods of each kind go there.
+With one set per node this is exact; with one set per group of nodes that pods cannot tell apart it is an upper bound,
+and fast. It shares with the planner how a snapshot is read, and nothing of how it searches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+from controller.demand import Demand, collect, kind_of
+from controller.planner.groups import NodeGroups, constraints_of
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, take_stock
+from controller.views import PlannerOptions, Snapshot
+from partitioning.mps import MAX_CLIENTS, slice_of_gb
+from partitioning.resources import MigRequest, MpsRequest
+from partitioning.states import state_table
+
+Supply = tuple[tuple[str, int], ...]
+"""What one GPU gives in one geometry: partitions per resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """`pods` is proved; `found` is the best whole solution that the solver met (equal when `solved`)."""
+
+    pods: int
+    found: int
+    solved: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Set:
+    """Nodes taken together, with what they have left."""
+
+    group: int
+    cpu: int = 0
+    memory: int = 0
+    pods: int = 0
+    gpus: Counter[tuple[Supply, ...]] = field(default_factory=Counter)
+    """How many GPUs have these choices of geometry."""
+
+
+class _Program:
+    """Columns and rows of a linear program under construction."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.upper: list[float] = []
+        self.rows: list[tuple[float, dict[int, float]]] = []
+
+    def column(self, cost: float, upper: float) -> int:
+        self.cost.append(cost)
+        self.upper.append(upper)
+        return len(self.cost) - 1
+
+    def at_most(self, limit: float, terms: dict[int, float]) -> None:
+        if terms:
+            self.rows.append((limit, terms))
+
+    def solve(self, seconds: float) -> Bound:
+        columns, rows = len(self.cost), len(self.rows)
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = columns, rows
+        program.col_cost_ = np.array(self.cost, dtype=np.double)
+        program.col_lower_ = np.zeros(columns)
+        program.col_upper_ = np.array(self.upper, dtype=np.double)
+        program.row_lower_ = np.full(rows, -highspy.kHighsInf)
+        program.row_upper_ = np.array([limit for limit, _ in self.rows], dtype=np.double)
+        starts = np.cumsum([0, *(len(terms) for _, terms in self.rows)])
+        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        program.a_matrix_.start_ = starts.astype(np.int32)
+        program.a_matrix_.index_ = np.array([c for _, terms in self.rows for c in terms], dtype=np.int32)
+        program.a_matrix_.value_ = np.array([v for _, terms in self.rows for v in terms.values()], dtype=np.double)
+        program.sense_ = highspy.ObjSense.kMaximize
+        program.integrality_ = [highspy.HighsVarType.kInteger] * columns
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has no annotations
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("time_limit", float(seconds))
+        solver.setOptionValue("mip_rel_gap", 1e-6)
+        solver.setOptionValue("threads", 2)
+        solver.passModel(program)
+        solver.run()
+        info = solver.getInfo()
+        pods = int(info.mip_dual_bound + 1e-6)
+        found = round(info.objective_function_value)
+        return Bound(pods=pods, found=found, solved=pods == found)
+
+
+def exact_bound(snapshot: Snapshot, *, per_node: bool = False, seconds: float = 60.0) -> Bound:
+    """The bound over all priorities; idle partitions count as raw space, so supply on closed GPUs is not seen."""
+    demands = collect(snapshot.pending, PlannerOptions()).helpable
+    stocks = take_stock(snapshot)
+    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in demands])
+    resources = sorted({resource for demand in demands for resource, _ in demand.wants})
+    sets = _sets(stocks, groups, resources, per_node=per_node)
+    kinds: dict[Hashable, list[Demand]] = {}
+    for demand in demands:
+        key = (demand.wants, demand.cpu_milli, demand.memory_bytes, constraints_of(demand.pod))
+        kinds.setdefault(key, []).append(demand)
+    program = _Program()
+    parts = [_add_set(program, nodes, resources) for nodes in sets]
+    for members in kinds.values():
+        allowed = groups.allowed(members[0].pod)
+        columns = [
+            _add_kind(program, members, part) for nodes, part in zip(sets, parts, strict=True) if nodes.group in allowed
+        ]
+        program.at_most(len(members), dict.fromkeys(columns, 1.0))
+    return program.solve(seconds)
+
+
+def _sets(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Sequence[str], *, per_node: bool) -> list[_Set]:
+    sets: dict[int, _Set] = {}
+    for number, (stock, group) in enumerate(zip(stocks, groups.group_of, strict=True)):
+        if group < 0:
+            continue
+        nodes = sets.setdefault(number if per_node else group, _Set(group=group))
+        free, used = stock.node.allocatable, stock.usage
+        nodes.cpu += max(0, free.get("cpu", 0) - used.requested.get("cpu", 0))
+        nodes.memory += max(0, free.get("memory", 0) - used.requested.get("memory", 0))
+        nodes.pods += max(0, free.get("pods", 0) - used.pods)
+        for gpu in stock.gpus:
+            if gpu.closed is None:
+                nodes.gpus[_geometries(gpu, resources)] += 1
+    return list(sets.values())
+
+
+def _geometries(gpu: GpuStock, resources: Sequence[str]) -> tuple[Supply, ...]:
+    """Every set of partitions that the GPU can give and to which nothing can be added."""
+    assert gpu.model is not None
+    if gpu.cut is Cut.MPS:
+        free_mib = gpu.model.memory_mib - sum(part.memory_mib for part in gpu.staying)
+        sizes = [
+            (slice_of_gb(kind.memory_gb).memory_mib, name)
+            for name in resources
+            for kind in (kind_of(name),)
+            if isinstance(kind, MpsRequest)
+        ]
+        return tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.staying), sorted(sizes, reverse=True)))
+    names = {kind.profile: name for name in resources for kind in (kind_of(name),) if isinstance(kind, MigRequest)}
+    table = state_table(gpu.model, frozenset(names))
+    vectors = table.pareto(table.mask_of(mig_layout(gpu.staying)))
+    return tuple(
+        tuple((names[profile], count) for profile, count in zip(table.profiles, vector, strict=True) if count)
+        for vector in vectors
+        if any(vector)
+    )
+
+
+def _fillings(free_mib: int, clients: int, sizes: Sequence[tuple[int, str]]) -> Iterator[Supply]:
+    if not sizes:
+        yield ()
+        return
+    (size_mib, name), rest = sizes[0], sizes[1:]
+    most = min(clients, free_mib // size_mib)
+    for count in range(most, -1, -1) if rest else (most,):
+        for filling in _fillings(free_mib - count * size_mib, clients - count, rest):
+            yield ((name, count), *filling) if count else filling
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """The rows of one set of nodes to which kinds of pods add their columns."""
+
+    partitions: dict[str, dict[int, float]]
+    cpu: dict[int, float]
+    memory: dict[int, float]
+    pods: dict[int, float]
+
+
+def _add_set(program: _Program, nodes: _Set, resources: Sequence[str]) -> _Part:
+    part = _Part(partitions={name: {} for name in resources}, cpu={}, memory={}, pods={})
+    for choices, count in nodes.gpus.items():
+        columns = []
+        for supply in choices:
+            column = program.column(0.0, count)
+            columns.append(column)
+            for name, given in supply:
+                part.partitions[name][column] = -float(given)
+        program.at_most(count, dict.fromkeys(columns, 1.0))
+    for terms in part.partitions.values():
+        program.rows.append((0.0, terms))
+    program.rows += [(nodes.cpu, part.cpu), (nodes.memory, part.memory), (nodes.pods, part.pods)]
+    return part
+
+
+def _add_kind(program: _Program, members: Sequence[Demand], part: _Part) -> int:
+    demand = members[0]
+    column = program.column(1.0, len(members))
+    for name, count in demand.wants:
+        part.partitions[name][column] = float(count)
+    part.cpu[column] = float(demand.cpu_milli)
+    part.memory[column] = float(demand.memory_bytes)
+    part.pods[column] = 1.0
+    return column

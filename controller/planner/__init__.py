@@ -1,0 +1,8 @@
+"""The planner: Snapshot and demands in, PlanningResult out. `plan` is all that others need; see `planning`.
+
+Pure: no clock, no I/O, no randomness, and nothing that depends on the order of a set.
+"""
+
+from controller.planner.planning import plan
+
+__all__ = ["plan"]

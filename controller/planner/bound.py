@@ -1,0 +1,150 @@
+"""An upper bound on how many asks any plan could place, without a solver.
+
+In go the board before anything new is placed and the asks, out comes a number that no plan exceeds. Each measure of
+capacity (CPU, memory, pods, compute and memory slices of MIG, MiB of MPS, count of each resource) holds for all nodes
+together, and so does every weighted sum of measures: serving the cheapest asks first by such a sum is the most that it
+allows. The least over a grid of weights is the bound. Selectors and the borders of nodes are ignored: they only lower
+what is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+from controller.planner.board import Ask, Board
+from controller.planner.pools import MigPool, MpsPool, Pool, StockPool
+from partitioning.models import ProfileSpec
+from partitioning.states import state_table
+
+_STEPS = 10
+_SLACK = 1e-9
+"""Rounding of floats must never make the bound too small."""
+_NOTHING = 1e-6
+"""Capacity that stands for none at all."""
+
+Weights = Mapping[str, float]
+"""What one partition of a resource takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Asks that take the same."""
+
+    ask: Ask
+    count: int
+
+
+def upper_bound(board: Board, asks: Sequence[Ask]) -> int:
+    kinds = _kinds(asks)
+    scarce = [costs for costs in _measures(board, kinds) if _total(kinds, costs) > 1]
+    best = len(asks)
+    for one, other in combinations_with_replacement(scarce, 2):
+        for step in range(_STEPS + 1) if one is not other else (_STEPS,):
+            weight = step / _STEPS
+            costs = [a * weight + b * (1 - weight) for a, b in zip(one, other, strict=True)]
+            best = min(best, _most(kinds, costs))
+    return best
+
+
+def _kinds(asks: Sequence[Ask]) -> list[_Kind]:
+    members: dict[Hashable, list[Ask]] = {}
+    for ask in asks:
+        members.setdefault((ask.demand.wants, ask.cpu, ask.memory), []).append(ask)
+    return [_Kind(ask=same[0], count=len(same)) for same in members.values()]
+
+
+def _total(kinds: Sequence[_Kind], costs: Sequence[float]) -> float:
+    return sum(kind.count * cost for kind, cost in zip(kinds, costs, strict=True))
+
+
+def _most(kinds: Sequence[_Kind], costs: Sequence[float]) -> int:
+    """How many asks fit into a capacity of 1, cheapest first."""
+    left, served = 1 + _SLACK, 0
+    for cost, position in sorted((cost, position) for position, cost in enumerate(costs)):
+        count = kinds[position].count
+        if cost * count > left:
+            return served + int(left / cost)
+        left -= cost * count
+        served += count
+    return served
+
+
+def _measures(board: Board, kinds: Sequence[_Kind]) -> list[list[float]]:
+    """Per measure, what each kind takes of all there is."""
+    rooms = [board.rooms[node] for group in board.groups for node in group.nodes]
+    found = [
+        _relative([kind.ask.cpu for kind in kinds], sum(max(0, room.cpu) for room in rooms)),
+        _relative([kind.ask.memory for kind in kinds], sum(max(0, room.memory) for room in rooms)),
+        _relative([1 for _ in kinds], sum(max(0, room.pods) for room in rooms)),
+    ]
+    pools = [pool for group in board.groups for pool in group.pools]
+    for weights in _gpu_weights(board, pools):
+        taken = [sum(count * weights.get(name, 0) for name, count in kind.ask.demand.wants) for kind in kinds]
+        found.append(_relative(taken, sum(_capacity(pool, weights) for pool in pools)))
+    return found
+
+
+def _relative(taken: Sequence[float], capacity: float) -> list[float]:
+    return [amount / (capacity or _NOTHING) for amount in taken]
+
+
+def _gpu_weights(board: Board, pools: Sequence[Pool]) -> list[Weights]:
+    """Each resource alone, then slices of MIG by compute and by memory, then memory of MPS."""
+    mig = [pool for pool in pools if isinstance(pool, MigPool)]
+    mps = {name: float(mib) for pool in pools if isinstance(pool, MpsPool) for name, mib in pool.sizes_mib.items()}
+    alone: list[Weights] = [{name: 1.0} for name in board.sizes]
+    return [*alone, _least(mig, lambda spec: spec.compute_slices), _least(mig, lambda spec: spec.size), mps]
+
+
+def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> Weights:
+    """Models differ in what a profile takes; the least keeps the bound valid on all of them."""
+    weights: dict[str, float] = {}
+    for pool in pools:
+        for name, profile in pool.profiles.items():
+            spec = pool.model.profile(profile)
+            if spec is not None:
+                weights[name] = min(float(measure(spec)), weights.get(name, float("inf")))
+    return weights
+
+
+def _capacity(pool: Pool, weights: Weights) -> float:
+    """The most that partitions made from a pool can weigh."""
+    if isinstance(pool, StockPool):
+        return sum(device.state * weights.get(name, 0) for name in pool.serves for device in pool.devices)
+    if isinstance(pool, MigPool):
+        return _mig_capacity(pool, weights)
+    if isinstance(pool, MpsPool):
+        return _mps_capacity(pool, weights)
+    return 0.0
+
+
+def _mig_capacity(pool: MigPool, weights: Weights) -> float:
+    table = state_table(pool.model, frozenset(pool.profiles.values()))
+    of_profile = {profile: weights.get(name, 0.0) for name, profile in pool.profiles.items()}
+    per_profile = [of_profile[profile] for profile in table.profiles]
+    best: dict[int, float] = {}
+    total = 0.0
+    for device in pool.devices:
+        if device.state not in best:
+            best[device.state] = max(
+                sum(count * weight for count, weight in zip(vector, per_profile, strict=True))
+                for vector in table.pareto(device.state)
+            )
+        total += best[device.state]
+    return total
+
+
+def _mps_capacity(pool: MpsPool, weights: Weights) -> float:
+    """By memory where the weights are sizes; by count where a single resource is weighed."""
+    sizes = [(pool.sizes_mib[name], weight) for name, weight in weights.items() if name in pool.sizes_mib and weight]
+    if not sizes:
+        return 0.0
+    densest = max(weight / size_mib for size_mib, weight in sizes)
+    if len(sizes) > 1:
+        return sum(pool.free_mib(device.state) * densest for device in pool.devices)
+    size_mib, weight = sizes[0]
+    return sum(
+        min(pool.free_mib(device.state) // size_mib, pool.clients(device.state)) * weight for device in pool.devices
+    )

@@ -1,0 +1,85 @@
+"""Which asks of one group to serve when not all of them fit: as many as possible.
+
+In go a group's asks, out come the chosen ones and the rest. For each of a grid of prices on GPU, CPU and memory, asks
+are sorted by what they cost, and the longest prefix that can be packed is found; the price that admits most wins.
+Packing is tested on counts of device states, not on devices, so a test costs the same for 10 GPUs and 10,000; whether
+each node has the CPU in the right place shows when the chosen are placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.planner.board import Ask, Board
+from controller.planner.prices import Scale, Shares
+from controller.planner.tally import Tally
+
+_SCARCE = 0.9
+"""A dimension that is loaded less than this does not decide who fits."""
+_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Priced:
+    ask: Ask
+    shares: Shares
+
+
+def choose(board: Board, group: int, asks: Sequence[Ask], scale: Scale) -> tuple[list[Ask], list[Ask]]:
+    priced = [_Priced(ask, scale.shares(ask)) for ask in asks]
+    tally = Tally.of(board, group)
+    best: tuple[int, list[_Priced]] | None = None
+    for prices in _grid(priced):
+        ordered = sorted(
+            priced, key=lambda one: (_cost(one, prices), one.ask.demand.pod.created, one.ask.demand.pod.key)
+        )
+        fitting = _longest_fitting(ordered, tally)
+        if best is None or fitting > best[0]:
+            best = (fitting, ordered)
+        if fitting == len(priced):
+            break
+    if best is None:
+        return [], []
+    fitting, ordered = best
+    return [one.ask for one in ordered[:fitting]], [one.ask for one in ordered[fitting:]]
+
+
+def _cost(one: _Priced, prices: Shares) -> float:
+    return sum(share * price for share, price in zip(one.shares, prices, strict=True))
+
+
+def _grid(priced: Sequence[_Priced]) -> list[Shares]:
+    """Price vectors over the scarce dimensions, the extremes first."""
+    totals = [sum(one.shares[dimension] for one in priced) for dimension in range(3)]
+    scarce = [dimension for dimension in range(3) if totals[dimension] > _SCARCE] or [0]
+    steps = [(gpu, cpu, _STEPS - gpu - cpu) for gpu in range(_STEPS + 1) for cpu in range(_STEPS + 1 - gpu)]
+    if len(scarce) == 3:
+        steps = [step for step in steps if all(part % 2 == 0 for part in step)]
+    wanted = [step for step in steps if all(part == 0 or dimension in scarce for dimension, part in enumerate(step))]
+    return [(gpu / _STEPS, cpu / _STEPS, memory / _STEPS) for gpu, cpu, memory in reversed(wanted)]
+
+
+def _longest_fitting(ordered: Sequence[_Priced], tally: Tally) -> int:
+    """The length of the longest prefix that fits: CPU and memory by sums, partitions by trial packing."""
+    most = _longest_by_sums(ordered, tally)
+    if tally.packs(one.ask for one in ordered[:most]):
+        return most
+    fits, fails = 0, most
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if tally.packs(one.ask for one in ordered[:middle]):
+            fits = middle
+        else:
+            fails = middle
+    return fits
+
+
+def _longest_by_sums(ordered: Sequence[_Priced], tally: Tally) -> int:
+    cpu, memory = tally.cpu, tally.memory
+    for position, one in enumerate(ordered):
+        cpu -= one.ask.cpu
+        memory -= one.ask.memory
+        if cpu < 0 or memory < 0 or position >= tally.pods:
+            return position
+    return len(ordered)

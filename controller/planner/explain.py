@@ -1,0 +1,216 @@
+"""Why an ask found no place: one reason from the closed set, in one sentence with names, numbers and the remedy.
+
+In go the board after planning, the stock of the nodes and the ask. The questions are asked from the hopeless to the
+nearly possible: could any GPU hold it, does the scheduler let it there, may we change those GPUs, is something already
+going on, do the nodes have the CPU, whose release would help. Answers that depend on the partitions alone are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from controller.demand import Wants
+from controller.planner.board import Ask, Board
+from controller.planner.groups import IGNORED_TAINTS
+from controller.planner.inventory import Closed, NodeStock
+from controller.planner.offers import could_hold, gpu_models, label_allows, most_on_empty
+from controller.planner.releases import Candidate, blocking
+from controller.reasons import UnplacedReason
+from controller.simulator import Misfit, filter_node
+from controller.views import Unplaced
+from partitioning.models import GpuModel
+
+_NAMED = 3
+"""How many things of one sort a sentence names."""
+_GIB = 2**30
+
+Answer = tuple[UnplacedReason, str]
+
+
+class Explainer:
+    """Made once per pass, after the last ask was placed."""
+
+    def __init__(self, stocks: Sequence[NodeStock], board: Board) -> None:
+        self._stocks = stocks
+        self._board = board
+        self._able: dict[Wants, list[int]] = {}
+        self._answers: dict[tuple[Wants, tuple[int, ...]], Answer | list[int]] = {}
+
+    def explain(self, ask: Ask) -> Unplaced:
+        reason, message = self._answer(ask)
+        return Unplaced(uid=ask.demand.pod.uid, key=ask.demand.pod.key, reason=reason, message=message)
+
+    def _answer(self, ask: Ask) -> Answer:
+        wants = ask.demand.wants
+        able = self._able_nodes(wants)
+        if not able:
+            return UnplacedReason.NEVER_FITS, self._no_gpu(wants)
+        large = [node for node in able if self._large_enough(ask, node)]
+        if not large:
+            return UnplacedReason.NEVER_FITS, self._no_large_node(ask, able)
+        allowed = [node for node in large if self._board.group_of[node] in ask.groups]
+        if not allowed:
+            return UnplacedReason.FILTERED_BY_SCHEDULER, self._filtered(ask, large)
+        key = (wants, ask.groups)
+        if key not in self._answers:
+            self._answers[key] = self._about_gpus(
+                ask, [node for node in able if self._board.group_of[node] in ask.groups]
+            )
+        found = self._answers[key]
+        return self._no_node_resources(ask, found) if isinstance(found, list) else found
+
+    # ------------------------------------------------------------------------------------- hopeless ones
+
+    def _able_nodes(self, wants: Wants) -> list[int]:
+        able = self._able.get(wants)
+        if able is None:
+            able = self._able[wants] = [number for number, stock in enumerate(self._stocks) if could_hold(stock, wants)]
+        return able
+
+    def _no_gpu(self, wants: Wants) -> str:
+        models = {model.key: model for stock in self._stocks for model in gpu_models(stock)}
+        if not models:
+            return "no node has a GPU of a known model: label nodes with nvidia.com/gpu.product"
+        for resource, _ in wants:
+            if not any(most_on_empty(model, resource) for model in models.values()):
+                return f"no GPU here offers {resource}: {_offers(models[key] for key in sorted(models))}"
+        best = max(sum(most_on_empty(model, wants[0][0]) for model in gpu_models(stock)) for stock in self._stocks)
+        return f"no node's GPUs hold {spelled(wants)} together (at most {best} x {wants[0][0]}): ask for fewer"
+
+    def _large_enough(self, ask: Ask, node: int) -> bool:
+        allocatable = self._stocks[node].node.allocatable
+        return ask.cpu <= allocatable.get("cpu", 0) and ask.memory <= allocatable.get("memory", 0)
+
+    def _no_large_node(self, ask: Ask, able: Iterable[int]) -> str:
+        nodes = [self._stocks[node].node for node in able]
+        cpu = max(node.allocatable.get("cpu", 0) for node in nodes)
+        memory = max(node.allocatable.get("memory", 0) for node in nodes)
+        return (
+            f"the pod asks {_cores(ask.cpu)} and {_gib(ask.memory)}, and no node with such GPUs has more than "
+            f"{_cores(cpu)} and {_gib(memory)}: ask for less"
+        )
+
+    def _filtered(self, ask: Ask, nodes: Sequence[int]) -> str:
+        reasons: Counter[str] = Counter()
+        for node in nodes:
+            verdict = filter_node(ask.demand.pod, self._stocks[node].node, ignored_taints=IGNORED_TAINTS)
+            if isinstance(verdict, Misfit):
+                reasons[verdict.message] += 1
+        counted = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        return (
+            f"of {len(nodes)} nodes with GPUs for {spelled(ask.demand.wants)}: {counted}: "
+            "change the pod's tolerations, node selector or affinity, or the nodes' taints and labels"
+        )
+
+    # ----------------------------------------------------------------------------- what the GPUs would need
+
+    def _about_gpus(self, ask: Ask, nodes: Sequence[int]) -> Answer | list[int]:
+        """The answer, or the nodes whose GPUs have room now."""
+        room = [node for node in nodes if self._board.has_partitions(ask, node)]
+        if room:
+            return room
+        wants = ask.demand.wants
+        closed = self._closed(wants, nodes)
+        changing = [title for title, reason in closed if reason is Closed.CHANGING]
+        if changing:
+            return UnplacedReason.CHANGE_UNDER_WAY, (
+                f"{_listed(changing)} being changed: the pod is planned again when that has settled"
+            )
+        fresh = [title for title, reason in closed if reason in (Closed.NO_PLAN, Closed.NOT_REPORTED)]
+        if fresh:
+            return UnplacedReason.AWAITING_AGENT, f"GPUs not reported yet: {_listed(fresh)}: see the node agent"
+        hardest = min((name for name, _ in wants), key=self._board.sizes.index)
+        candidates = [
+            Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)
+            for node in nodes
+            for device in self._board.devices[node]
+            if device.pool.makes_new and hardest in device.pool.serves
+        ]
+        if not candidates:
+            return _all_closed(closed)
+        return blocking(candidates, hardest) or (UnplacedReason.NO_CAPACITY, _full(wants, len(candidates), closed))
+
+    def _closed(self, wants: Wants, nodes: Iterable[int]) -> list[tuple[str, Closed]]:
+        """Nodes and GPUs that could hold it but are left out, and why."""
+        closed: list[tuple[str, Closed]] = []
+        for node in nodes:
+            stock = self._stocks[node]
+            name = stock.node.name
+            if stock.closed is not None:
+                closed.append((name, stock.closed))
+            elif not label_allows(stock, wants):
+                closed.append((name, Closed.OTHER_LABEL))
+            else:
+                closed += [
+                    (f"GPU {gpu.view.index} of {name}", gpu.closed)
+                    for gpu in stock.gpus
+                    if gpu.closed is not None and (gpu.model is None or most_on_empty(gpu.model, wants[0][0]))
+                ]
+        return closed
+
+    def _no_node_resources(self, ask: Ask, nodes: Sequence[int]) -> Answer:
+        rooms = self._board.rooms
+        node = max(nodes, key=lambda node: (min(rooms[node].cpu - ask.cpu, 0), rooms[node].memory, -node))
+        room, name = rooms[node], self._stocks[node].node.name
+        if room.cpu < ask.cpu or room.memory < ask.memory:
+            lacking = (
+                f"{_cores(max(0, room.cpu))} and {_gib(max(0, room.memory))} are free there, "
+                f"the pod asks {_cores(ask.cpu)} and {_gib(ask.memory)}"
+            )
+        elif room.pods < 1:
+            lacking = "its pod slots are used up"
+        else:
+            lacking = "it lacks a host port or another resource that the pod asks for"
+        return UnplacedReason.NO_NODE_RESOURCES, (
+            f"GPUs of {len(nodes)} nodes have room for {spelled(ask.demand.wants)}, best {name}, but {lacking}: "
+            "ask for less, or add a node"
+        )
+
+
+def spelled(wants: Wants) -> str:
+    return " and ".join(f"{count} x {resource}" for resource, count in wants)
+
+
+def _all_closed(closed: Sequence[tuple[str, Closed]]) -> Answer:
+    reasons = {reason for _, reason in closed}
+    if reasons == {Closed.AGENT_SILENT}:
+        return UnplacedReason.AWAITING_AGENT, _worded(closed)
+    if reasons == {Closed.MIG_MODE_DISABLED}:
+        return UnplacedReason.MIG_MODE_DISABLED, _worded(closed)
+    return UnplacedReason.BLOCKED, _worded(closed)
+
+
+def _full(wants: Wants, gpus: int, closed: Sequence[tuple[str, Closed]]) -> str:
+    also = f"; besides, {_worded(closed)}" if closed else ""
+    return (
+        f"the {gpus} GPUs for {spelled(wants)} are full with pods that are served before it: add a node, or wait{also}"
+    )
+
+
+def _worded(closed: Sequence[tuple[str, Closed]]) -> str:
+    """One clause per reason, with the first names."""
+    titles: dict[Closed, list[str]] = {}
+    for title, reason in closed:
+        titles.setdefault(reason, []).append(title)
+    return "; ".join(f"{_listed(names)} {reason.value}" for reason, names in titles.items())
+
+
+def _listed(titles: Sequence[str]) -> str:
+    more = len(titles) - _NAMED
+    return ", ".join(titles[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _offers(models: Iterable[GpuModel]) -> str:
+    return "; ".join(
+        f"{model.product} offers {', '.join(spec.name for spec in model.profiles) or 'no MIG, but MPS slices'}"
+        for model in models
+    )
+
+
+def _cores(milli: int) -> str:
+    return f"{milli / 1000:g} cores"
+
+
+def _gib(amount_bytes: int) -> str:
+    return f"{amount_bytes / _GIB:.1f} GiB"

@@ -1,0 +1,212 @@
+"""What there is to plan with: per node its plan, and per GPU whether it is open, what must stay and what may go.
+
+In goes a Snapshot, out comes one NodeStock per node. A GPU is open when its layout may be
+changed now; a closed one says why. What must stay is every partition that is not proved free: used or unknown ones, and
+free ones of a resource that a bound pod holds somewhere on the node without the status showing where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from controller.demand import kind_of
+from controller.simulator import Usage, usage_by_node
+from controller.views import GpuView, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
+from partitioning.layouts import Instance, Layout
+from partitioning.models import GpuModel, model_for_product
+from partitioning.mps import VOLTA
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
+
+
+class Closed(Enum):
+    """Why a GPU is not planned for, as said in messages after 'it' or 'they'."""
+
+    NO_PLAN = "has no plan yet"
+    NOT_REPORTED = "has not reported its GPUs yet"
+    AGENT_SILENT = "has a silent agent: look at the node agent's pod"
+    CHANGING = "is being changed"
+    NOT_ENABLED = "is not enabled: label it gpuplan.dev/gpu-partitioning=mig, mps or auto"
+    OTHER_LABEL = "is labelled for the other kind of partition: label it gpuplan.dev/gpu-partitioning=auto"
+    MANUAL = "has a plan in mode Manual: set spec.mode to Auto"
+    PAUSED = "has a paused plan: set spec.paused to false"
+    NODE_NOT_READY = "is not ready"
+    PINNED = "is pinned in spec.gpus"
+    FAILED = "has failed: see status.gpus of its plan"
+    BACKING_OFF = "backs off after failed changes"
+    MIG_MODE_DISABLED = "has its MIG mode disabled: enable it (nvidia-smi -mig 1) while no process uses the GPU"
+    MIG_MODE_ENABLED = "has its MIG mode enabled, and MPS slices need it disabled (nvidia-smi -mig 0)"
+    UNKNOWN_MODEL = "is of an unknown model"
+    NO_MIG = "has no MIG"
+    NO_MPS = "is older than Volta, so MPS cannot limit its clients"
+    HELD_WHOLE = "is held whole by a pod"
+    FOREIGN = "holds partitions that are not ours"
+
+
+class Cut(Enum):
+    """How a GPU is divided."""
+
+    MIG = "mig"
+    MPS = "mps"
+
+
+@dataclass(slots=True, kw_only=True)
+class GpuStock:
+    """One GPU. `staying` and `idle` are its partitions; planning moves idle ones to `staying` when a pod takes them."""
+
+    view: GpuView
+    model: GpuModel | None
+    cut: Cut | None
+    closed: Closed | None
+    staying: list[PartitionView] = field(default_factory=list)
+    idle: list[PartitionView] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeStock:
+    """One node. `closed` is set where the whole node is left out; its GPUs, if reported, are then closed as well."""
+
+    node: NodeView
+    plan: PlanView | None
+    usage: Usage
+    closed: Closed | None
+    gpus: tuple[GpuStock, ...] = ()
+    held_unseen: frozenset[str] = frozenset()
+    """Resources that a bound pod holds although the status does not show which partition."""
+
+    @property
+    def models(self) -> tuple[GpuModel, ...]:
+        """Models of its GPUs, from its label where the agent has not reported them."""
+        reported = {gpu.model.key: gpu.model for gpu in self.gpus if gpu.model is not None}
+        if reported:
+            return tuple(reported[key] for key in sorted(reported))
+        by_label = model_for_product(self.node.product) if self.node.product else None
+        return (by_label,) if by_label is not None else ()
+
+
+def mig_layout(partitions: Iterable[PartitionView]) -> Layout:
+    """The MIG instances among partitions of one GPU."""
+    return Layout.of(
+        Instance(start=part.start, size=part.size, profile=part.profile) for part in partitions if part.profile
+    )
+
+
+def take_stock(snapshot: Snapshot) -> tuple[NodeStock, ...]:
+    """A pod for which a scheduler is preempting counts as bound where it is nominated."""
+    plans = {plan.name: plan for plan in snapshot.plans}
+    preempting = [
+        replace(pod, node=pod.nominated_node)
+        for pod in snapshot.pending
+        if pod.nominated_node and not pod.nomination_ours and not pod.deleting
+    ]
+    pods = (*snapshot.pods, *preempting)
+    usage = usage_by_node(pods)
+    gpu_pods: dict[str, list[PodView]] = {}
+    for pod in pods:
+        if pod.gpu:
+            gpu_pods.setdefault(pod.node, []).append(pod)
+    return tuple(
+        _node_stock(node, plans.get(node.name), usage.get(node.name) or Usage(), gpu_pods.get(node.name, ()))
+        for node in snapshot.nodes
+    )
+
+
+def _node_stock(node: NodeView, plan: PlanView | None, usage: Usage, pods: Iterable[PodView]) -> NodeStock:
+    stock = NodeStock(node=node, plan=plan, usage=usage, closed=_node_closed(node, plan))
+    if plan is None:
+        return stock
+    stock.held_unseen = _held_unseen(plan, pods)
+    stock.gpus = tuple(_gpu_stock(stock, gpu) for gpu in plan.gpus)
+    return stock
+
+
+def _node_closed(node: NodeView, plan: PlanView | None) -> Closed | None:
+    if node.partitioning is None:
+        return Closed.NOT_ENABLED
+    if plan is None:
+        return Closed.NO_PLAN
+    if plan.mode != "Auto":
+        return Closed.MANUAL
+    if plan.paused:
+        return Closed.PAUSED
+    if not plan.gpus or plan.node_uid != node.uid:
+        return Closed.NOT_REPORTED
+    if not plan.agent_alive:
+        return Closed.AGENT_SILENT
+    return None if node.ready else Closed.NODE_NOT_READY
+
+
+def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
+    """Resources of which bound pods hold more than the status shows: by pod name where it names holders."""
+    shown: dict[tuple[str, str], int] = {}
+    nameless: dict[str, int] = {}
+    for gpu in plan.gpus:
+        for partition in gpu.partitions:
+            if partition.used and partition.pod:
+                key = (partition.resource, partition.pod)
+                shown[key] = shown.get(key, 0) + 1
+            elif partition.used:
+                nameless[partition.resource] = nameless.get(partition.resource, 0) + 1
+    unseen: dict[str, int] = {}
+    for pod in pods:
+        for resource, amount in pod.gpu:
+            missing = amount - shown.get((resource, pod.title), 0)
+            if missing > 0:
+                unseen[resource] = unseen.get(resource, 0) + missing
+    return frozenset(resource for resource, count in unseen.items() if count > nameless.get(resource, 0))
+
+
+def _gpu_stock(stock: NodeStock, gpu: GpuView) -> GpuStock:
+    """Sort the partitions first: also a closed GPU's idle ones are supply, if the node still offers them."""
+    staying: list[PartitionView] = []
+    idle: list[PartitionView] = []
+    for partition in gpu.partitions:
+        stays = partition.used or partition.resource in stock.held_unseen
+        (staying if stays else idle).append(partition)
+    cut = _cut_of(stock.node, gpu)
+    closed = stock.closed or _gpu_closed(stock, gpu, cut, staying)
+    return GpuStock(view=gpu, model=gpu.model, cut=cut, closed=closed, staying=staying, idle=idle)
+
+
+def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
+    """The node's label decides; `auto` takes each GPU as it is, since switching MIG modes is not done yet."""
+    match node.partitioning:
+        case "mig":
+            return Cut.MIG
+        case "mps":
+            return Cut.MPS
+        case "auto":
+            return Cut.MIG if gpu.mig_enabled else Cut.MPS
+    return None
+
+
+def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: list[PartitionView]) -> Closed | None:
+    if gpu.pinned:
+        return Closed.PINNED
+    if gpu.model is None or (gpu.model.mig_capable and not gpu.model.confirmed):
+        return Closed.UNKNOWN_MODEL
+    wrong_mode = _wrong_mode(gpu, gpu.model, cut)
+    if wrong_mode is not None:
+        return wrong_mode
+    if not gpu.settled:
+        return Closed.CHANGING if gpu.under_way else Closed.FAILED
+    if gpu.backing_off:
+        return Closed.BACKING_OFF
+    held_whole = WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired)
+    if held_whole or any(partition.resource == WHOLE for partition in staying):
+        return Closed.HELD_WHOLE
+    ours = MigRequest if cut is Cut.MIG else MpsRequest
+    if any(not isinstance(kind_of(partition.resource), ours) for partition in staying):
+        return Closed.FOREIGN
+    return None
+
+
+def _wrong_mode(gpu: GpuView, model: GpuModel, cut: Cut | None) -> Closed | None:
+    if cut is Cut.MIG:
+        if not model.mig_capable:
+            return Closed.NO_MIG
+        return None if gpu.mig_enabled else Closed.MIG_MODE_DISABLED
+    if gpu.mig_enabled:
+        return Closed.MIG_MODE_ENABLED
+    return Closed.NO_MPS if model.compute_capability < VOLTA else None

@@ -1,0 +1,53 @@
+"""What GPUs could hold when they are empty: the measure of "never fits" and of "which GPUs would do".
+
+In go models and resource names, out come counts of partitions. Nothing here knows what is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from controller.demand import Wants, kind_of
+from controller.planner.inventory import Cut, NodeStock
+from partitioning.models import GpuModel
+from partitioning.mps import MAX_CLIENTS, VOLTA, slice_of_gb
+from partitioning.resources import MigRequest, MpsRequest
+
+_CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
+
+
+@lru_cache(maxsize=4096)
+def most_on_empty(model: GpuModel, resource: str) -> int:
+    """How many partitions of a resource one empty GPU can have."""
+    kind = kind_of(resource)
+    if isinstance(kind, MigRequest):
+        spec = model.profile(kind.profile)
+        return spec.max_instances if spec is not None and spec.name == kind.profile and spec.starts else 0
+    if isinstance(kind, MpsRequest) and model.compute_capability >= VOLTA:
+        return min(MAX_CLIENTS, model.memory_mib // slice_of_gb(kind.memory_gb).memory_mib)
+    return 0
+
+
+def gpu_models(stock: NodeStock) -> Iterator[GpuModel]:
+    """One per GPU; by the node's labels where the agent has not reported them."""
+    reported = [gpu.model for gpu in stock.gpus if gpu.model is not None]
+    if reported:
+        yield from reported
+    else:
+        for model in stock.models:
+            yield from [model] * max(1, stock.node.gpu_count)
+
+
+def could_hold(stock: NodeStock, wants: Wants) -> bool:
+    """Whether the node's GPUs, all empty and cut at will, have as many partitions of each resource."""
+    models = list(gpu_models(stock))
+    return bool(models) and all(sum(most_on_empty(model, name) for model in models) >= count for name, count in wants)
+
+
+def label_allows(stock: NodeStock, wants: Wants) -> bool:
+    """Whether the node is labelled for this kind of partition; a node without the label does not say."""
+    if stock.node.partitioning is None:
+        return True
+    needed = {Cut.MIG if isinstance(kind_of(name), MigRequest) else Cut.MPS for name, _ in wants}
+    return needed <= set(_CUTS.get(stock.node.partitioning, ()))

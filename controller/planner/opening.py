@@ -1,0 +1,155 @@
+"""Set up the board of a pass: rooms and groups of nodes, asks, stocks of ready partitions, GPUs that may be cut.
+
+In go what the inventory and the demands say, out comes a Board; stocks come first, GPUs are added once it is known
+which idle partitions the takers of existing supply keep. The only place that turns views into planning integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from controller.demand import Demand, kind_of
+from controller.planner.board import Ask, Board, Group, Room
+from controller.planner.groups import NodeGroups, constraints_of
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
+from controller.planner.pools import Device, MigPool, MpsPool, Pool, StockPool, Tier
+from controller.views import Supply
+from partitioning.models import GpuModel
+from partitioning.mps import slice_of_gb
+from partitioning.placements import occupancy
+from partitioning.profiles import MigProfile
+from partitioning.resources import MigRequest, MpsRequest
+
+
+def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
+    """The board without devices. `resources` are those that asks name."""
+    board = Board(
+        rooms=[_room(stock) for stock in stocks],
+        groups=[Group() for _ in range(groups.count)],
+        group_of=groups.group_of,
+        sizes=sorted(resources, key=_hardest_first),
+    )
+    for node, group in enumerate(groups.group_of):
+        if group >= 0:
+            board.groups[group].nodes.append(node)
+    return board
+
+
+def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
+    return [
+        Ask(
+            demand=demand,
+            groups=groups.allowed(demand.pod),
+            cpu=demand.cpu_milli,
+            memory=demand.memory_bytes,
+            single=demand.single,
+            shape=(
+                demand.wants,
+                demand.cpu_milli,
+                demand.memory_bytes,
+                demand.other,
+                demand.pod.host_ports,
+                constraints_of(demand.pod),
+            ),
+        )
+        for demand in demands
+    ]
+
+
+def add_stocks(
+    board: Board, counts_of_node: Sequence[Mapping[str, int]], resources: Iterable[str], supply: Supply
+) -> list[Device]:
+    """One stock per node and resource; only what asks name."""
+    named = frozenset(resources)
+    pools: dict[tuple[int, str], Pool] = {}
+    devices = []
+    for node, counts in enumerate(counts_of_node):
+        group = board.group_of[node]
+        if group < 0:
+            continue
+        for resource, count in sorted(counts.items()):
+            if resource not in named:
+                continue
+            key = (group, resource)
+            if key not in pools:
+                pools[key] = StockPool(resource, supply)
+                board.groups[group].add_pool(pools[key])
+            device = Device(node=node, pool=pools[key], base=count, state=count, tier=Tier.CHANGED_ANYWAY)
+            board.add(device)
+            devices.append(device)
+    return devices
+
+
+def add_gpus(board: Board, stocks: Sequence[NodeStock], resources: Iterable[str]) -> None:
+    """Every open GPU that can be cut into something that asks name."""
+    named = sorted(resources)
+    sizes_mib = {name: slice_mib for name in named if (slice_mib := _slice_mib(name)) is not None}
+    pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
+    for node, stock in enumerate(stocks):
+        group = board.group_of[node]
+        for position, gpu in enumerate(stock.gpus):
+            if group < 0 or gpu.closed is not None or gpu.model is None:
+                continue
+            key = (group, gpu.model if gpu.cut is Cut.MIG else None)
+            if key not in pools:
+                pools[key] = _new_pool(gpu.model, gpu.cut, named, sizes_mib)
+            pool = pools[key]
+            if pool is not None:
+                state = _state_of(gpu, gpu.model)
+                tier = Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE
+                board.add(Device(node=node, pool=pool, base=state, state=state, tier=tier, gpu=position))
+    for (group, _), pool in sorted(pools.items(), key=lambda item: (item[0][0], _smallest_model_first(item[0][1]))):
+        if pool is not None:
+            board.groups[group].add_pool(pool)
+
+
+def _room(stock: NodeStock) -> Room:
+    allocatable = stock.node.allocatable
+    requested = stock.usage.requested
+    return Room(
+        cpu=allocatable.get("cpu", 0) - requested.get("cpu", 0),
+        memory=allocatable.get("memory", 0) - requested.get("memory", 0),
+        pods=allocatable.get("pods", 0) - stock.usage.pods,
+        allocatable=allocatable,
+        usage=stock.usage,
+    )
+
+
+def _new_pool(model: GpuModel, cut: Cut | None, named: list[str], sizes_mib: Mapping[str, int]) -> Pool | None:
+    if cut is Cut.MPS:
+        return MpsPool(sizes_mib) if sizes_mib else None
+    offered = {spec.name for spec in model.profiles if spec.starts}
+    profiles = {
+        name: kind.profile
+        for name in named
+        for kind in (kind_of(name),)
+        if isinstance(kind, MigRequest) and kind.profile in offered
+    }
+    return MigPool(model, profiles) if profiles else None
+
+
+def _state_of(gpu: GpuStock, model: GpuModel) -> int:
+    """What stays; idle partitions are free space."""
+    if gpu.cut is Cut.MIG:
+        return occupancy(model, mig_layout(gpu.staying))
+    taken_mib = sum(part.memory_mib for part in gpu.staying)
+    return MpsPool.state_of(max(0, model.memory_mib - taken_mib), len(gpu.staying))
+
+
+def _slice_mib(resource: str) -> int | None:
+    kind = kind_of(resource)
+    return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else None
+
+
+def _hardest_first(resource: str) -> tuple[int, int, int, str]:
+    """Large partitions have the fewest places; of equal memory, those with more compute slices have fewer."""
+    kind = kind_of(resource)
+    if isinstance(kind, MigRequest):
+        profile = MigProfile.parse(kind.profile)
+        return (0, -profile.memory_gb, -profile.compute_slices, resource)
+    return (1, -kind.memory_gb if isinstance(kind, MpsRequest) else 0, 0, resource)
+
+
+def _smallest_model_first(model: GpuModel | None) -> tuple[bool, int, str]:
+    """A partition that several models offer comes from the lesser one; MPS pools come last."""
+    return (model is None, model.memory_mib if model else 0, model.key if model else "")

@@ -1,0 +1,73 @@
+"""What a pass hands out: changes of plans, who is placed where, why others are not, and counts for metrics.
+
+In go the board after the last ask, out comes the PlanningResult. Repairs of `spec.planned` are written even where
+nobody is placed; new layouts only where somebody is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from controller.demand import Demand, DemandSet
+from controller.planner.board import Ask, Board
+from controller.planner.explain import Explainer
+from controller.planner.inventory import NodeStock
+from controller.planner.realise import Realised, realise
+from controller.planner.repair import repaired
+from controller.views import Counts, Placed, PlanningResult, Supply
+
+
+def outcome(
+    demands: DemandSet, asks: Sequence[Ask], stocks: Sequence[NodeStock], board: Board, bound: int
+) -> PlanningResult:
+    realised = _realise_all(stocks, board)
+    explainer = Explainer(stocks, board)
+    placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
+    unplaced = (*demands.refused, *(explainer.explain(ask) for ask in asks if ask.node < 0))
+    supplies = Counter(one.supply for one in placed)
+    return PlanningResult(
+        node_changes=tuple(one.change for one in realised),
+        placed=placed,
+        unplaced=unplaced,
+        bound=bound,
+        counts=Counts(
+            demands=len(asks),
+            placed_existing=supplies[Supply.EXISTING],
+            placed_under_way=supplies[Supply.UNDER_WAY],
+            placed_new=supplies[Supply.NEW],
+            unplaced=len(unplaced),
+            gpus_changed=sum(len(one.change.changed) for one in realised),
+            partitions_created=sum(one.created for one in realised),
+            partitions_destroyed=sum(one.destroyed for one in realised),
+            requested=_requested((*demands.helpable, *demands.untried)),
+        ),
+    )
+
+
+def _realise_all(stocks: Sequence[NodeStock], board: Board) -> list[Realised]:
+    changes = []
+    for stock, devices in zip(stocks, board.devices, strict=True):
+        if stock.plan is None:
+            continue
+        changed = [device for device in devices if device.pool.makes_new and device.parts]
+        found = realise(stock, repaired(stock), changed)
+        if found is not None:
+            changes.append(found)
+    return changes
+
+
+def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:
+    """A pod waits for its last partition: new before under way before existing."""
+    supplies = [device.pool.supply for device, _ in ask.taken]
+    supply = next(one for one in (Supply.NEW, Supply.UNDER_WAY, Supply.EXISTING) if one in supplies)
+    pod = ask.demand.pod
+    return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=supply)
+
+
+def _requested(demands: Iterable[Demand]) -> tuple[tuple[str, int], ...]:
+    totals: Counter[str] = Counter()
+    for demand in demands:
+        for resource, count in demand.wants:
+            totals[resource] += count
+    return tuple(sorted(totals.items()))

@@ -1,0 +1,241 @@
+"""Devices that are alike, sorted by what is left of them: the index in which the planner looks for a place.
+
+A device is a GPU that may be cut, or a stock of ready partitions of one resource on one node. Its state is one
+integer: the mask of a MIG GPU, free MiB and free clients of an MPS GPU, the count of a stock. A pool keeps its devices
+in buckets of equal state, and knows in which order to try the buckets for a resource: least loss first. Whether a node
+has CPU and memory for a pod is the board's business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from controller.views import Supply
+from partitioning.models import GpuModel
+from partitioning.mps import MAX_CLIENTS
+from partitioning.placements import Placement
+from partitioning.states import state_table
+
+
+class Share(NamedTuple):
+    """What a pod takes from an MPS GPU."""
+
+    resource: str
+    memory_mib: int
+
+
+Part: TypeAlias = Placement | Share | None
+"""What a pod takes from a device; None: one of a stock."""
+
+_CLIENT_BITS = 6
+_CLIENT_MASK = (1 << _CLIENT_BITS) - 1
+
+
+class Tier:
+    """How unwelcome a change of a device is; among equal losses the lower is taken."""
+
+    CHANGED_ANYWAY = 0
+    NOTHING_IDLE = 1
+    SOMETHING_IDLE = 2
+
+
+class Fitting(NamedTuple):
+    """One more partition in a device: what it costs, the state after it, and what it takes.
+
+    `loss` counts for the pods that are still to be placed, `regret` for those that may come later.
+    """
+
+    loss: int
+    regret: int
+    after: int
+    part: Part
+
+
+class Entry(NamedTuple):
+    """One bucket in the order in which a resource tries them; the lowest is best."""
+
+    loss: int
+    tier: int
+    regret: int
+    key: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Device:
+    """One cuttable GPU or one stock. `base` is the state without what this pass has placed."""
+
+    node: int
+    pool: Pool
+    base: int
+    state: int
+    tier: int
+    key: int = -1
+    """The bucket that it is in: state and present tier in one integer."""
+    position: int = -1
+    """In `pool.devices`."""
+    gpu: int = -1
+    """The GPU's position on its node; -1 for a stock."""
+    parts: list[Part] = field(default_factory=list)
+
+    def rekey(self) -> int:
+        self.key = self.pool.bucket(self.state) << 2 | (Tier.CHANGED_ANYWAY if self.parts else self.tier)
+        return self.key
+
+
+class Pool(ABC):
+    """Devices of one kind on the nodes of one group."""
+
+    def __init__(self, serves: Iterable[str], supply: Supply = Supply.NEW) -> None:
+        self.supply = supply
+        self.makes_new = supply is Supply.NEW
+        self.serves = frozenset(serves)
+        self.devices: list[Device] = []
+        self.heaps: dict[int, list[tuple[int, int, int]]] = {}
+        """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
+        self._orders: dict[str, list[Entry]] = {}
+
+    @abstractmethod
+    def fit(self, state: int, resource: str) -> Fitting | None:
+        """The best way to take one more partition of a served resource; None if there is none."""
+
+    @abstractmethod
+    def restored(self, device: Device) -> int:
+        """The state of a device from its base and its parts."""
+
+    def bucket(self, state: int) -> int:
+        return state
+
+    def order(self, resource: str) -> list[Entry]:
+        """The buckets to try for a resource, best first. It changes while buckets come and go."""
+        order = self._orders.get(resource)
+        if order is None:
+            order = self._orders[resource] = sorted(
+                entry for key in self.heaps for entry in (self._entry(key, resource),) if entry is not None
+            )
+        return order
+
+    def enter(self, key: int) -> None:
+        """A bucket came to life."""
+        self.heaps[key] = []
+        for resource, order in self._orders.items():
+            entry = self._entry(key, resource)
+            if entry is not None:
+                insort(order, entry)
+
+    def leave(self, key: int) -> None:
+        """A bucket is empty."""
+        del self.heaps[key]
+        for resource, order in self._orders.items():
+            entry = self._entry(key, resource)
+            if entry is not None:
+                order.remove(entry)
+
+    def _entry(self, key: int, resource: str) -> Entry | None:
+        fitting = self.fit(key >> 2, resource)
+        return None if fitting is None else Entry(fitting.loss, key & 3, fitting.regret, key)
+
+
+class StockPool(Pool):
+    """Ready partitions of one resource: existing ones, or ones under way."""
+
+    def __init__(self, resource: str, supply: Supply) -> None:
+        super().__init__((resource,), supply)
+
+    def fit(self, state: int, resource: str) -> Fitting | None:
+        return Fitting(loss=0, regret=0, after=state - 1, part=None) if state > 0 and resource in self.serves else None
+
+    def restored(self, device: Device) -> int:
+        return device.base - len(device.parts)
+
+    def bucket(self, state: int) -> int:
+        # One bucket for all that have any: the scheduler, too, looks at the node's other resources then.
+        return min(state, 1)
+
+
+class MigPool(Pool):
+    """MIG GPUs of one model. `demanded` are the profiles still to be placed: only they give free space a value."""
+
+    def __init__(self, model: GpuModel, profiles: Mapping[str, str]) -> None:
+        """`profiles`: profile per resource name that pods ask for."""
+        super().__init__(profiles)
+        self.table = state_table(model)
+        self.profiles = profiles
+        self.model = model
+        self._slots = (1 << model.slots) - 1
+        self._demanded = frozenset(profiles.values())
+        self._fittings: dict[tuple[int, str], Fitting | None] = {}
+        self._fittings_of = {self._demanded: self._fittings}
+
+    def demand(self, resources: Iterable[str]) -> None:
+        """Say which resources are still to be placed: free space is worth what they can make of it."""
+        demanded = frozenset(self.profiles[name] for name in resources if name in self.profiles)
+        if demanded != self._demanded:
+            self._demanded = demanded
+            self._fittings = self._fittings_of.setdefault(demanded, {})
+            self._orders.clear()
+
+    def fit(self, state: int, resource: str) -> Fitting | None:
+        key = (state, resource)
+        if key not in self._fittings:
+            self._fittings[key] = self._best(state, resource)
+        return self._fittings[key]
+
+    def _best(self, state: int, resource: str) -> Fitting | None:
+        choice = self.table.cheapest(state, self.profiles[resource], self._demanded)
+        if choice is None:
+            return None
+        # Future pods are not known: what counts is how much of any kind is spoiled, then how full the GPU is.
+        spoiled = self.table.potential(state) - self.table.potential(choice.mask)
+        regret = spoiled * (self._slots.bit_length() + 1) - (state & self._slots).bit_count()
+        return Fitting(loss=choice.loss, regret=regret, after=choice.mask, part=choice.placement)
+
+    def potential(self, state: int) -> int:
+        """Compute slices that demanded profiles can still get from a GPU in this state."""
+        return self.table.potential(state, self._demanded)
+
+    def free_slots(self, state: int) -> int:
+        return self.model.slots - (state & self._slots).bit_count()
+
+    def restored(self, device: Device) -> int:
+        mask = device.base
+        for part in device.parts:
+            assert isinstance(part, Placement)
+            mask |= part.taken
+        return mask
+
+
+class MpsPool(Pool):
+    """GPUs shared by MPS, of any model: free memory is free memory. The loss is what remains, so the tightest wins."""
+
+    def __init__(self, sizes_mib: Mapping[str, int]) -> None:
+        super().__init__(sizes_mib)
+        self.sizes_mib = sizes_mib
+
+    @staticmethod
+    def state_of(free_mib: int, clients: int) -> int:
+        """Free memory above the clients that may still come, so that states sort by free memory."""
+        return free_mib << _CLIENT_BITS | max(0, MAX_CLIENTS - clients)
+
+    @staticmethod
+    def free_mib(state: int) -> int:
+        return state >> _CLIENT_BITS
+
+    @staticmethod
+    def clients(state: int) -> int:
+        return state & _CLIENT_MASK
+
+    def fit(self, state: int, resource: str) -> Fitting | None:
+        size_mib = self.sizes_mib[resource]
+        left_mib = self.free_mib(state) - size_mib
+        if left_mib < 0 or not self.clients(state):
+            return None
+        after = state - (size_mib << _CLIENT_BITS) - 1
+        return Fitting(loss=left_mib, regret=0, after=after, part=Share(resource, size_mib))
+
+    def restored(self, device: Device) -> int:
+        taken_mib = sum(part.memory_mib for part in device.parts if isinstance(part, Share))
+        return device.base - (taken_mib << _CLIENT_BITS) - len(device.parts)

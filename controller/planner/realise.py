@@ -1,0 +1,101 @@
+"""Turn what stands on the board into the items of `spec.planned`: placed layouts with as little change as possible.
+
+In go a node's stock, its corrected items and the devices that pods were placed on, out come the node's complete new
+items and what they create and destroy. Counts per GPU are fixed by the board; where the instances go is decided anew
+here, so that idle partitions survive where they can. A used partition is in every layout that comes out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.demand import kind_of
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
+from controller.planner.pools import Device, Share
+from controller.planner.repair import slice_order
+from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu
+from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
+from partitioning.packing import Packed, pack
+from partitioning.placements import Placement
+from partitioning.resources import MpsRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Realised:
+    """The change of one node, and its cost in partitions."""
+
+    change: NodeChange
+    created: int
+    destroyed: int
+
+
+def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence[Device]) -> Realised | None:
+    """None where the plan stays as it is."""
+    assert stock.plan is not None
+    items = dict(items)
+    created = destroyed = 0
+    for device in devices:
+        gpu = stock.gpus[device.gpu]
+        desired, new, gone = _mig(gpu, device) if gpu.cut is Cut.MIG else _mps(gpu, device)
+        created, destroyed = created + new, destroyed + gone
+        items[gpu.view.index] = PlannedGpu(index=gpu.view.index, uuid=gpu.view.uuid, desired=desired)
+    before = {item.index: item for item in stock.plan.planned}
+    changed = [index for index in sorted(before.keys() | items.keys()) if before.get(index) != items.get(index)]
+    if not changed:
+        return None
+    complete = tuple(items[index] for index in sorted(items))
+    change = NodeChange(node=stock.node.name, gpus=complete, changed=tuple(changed))
+    return Realised(change=change, created=created, destroyed=destroyed)
+
+
+def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
+    assert gpu.model is not None
+    pinned, idle = mig_layout(gpu.staying), mig_layout(gpu.idle)
+    placed = [part.instance for part in device.parts if isinstance(part, Placement)]
+    wanted = Counter(instance.profile for instance in placed)
+    packed = pack(gpu.model, pinned=pinned, wanted=wanted, prefer=idle)
+    # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
+    layout = packed.with_spare if isinstance(packed, Packed) else pinned.union(placed)
+    kept = sum(instance in layout for instance in idle)
+    return MigDesired(layout=layout), len(layout) - len(pinned) - kept, len(idle) - kept
+
+
+def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
+    assert gpu.model is not None
+    present = list(gpu.view.desired.slices) if isinstance(gpu.view.desired, MpsDesired) else []
+    slices = [_slice_of(part, present) for part in gpu.staying]
+    idle = [_slice_of(part, present) for part in gpu.idle if isinstance(kind_of(part.resource), MpsRequest)]
+    created = destroyed = 0
+    for resource in sorted(part.resource for part in device.parts if isinstance(part, Share)):
+        match = next((share for share in idle if share.resource == resource), None)
+        if match is not None:
+            idle.remove(match)
+        else:
+            match = _slice(resource)
+            created += 1
+        slices.append(match)
+    free_mib = gpu.model.memory_mib - sum(share.memory_mib for share in slices)
+    for share in sorted(idle, key=slice_order):
+        if share.memory_mib <= free_mib and len(slices) < MAX_CLIENTS:
+            slices.append(share)
+            free_mib -= share.memory_mib
+        else:
+            destroyed += 1
+    return MpsDesired(slices=tuple(sorted(slices, key=slice_order))), created, destroyed
+
+
+def _slice_of(part: PartitionView, present: list[MpsSlice]) -> MpsSlice:
+    """The planned slice behind a partition, with its thread limit; each is given out once."""
+    match = next((share for share in present if share.resource == part.resource), None)
+    if match is None:
+        return _slice(part.resource)
+    present.remove(match)
+    return match
+
+
+def _slice(resource: str) -> MpsSlice:
+    kind = kind_of(resource)
+    assert isinstance(kind, MpsRequest)
+    return slice_of_gb(kind.memory_gb)

@@ -1,0 +1,100 @@
+"""Corrections of `spec.planned` that are due whether or not any pod is placed.
+
+In goes the stock of one node, out come the items that its plan should hold before anything new is planned: items of
+pinned indexes and of cards that are gone are dropped, and a partition in use that an item lacks is put back, with the
+planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone.
+"""
+
+from __future__ import annotations
+
+from controller.demand import kind_of
+from controller.planner.inventory import Closed, NodeStock, mig_layout
+from controller.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
+from partitioning.layouts import Instance, with_model_names
+from partitioning.models import GpuModel
+from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
+from partitioning.placements import placement_of
+from partitioning.resources import MpsRequest
+
+_HANDS_OFF = (Closed.MANUAL, Closed.PAUSED, Closed.AGENT_SILENT, Closed.NOT_REPORTED)
+
+
+def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
+    """The items of the plan by index, corrected."""
+    if stock.plan is None:
+        return {}
+    items = {item.index: item for item in stock.plan.planned}
+    if stock.closed is Closed.NOT_ENABLED:
+        return items
+    for gpu in stock.plan.gpus:
+        item = items.get(gpu.index)
+        if item is None:
+            continue
+        if gpu.pinned:
+            del items[gpu.index]
+        elif stock.closed not in _HANDS_OFF:
+            if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
+                del items[gpu.index]
+            else:
+                items[gpu.index] = _with_held(item, gpu)
+    return items
+
+
+def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:
+    held = [part for part in gpu.partitions if part.held]
+    desired: Desired = item.desired
+    if isinstance(desired, MigDesired):
+        desired = _mig_with_held(desired, gpu.model, held)
+    elif isinstance(desired, MpsDesired):
+        desired = _mps_with_held(desired, gpu.model, held)
+    return item if desired == item.desired else PlannedGpu(index=item.index, uuid=item.uuid, desired=desired)
+
+
+def _mig_with_held(desired: MigDesired, model: GpuModel | None, held: list[PartitionView]) -> MigDesired:
+    layout, present = desired.layout, mig_layout(held)
+    if model is not None:
+        layout, present = with_model_names(model, layout), with_model_names(model, present)
+    missing = [instance for instance in present if instance not in layout]
+    if not missing:
+        return desired
+    overlapping = [
+        planned
+        for planned in layout
+        if planned not in present and any(_excludes(model, planned, instance) for instance in missing)
+    ]
+    return MigDesired(layout=layout.without(overlapping).union(missing), counts=desired.counts)
+
+
+def _excludes(model: GpuModel | None, one: Instance, other: Instance) -> bool:
+    if model is None:
+        return bool(one.mask & other.mask)
+    return bool(placement_of(model, one).blockers & placement_of(model, other).taken)
+
+
+def _mps_with_held(desired: MpsDesired, model: GpuModel | None, held: list[PartitionView]) -> MpsDesired:
+    idle = list(desired.slices)
+    kept: list[MpsSlice] = []
+    missing = 0
+    for part in held:
+        kind = kind_of(part.resource)
+        match = next((share for share in idle if share.resource == part.resource), None)
+        if match is not None:
+            idle.remove(match)
+            kept.append(match)
+        elif isinstance(kind, MpsRequest):
+            kept.append(slice_of_gb(kind.memory_gb))
+            missing += 1
+    if not missing:
+        return desired
+    total_mib = model.memory_mib if model else sum(share.memory_mib for share in desired.slices)
+    free_mib = total_mib - sum(share.memory_mib for share in kept)
+    for share in sorted(idle, key=slice_order):
+        if share.memory_mib <= free_mib and len(kept) < MAX_CLIENTS:
+            kept.append(share)
+            free_mib -= share.memory_mib
+    return MpsDesired(slices=tuple(sorted(kept, key=slice_order)))
+
+
+def slice_order(share: MpsSlice) -> tuple[int, str, int]:
+    """Small ones first; a total order, also where some slices have a thread limit and some none."""
+    return (share.memory_mib, share.resource, share.thread_percent or 0)

@@ -1,0 +1,107 @@
+"""Partitions that pods can have without any new plan: those that a node offers, and those that are on their way.
+
+In goes the stock of one node, out come counts per resource. What exists is the node's allocatable less what pods
+request there, without partitions that are about to be withdrawn. Under way is what GPUs in change will offer beyond
+that. `reserve` then says which idle partitions the takers leave untouched. A count never says which device the kubelet
+will hand out, so takers are assumed to use closed GPUs first: what remains idle on open ones is free to be cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.demand import is_partition
+from controller.planner.inventory import GpuStock, NodeStock
+from controller.views import Desired, MigDesired, MpsDesired
+from partitioning.resources import mig_resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSupply:
+    """Free partitions of one node, per resource; zero counts are left out."""
+
+    existing: Mapping[str, int] = field(default_factory=dict)
+    under_way: Mapping[str, int] = field(default_factory=dict)
+
+
+def desired_counts(desired: Desired | None) -> Counter[str]:
+    """Partitions per resource that a GPU will offer; a whole GPU is not a partition."""
+    counts: Counter[str] = Counter()
+    if isinstance(desired, MigDesired):
+        for instance in desired.layout:
+            counts[mig_resource(instance.profile)] += 1
+        for profile, count in desired.counts:
+            counts[mig_resource(profile)] += count
+    elif isinstance(desired, MpsDesired):
+        for share in desired.slices:
+            counts[share.resource] += share.units
+    return counts
+
+
+def supply_of(stock: NodeStock) -> NodeSupply:
+    changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
+    coming = sum((desired_counts(gpu.view.desired) for gpu in changing if gpu.view.under_way), Counter())
+    leaving = _leaving(changing)
+    observed = Counter(part.resource for gpu in stock.gpus for part in gpu.view.partitions)
+    others = Counter(
+        part.resource
+        for gpu in stock.gpus
+        if gpu.view.settled or not gpu.view.under_way
+        for part in gpu.view.partitions
+    )
+    existing, under_way = {}, {}
+    offered = {name for name, count in stock.node.allocatable.items() if count and is_partition(name)}
+    for resource in sorted(offered | {name for name in coming if is_partition(name)}):
+        allocatable = stock.node.allocatable.get(resource, 0)
+        # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
+        late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))
+        lasting = allocatable - late
+        requested = stock.usage.requested.get(resource, 0)
+        now = max(0, lasting - requested)
+        new = max(0, coming[resource] - max(0, lasting - others[resource]))
+        later = max(0, lasting + new - requested) - now
+        if now:
+            existing[resource] = now
+        if later:
+            under_way[resource] = later
+    return NodeSupply(existing=existing, under_way=under_way)
+
+
+def _leaving(changing: list[GpuStock]) -> Counter[str]:
+    """Free partitions that their GPU's desired state lacks: the agent withdraws them sooner or later."""
+    leaving: Counter[str] = Counter()
+    for gpu in changing:
+        wanted = desired_counts(gpu.view.desired)
+        for part in sorted(gpu.view.partitions, key=lambda part: not part.used):
+            if wanted[part.resource]:
+                wanted[part.resource] -= 1
+            elif not part.used and gpu.view.desired is not None:
+                leaving[part.resource] += 1
+    return leaving
+
+
+def reserve(stock: NodeStock, supply: NodeSupply, taken: Mapping[str, int]) -> dict[str, int]:
+    """Mark what takers of existing supply keep on open GPUs; returns what is left of the supply on closed ones."""
+    left: dict[str, int] = {}
+    for resource, count in supply.existing.items():
+        idle = [
+            (gpu, part)
+            for gpu in sorted(stock.gpus, key=_fullest_first)
+            if gpu.closed is None
+            for part in gpu.idle
+            if part.resource == resource
+        ]
+        elsewhere = max(0, count - len(idle))
+        takers = taken.get(resource, 0)
+        for gpu, part in idle[: max(0, takers - elsewhere)]:
+            gpu.idle.remove(part)
+            gpu.staying.append(part)
+        if elsewhere > takers:
+            left[resource] = elsewhere - takers
+    return left
+
+
+def _fullest_first(gpu: GpuStock) -> tuple[int, int]:
+    return (-len(gpu.staying), gpu.view.index)

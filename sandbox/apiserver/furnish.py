@@ -54,7 +54,7 @@ def _serve(cluster: Cluster, event: Event) -> None:
         cluster.registry.remove(group, plural)
     if event.type == DELETED:
         collection = cluster.store.collection((group, plural))
-        for key in list(collection.keys()):
+        for key in list(collection.ordered_keys()):
             cluster.store.commit((group, plural), DELETED, key, collection.items[key].obj)
         cluster.store.drop((group, plural))
         return

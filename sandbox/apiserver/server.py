@@ -42,7 +42,8 @@ class ApiServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="sandbox-apiserver", daemon=True)
         self._ready = threading.Event()
-        self._failure: Exception | None = None
+        self._failure: OSError | None = None
+        self._serving = False
 
     @property
     def url(self) -> str:
@@ -67,8 +68,8 @@ class ApiServer:
         self._thread.start()
         if not self._ready.wait(_START_SECONDS):
             raise TimeoutError(f"the API server did not start within {_START_SECONDS:.0f} s")
-        if self._failure is not None:
-            raise self._failure
+        if not self._serving:
+            raise self._failure or RuntimeError("the API server did not start; its thread has printed why")
         return self
 
     def stop(self) -> None:
@@ -112,11 +113,13 @@ class ApiServer:
         runner = web.AppRunner(self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         try:
             self._loop.run_until_complete(self._open(runner))
-        except Exception as error:
+        except OSError as error:  # the port is taken
             self._failure = error
-            self._ready.set()
             return
-        self._ready.set()
+        else:
+            self._serving = True
+        finally:
+            self._ready.set()
         self._loop.run_forever()
         for watch in self._watches:
             watch.stop()

@@ -30,14 +30,14 @@ def partial_metadata(obj: Obj) -> Obj:
 
 
 def table(resource: Resource, objs: Iterable[Obj], metadata: Obj, include: str, *, with_columns: bool = True) -> Obj:
-    """`include` is the query's includeObject: None, Metadata (the default) or Object."""
+    """Of stored objects. `include` is the query's includeObject: None, Metadata (the default) or Object."""
     columns = resource.columns or (NAME, AGE)
     return {
         "kind": "Table",
         "apiVersion": _META_VERSION,
         "metadata": metadata,
         "columnDefinitions": [_definition(column) for column in columns] if with_columns else None,
-        "rows": [_row(columns, obj, include) for obj in objs],
+        "rows": [_row(resource, columns, obj, include) for obj in objs],
     }
 
 
@@ -51,25 +51,24 @@ def _definition(column: Column) -> Obj:
     }
 
 
-def _row(columns: Iterable[Column], obj: Obj, include: str) -> Obj:
-    row: Obj = {"cells": [column.cell(obj) for column in columns]}
-    shown: Any = {"None": None, "Object": obj}.get(include, partial_metadata(obj))
-    row["object"] = shown
-    return row
+def _row(resource: Resource, columns: Iterable[Column], obj: Obj, include: str) -> Obj:
+    shown: Any = None if include == "None" else partial_metadata(obj)
+    if include == "Object":
+        shown = as_served(resource, obj)
+    return {"cells": [column.cell(obj) for column in columns], "object": shown}
 
 
 def one(resource: Resource, obj: Obj, form: Form, include: str) -> Any:
     """A single object as the answer to a read or a write."""
-    served = as_served(resource, obj)
     if form is Form.TABLE:
-        return table(resource, [served], {"resourceVersion": meta(obj).get("resourceVersion", "")}, include)
-    return partial_metadata(served) if form is Form.METADATA else served
+        return table(resource, [obj], {"resourceVersion": meta(obj).get("resourceVersion", "")}, include)
+    return partial_metadata(obj) if form is Form.METADATA else as_served(resource, obj)
 
 
 def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, form: Form, include: str) -> bytes:
     """A list."""
     if form is Form.TABLE:
-        return encode(table(resource, [as_served(resource, e.obj) for e in entries], metadata, include))
+        return encode(table(resource, [entry.obj for entry in entries], metadata, include))
     if form is Form.METADATA:
         items = [partial_metadata(entry.obj) for entry in entries]
         kind = "PartialObjectMetadataList"

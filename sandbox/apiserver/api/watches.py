@@ -16,7 +16,6 @@ from typing import Final
 from sandbox.apiserver.api.representation import object_bytes, partial_metadata, table
 from sandbox.apiserver.api.requests import Form
 from sandbox.apiserver.errors import expired
-from sandbox.apiserver.lifecycle.context import as_served
 from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.selectors import Predicate
@@ -103,7 +102,7 @@ class Watch:
         """The present state as ADDED events, in chunks."""
         self._position = self._store.version
         collection = self._collection
-        entries = [collection.items[key] for key in collection.keys()]
+        entries = [collection.items[key] for key in collection.ordered_keys()]
         lines = [self._line(ADDED, entry) for entry in entries if self._selected(entry)]
         chunks = [b"".join(lines[n : n + _INITIAL_BATCH]) for n in range(0, len(lines), _INITIAL_BATCH)]
         if self._options.initial_events and self._options.bookmarks:
@@ -118,8 +117,7 @@ class Watch:
             line = self._seen(event)
             if line:
                 lines.append(line)
-        if self._position < self._store.version:
-            self._position = self._store.version  # other kinds moved on: bookmarks may say so
+        self._position = max(self._position, self._store.version)  # other kinds moved on: bookmarks may say so
         return b"".join(lines)
 
     def _seen(self, event: Event) -> bytes:
@@ -146,11 +144,10 @@ class Watch:
         options = self._options
         if options.form is Form.OBJECT:
             return object_bytes(options.resource, entry)
-        served = as_served(options.resource, entry.obj)
         if options.form is Form.METADATA:
-            return encode(partial_metadata(served))
+            return encode(partial_metadata(entry.obj))
         metadata = {"resourceVersion": str(entry.version)}
-        shown = table(options.resource, [served], metadata, options.include, with_columns=self._with_columns)
+        shown = table(options.resource, [entry.obj], metadata, options.include, with_columns=self._with_columns)
         self._with_columns = False
         return encode(shown)
 

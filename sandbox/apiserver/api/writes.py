@@ -126,7 +126,7 @@ def _delete_collection(cluster: Cluster, request: Request, target: Target) -> Re
     collection = cluster.store.collection(stored.resource.collection)
     dry_run = bool(request.query.get("dryRun") or body.get("dryRun"))
     deleted: list[Obj] = []
-    for key in list(collection.keys()):
+    for key in list(collection.ordered_keys()):
         entry = collection.items.get(key)
         in_scope = entry is not None and (not target.namespace or key[0] == target.namespace)
         if entry is not None and in_scope and (matches is None or matches(entry.obj)):

@@ -10,8 +10,7 @@ import uuid
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import ApiError, already_exists, bad_request, forbidden, invalid, not_found
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import ApiError, FieldError, already_exists, bad_request, forbidden, invalid, not_found
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions
 from sandbox.apiserver.lifecycle.settle import settle_definition, settle_priority
@@ -107,7 +106,7 @@ def _generated(resource: Resource, prefix: str | None) -> str:
 def _namespace(cluster: Cluster, target: Target, metadata: Obj) -> str:
     wanted: str = metadata.get("namespace") or target.namespace or "default"
     if target.namespace and wanted != target.namespace:
-        raise bad_request(f"the namespace of the provided object does not match the namespace sent on the request")
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     namespace = cluster.store.collection(NAMESPACES).items.get(("", wanted))
     if namespace is None:
         raise not_found(cluster.resource("", "v1", "namespaces"), wanted)

@@ -83,7 +83,7 @@ def _namespaced_collections(cluster: Cluster) -> list[tuple[Resource, Collection
 
 
 def _names_in(cluster: Cluster, collection: CollectionId, namespace: str) -> list[str]:
-    return [name for space, name in cluster.store.collection(collection).keys() if space == namespace]
+    return [name for space, name in cluster.store.collection(collection).ordered_keys() if space == namespace]
 
 
 def _is_namespace_with_content(cluster: Cluster, target: Target) -> bool:

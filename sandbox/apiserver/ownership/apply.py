@@ -50,7 +50,7 @@ class Conflict:
 
 
 def apply(live: Obj, config: Obj, schema: Schema | None, manager: Manager, *, force: bool, now: str) -> Obj:
-    """The merged object; raises the 409 of field conflicts unless `force`. Returns `live` itself where nothing is new."""
+    """The merged object with its ownership settled; raises the 409 of field conflicts unless `force`."""
     entries = decode(meta(live).get("managedFields"))
     mine = next((entry for entry in entries if entry.manager.identity == manager.identity), None)
     others = [entry for entry in entries if entry is not mine]

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sandbox.apiserver.objects import MISSING, Obj
 from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.schema.validation import item_keys
 

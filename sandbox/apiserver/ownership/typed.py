@@ -1,7 +1,7 @@
 """Whether an applied configuration has the form that its schema declares.
 
-Comes in: the configuration of a server-side apply. Goes out: sentences of structured-merge-diff: undeclared fields, wrong
-types, list items that cannot be told apart. Must never judge values.
+Comes in: the configuration of a server-side apply. Goes out: sentences of structured-merge-diff about undeclared fields,
+wrong types and list items that cannot be told apart. Must never judge values.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def _items(value: list[Any], schema: Schema, items: Schema, path: tuple[str, ...
         if schema.list_type != "atomic":
             missing = _missing_key(item, schema, items)
             if missing:
-                yield f'{describe(path)}: associative list with keys has an element that omits key field "{missing}" (and doesn\'t have default value)'
+                complaint = "associative list with keys has an element that omits key field"
+                yield f'{describe(path)}: {complaint} "{missing}" (and doesn\'t have default value)'
                 continue
             element = item_element(item, schema)
             if element in seen:

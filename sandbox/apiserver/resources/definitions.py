@@ -56,9 +56,8 @@ def check(crd: Obj) -> list[FieldError]:
     name = crd["metadata"].get("name", "")
     if name != wanted:
         errors.append(_invalid("metadata.name", f'must be spec.names.plural+"."+spec.group, expected "{wanted}"', name))
-    for field in ("plural", "kind"):
-        if not names.get(field):
-            errors.append(FieldError(path=f"spec.names.{field}", reason="FieldValueRequired"))
+    absent = [field for field in ("plural", "kind") if not names.get(field)]
+    errors += [FieldError(path=f"spec.names.{field}", reason="FieldValueRequired") for field in absent]
     if spec.get("scope") not in ("Cluster", "Namespaced"):
         detail = 'supported values: "Cluster", "Namespaced"'
         errors.append(
@@ -136,7 +135,10 @@ def _check_list(source: Obj, path: str) -> Iterator[FieldError]:
                     f"{path}.x-kubernetes-list-map-keys", "entries must all be names of item properties", keys
                 )
             elif key not in (items.get("required") or []) and "default" not in member:
-                detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+                detail = (
+                    "this property is in x-kubernetes-list-map-keys, "
+                    "so it must have a default or be a required property"
+                )
                 yield FieldError(
                     path=f"{path}.items.properties[{key}].default", reason="FieldValueRequired", detail=detail
                 )

@@ -85,7 +85,7 @@ def _summary(cls: type[BaseModel]) -> str:
 
 def _property(model: str, name: str, field: FieldInfo) -> Obj:
     annotation: Any = field.annotation
-    schema = {"x-kubernetes-preserve-unknown-fields": True} if name in FREE_FORM else _type(annotation, name)
+    schema: Obj = {"x-kubernetes-preserve-unknown-fields": True} if name in FREE_FORM else _type(annotation, name)
     if field.description:
         schema["description"] = field.description
     text_map = schema.get("additionalProperties", {}).get("type") == "string"

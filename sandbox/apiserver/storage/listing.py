@@ -81,7 +81,7 @@ def list_page(collection: Collection, options: ListOptions, current_version: int
 
 def _state(collection: Collection, version: int, current: int) -> tuple[Mapping[Key, Entry], Sequence[Key]]:
     if version >= current or not collection.since(version):
-        return collection.items, collection.keys()
+        return collection.items, collection.ordered_keys()
     past = collection.at(version)
     return past, sorted(past)
 

@@ -109,7 +109,7 @@ def field_predicate(text: str, selectable: Mapping[str, tuple[str, ...]]) -> Pre
         terms.append((path, term["operator"] != "!=", term["value"].strip()))
 
     def matches(obj: Obj) -> bool:
-        return all((_text(dig(obj, *path)) == value) is wanted for path, wanted, value in terms)
+        return all((_text(dig(obj, *path), path) == value) is wanted for path, wanted, value in terms)
 
     return matches
 
@@ -117,9 +117,12 @@ def field_predicate(text: str, selectable: Mapping[str, tuple[str, ...]]) -> Pre
 _ALWAYS = ("metadata.name", "metadata.namespace")
 
 
-def _text(value: Any) -> str:
+_FLAGS = (("spec", "unschedulable"), ("spec", "hostNetwork"))
+
+
+def _text(value: Any, path: tuple[str, ...]) -> str:
     if value is None:
-        return ""
+        return "false" if path in _FLAGS else ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -60,7 +60,7 @@ class Collection:
         self._watchers: set[asyncio.Event] = set()
         self._sorted: list[Key] | None = None
 
-    def keys(self) -> list[Key]:
+    def ordered_keys(self) -> list[Key]:
         """All keys in the order of a list: by namespace, then name."""
         if self._sorted is None:
             self._sorted = sorted(self.items)

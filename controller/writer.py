@@ -130,12 +130,12 @@ class Writer:
     def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         name, began = reading.name, self._clock()
         planned_json = json.dumps(items, separators=(",", ":"))
-        if planned_json == reading.planned_json:
-            return Outcome(node=name, written=Written.UNCHANGED)
         current: PlanReading | None = reading
         for _ in range(ATTEMPTS):
             if current is None or _Basis.of_reading(current) != basis:
                 return Outcome(node=name, written=Written.OVERTAKEN, message="the plan or its use has changed")
+            if planned_json == current.planned_json:
+                return Outcome(node=name, written=Written.UNCHANGED)
             if not self._leading():
                 return Outcome(node=name, written=Written.NOT_OURS, message="another controller leads")
             self._state.expect_planned(name, planned_json)

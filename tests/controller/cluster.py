@@ -1,0 +1,160 @@
+"""The sandbox's API server with the CRD, seen through short verbs: what the controller's tests act on and look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kubernetes.client import ApiClient
+from prometheus_client import CollectorRegistry
+
+from controller import paths
+from controller.batcher import Batcher
+from controller.metrics import Metrics
+from controller.parse import read_node, read_pod
+from controller.parse_plan import read_plan
+from controller.state import State
+from controller.views import PlannerOptions
+from crds.definition import definition
+from crds.v1alpha1.names import AGENT_MANAGER, NAMESPACE, agent_lease
+from kube import apply, clients
+from kube.leases import lease_path
+from sandbox.apiserver import ApiServer, Fault, Refuse
+from tests.controller.objects import Clock, Json, confirmed
+
+
+class Cluster:
+    """One API server; `load` brings a State up to date as the watches would."""
+
+    def __init__(self) -> None:
+        self.server = ApiServer().start()
+        self.api: ApiClient = clients.for_url(self.server.url)
+        apply.create(self.api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+        apply.create(
+            self.api,
+            "/api/v1/namespaces",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        )
+
+    # ---------------------------------------------------------------------------------------------- writes
+
+    def plan(self, name: str = "n1", **spec: Any) -> Json:
+        body = {
+            "apiVersion": "gpuplan.dev/v1alpha1",
+            "kind": "GPUPartitionPlan",
+            "metadata": {"name": name},
+            "spec": {"nodeName": name, **spec},
+        }
+        return apply.create(self.api, paths.PLANS, body, manager="people")
+
+    def node(self, raw: Json) -> Json:
+        """With its status, and without the uid that only the server gives."""
+        raw = {**raw, "metadata": {k: v for k, v in raw["metadata"].items() if k != "uid"}}
+        return apply.create(self.api, paths.NODES, raw)
+
+    def pod(self, raw: Json) -> Json:
+        raw = {**raw, "metadata": {k: v for k, v in raw["metadata"].items() if k != "uid"}}
+        created = apply.create(self.api, "/api/v1/namespaces/default/pods", raw)
+        return apply.merge_patch(
+            self.api, paths.pod_status("default", created["metadata"]["name"]), {"status": raw["status"]}
+        )
+
+    def bind(self, name: str, node: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": node},
+        }
+        apply.create(self.api, f"/api/v1/namespaces/default/pods/{name}/binding", body)
+
+    def agent_status(self, name: str, status: Json) -> Json:
+        """What the node's agent writes."""
+        body = {
+            "apiVersion": "gpuplan.dev/v1alpha1",
+            "kind": "GPUPartitionPlan",
+            "metadata": {"name": name},
+            "status": status,
+        }
+        return apply.apply_status(self.api, paths.plan(name), body, manager=AGENT_MANAGER)
+
+    def confirm(self, name: str = "n1", *, used: Iterable[int] = ()) -> Json:
+        """The agent has done what the plan says, on the Node that is there now."""
+        status = confirmed(self.get_plan(name), used=used)
+        status["node"]["uid"] = self.get_node(name)["metadata"]["uid"]
+        return self.agent_status(name, status)
+
+    def beat(self, name: str, moment: str) -> None:
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": agent_lease(name), "namespace": NAMESPACE},
+            "spec": {"holderIdentity": name, "renewTime": moment},
+        }
+        apply.apply(self.api, lease_path(NAMESPACE, agent_lease(name)), body, manager=AGENT_MANAGER, force=True)
+
+    def pin(self, name: str, *items: Json, manager: str = "people") -> Json:
+        return apply.merge_patch(self.api, paths.plan(name), {"spec": {"gpus": list(items)}}, manager=manager)
+
+    # ----------------------------------------------------------------------------------------------- reads
+
+    def get_plan(self, name: str = "n1") -> Json:
+        return apply.get(self.api, paths.plan(name))
+
+    def get_node(self, name: str = "n1") -> Json:
+        return apply.get(self.api, paths.node(name))
+
+    def get_pod(self, name: str = "p") -> Json:
+        return apply.get(self.api, f"/api/v1/namespaces/default/pods/{name}")
+
+    def plans(self) -> list[str]:
+        return [item["metadata"]["name"] for item in apply.get(self.api, paths.PLANS)["items"]]
+
+    def events(self) -> list[Json]:
+        found: list[Json] = apply.get(self.api, "/api/v1/events")["items"]
+        return found
+
+    def conditions(self, name: str = "n1") -> dict[str, Json]:
+        return {c["type"]: c for c in self.get_plan(name).get("status", {}).get("conditions", [])}
+
+    def load(self, state: State) -> None:
+        """Everything the watches would bring; what is gone is not noticed."""
+        for raw in apply.get(self.api, paths.NODES)["items"]:
+            state.observe_node(raw["metadata"]["name"], read_node(raw))
+        for raw in apply.get(self.api, paths.PLANS)["items"]:
+            state.observe_plan(raw["metadata"]["name"], read_plan(raw))
+        for raw in apply.get(self.api, paths.PODS)["items"]:
+            state.observe_pod((raw["metadata"]["namespace"], raw["metadata"]["name"]), read_pod(raw))
+        for raw in apply.get(self.api, lease_path(NAMESPACE))["items"]:
+            state.observe_heartbeat(raw["metadata"]["name"].removeprefix(agent_lease("")), raw["spec"]["renewTime"])
+
+    def refuse(self, method: str, part: str, code: int = 500) -> Fault:
+        """Refuse requests whose path holds `part`, until the fault is removed from `server.faults`."""
+
+        def fault(request: Any) -> Refuse | None:
+            return Refuse(code=code) if request.method == method and part in request.path else None
+
+        self.server.faults.append(fault)
+        return fault
+
+
+class Bench:
+    """A State on a clock of its own, fed from a Cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.clock = Clock()
+        self.window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=self.clock)
+        self.options = PlannerOptions()
+        self.state = State(window=self.window, options=self.options, clock=self.clock)
+        self.metrics = Metrics(CollectorRegistry())
+        self.leads = True
+
+    def leading(self) -> bool:
+        return self.leads
+
+    def load(self) -> None:
+        self.cluster.load(self.state)
+
+    def errors(self, stage: str) -> float:
+        return self.metrics.registry.get_sample_value("gpuplan_errors_total", {"stage": stage}) or 0.0

@@ -1,0 +1,178 @@
+"""Writing plans against the API server: what is written, and every way in which a write can be overtaken."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller import paths
+from controller.items import desired_of
+from controller.parse_plan import PlanReading
+from controller.views import NodeChange, PlannedGpu
+from controller.writer import Outcome, Writer, Written
+from crds.v1alpha1.spec import GpuItem
+from kube import apply
+from partitioning.models import model_for_name
+from tests.controller.cluster import Bench, Cluster
+from tests.controller.objects import H100, Json, gpu, item, node, partition, status
+
+
+def planned(raw: Json) -> PlannedGpu:
+    desired = desired_of(GpuItem.read(raw), model=model_for_name(H100), memory_mib=81559)
+    return PlannedGpu(index=raw["index"], uuid=raw["uuid"], desired=desired)
+
+
+def change(*items: Json, name: str = "n1", changed: tuple[int, ...] | None = None) -> NodeChange:
+    indexes = tuple(raw["index"] for raw in items) if changed is None else changed
+    return NodeChange(node=name, gpus=tuple(planned(raw) for raw in items), changed=indexes)
+
+
+def writer(bench: Bench) -> Writer:
+    return Writer(bench.cluster.api, bench.state, leading=bench.leading, clock=bench.clock)
+
+
+def write(bench: Bench, *changes: NodeChange) -> list[Outcome]:
+    views = {plan.name: plan for plan in bench.state.snapshot().plans}
+    return list(writer(bench).write(changes, views))
+
+
+def ready(bench: Bench, **spec: Any) -> None:
+    """One enabled node and its plan, known to the state."""
+    bench.cluster.node(node())
+    bench.cluster.plan(**spec)
+    bench.cluster.agent_status("n1", status(gpu(state="Unmanaged", partitions=[partition(0)])))
+    bench.load()
+
+
+def test_writes_planned_and_nothing_else(bench: Bench) -> None:
+    pinned = {"index": 1, "whole": {}}
+    ready(bench, gpus=[pinned])
+    assert [o.written for o in write(bench, change(item(0, 3, 5)))] == [Written.APPLIED]
+    raw = bench.cluster.get_plan()
+    assert raw["spec"] == {"nodeName": "n1", "gpus": [pinned], "planned": {"gpus": [item(0, 3, 5)]}}
+    owners = [f for f in raw["metadata"]["managedFields"] if f["manager"] == "gpuplan-controller"]
+    assert [(f["operation"], f["fieldsV1"]) for f in owners] == [("Apply", {"f:spec": {"f:planned": {}}})]
+
+
+def test_the_state_knows_at_once_and_needs_no_pass_for_it(bench: Bench) -> None:
+    ready(bench)
+    bench.window.take()
+    write(bench, change(item(0, 3)))
+    known = bench.state.plan("n1")
+    assert isinstance(known, PlanReading)
+    assert known.resource_version == bench.cluster.get_plan()["metadata"]["resourceVersion"]
+    assert [entry.index for entry in known.planned] == [0]
+    assert not bench.window.open
+
+
+def test_an_unchanged_plan_is_not_written(bench: Bench) -> None:
+    ready(bench)
+    write(bench, change(item(0, 3)))
+    before = bench.cluster.get_plan()["metadata"]["resourceVersion"]
+    assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.UNCHANGED]
+    assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
+
+
+def test_an_item_that_did_not_change_is_sent_as_it_stands(bench: Bench) -> None:
+    odd = {"index": 1, "uuid": item(1)["uuid"], "mig": {"instances": [{"profile": "1g.10gb", "count": 1}]}}
+    ready(bench, planned={"gpus": [odd]})
+    kept = PlannedGpu(index=1, uuid="", desired=planned(item(1, 0)).desired)
+    outcome = write(bench, NodeChange(node="n1", gpus=(planned(item(0, 3)), kept), changed=(0,)))
+    assert outcome[0].written is Written.APPLIED
+    assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3), odd]
+
+
+def test_pinned_indexes_are_left_out(bench: Bench) -> None:
+    ready(bench, gpus=[{"index": 1, "whole": {}}], planned={"gpus": [item(1, 0)]})
+    write(bench, change(item(0, 3), item(1, 0), changed=(0,)))
+    assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+
+
+def test_a_status_write_in_between_is_not_in_the_way(bench: Bench) -> None:
+    ready(bench)
+    bench.cluster.agent_status("n1", status(gpu(state="Unmanaged", partitions=[partition(0)]), observed=1))
+    bench.cluster.agent_status("n1", status(gpu(state="Ready", partitions=[partition(0)])))
+    assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.APPLIED]
+
+
+def partition_taken(cluster: Cluster) -> None:
+    cluster.agent_status("n1", status(gpu(state="Unmanaged", partitions=[partition(0, "Used")])))
+
+
+def plan_edited(cluster: Cluster) -> None:
+    cluster.pin("n1", {"index": 0, "whole": {}})
+
+
+def plan_deleted(cluster: Cluster) -> None:
+    apply.delete(cluster.api, paths.plan("n1"))
+
+
+def plan_recreated(cluster: Cluster) -> None:
+    plan_deleted(cluster)
+    cluster.plan()
+
+
+@pytest.mark.parametrize("overtake", [partition_taken, plan_edited, plan_deleted, plan_recreated])
+@pytest.mark.parametrize("seen", [False, True], ids=["before the watch", "after the watch"])
+def test_what_a_decision_rests_on_has_changed(bench: Bench, overtake: Callable[[Cluster], None], seen: bool) -> None:
+    ready(bench)
+    views = {plan.name: plan for plan in bench.state.snapshot().plans}
+    overtake(bench.cluster)
+    if seen:
+        bench.load()
+    outcomes = writer(bench).write([change(item(0, 3))], views)
+    assert [(o.written, o.again) for o in outcomes] == [(Written.OVERTAKEN, True)]
+    if overtake is plan_deleted:
+        assert bench.cluster.plans() == []
+    else:
+        assert "planned" not in bench.cluster.get_plan()["spec"]
+
+
+@pytest.mark.parametrize("spec", [{"mode": "Manual"}, {"paused": True}])
+def test_manual_and_paused_plans_are_left_alone(bench: Bench, spec: Json) -> None:
+    ready(bench, **spec)
+    assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.NOT_OURS]
+    assert "planned" not in bench.cluster.get_plan()["spec"]
+
+
+def test_a_plan_of_a_node_that_is_not_enabled_any_more(bench: Bench) -> None:
+    ready(bench)
+    views = {plan.name: plan for plan in bench.state.snapshot().plans}
+    label = {"metadata": {"labels": {"gpuplan.dev/gpu-partitioning": None}}}
+    apply.merge_patch(bench.cluster.api, paths.node("n1"), label)
+    bench.load()
+    assert [o.written for o in writer(bench).write([change(item(0, 3))], views)] == [Written.NOT_OURS]
+
+
+def test_who_does_not_lead_writes_nothing(bench: Bench) -> None:
+    ready(bench)
+    bench.leads = False
+    assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.NOT_OURS]
+
+
+@pytest.mark.parametrize("spec", [{"mode": "Manual"}, {"paused": True}, {}])
+def test_pinned_items_are_dropped_in_every_mode(bench: Bench, spec: Json) -> None:
+    ready(bench, gpus=[{"index": 1, "whole": {}}], planned={"gpus": [item(0, 3), item(1, 0)]}, **spec)
+    reading = bench.state.plan("n1")
+    assert reading is not None
+    assert reading.stale_items == (1,)
+    assert writer(bench).drop_pinned(reading).written is Written.APPLIED
+    assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+    again = bench.state.plan("n1")
+    assert again is not None
+    assert again.stale_items == ()
+
+
+def test_one_failure_leaves_the_others_alone(bench: Bench) -> None:
+    for name in ("n1", "n2", "n3"):
+        bench.cluster.node(node(name))
+        bench.cluster.plan(name)
+    bench.load()
+    bench.cluster.refuse("PATCH", "/n2")
+    outcomes = write(bench, *(change(item(0, 3), name=name) for name in ("n1", "n2", "n3")))
+    assert [(o.node, o.written) for o in outcomes] == [
+        ("n1", Written.APPLIED),
+        ("n2", Written.FAILED),
+        ("n3", Written.APPLIED),
+    ]
+    assert outcomes[1].message == "injected fault"

@@ -7,5 +7,6 @@ Not simulated: preemption, volumes, topology spread, inter-pod affinity, resourc
 """
 
 from sandbox.scheduler.scheduler import Scheduler
+from sandbox.scheduler.waiting import BackOff
 
-__all__ = ["Scheduler"]
+__all__ = ["BackOff", "Scheduler"]

@@ -23,7 +23,7 @@ from kube.reflector import Key, Reflector
 from sandbox.scheduler.book import Book
 from sandbox.scheduler.placement import ROOM_PLUGINS, helped, place
 from sandbox.scheduler.records import Chosen, Failure, PodRecord, Signature, read_node, read_pod
-from sandbox.scheduler.waiting import Item, Waiting
+from sandbox.scheduler.waiting import BackOff, Item, Waiting
 from sandbox.scheduler.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -36,11 +36,11 @@ BINDING_PLUGIN = "DefaultBinder"
 class Scheduler:
     """Binds the pods whose schedulerName is `name`; all bound pods count, whoever bound them."""
 
-    def __init__(self, api: ApiClient, *, name: str = NAME) -> None:
+    def __init__(self, api: ApiClient, *, name: str = NAME, back_off: BackOff | None = None) -> None:
         self._name = name
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._book = Book()
-        self._waiting = Waiting()
+        self._waiting = Waiting(back_off or BackOff())
         self._binding: set[str] = set()  # uids that are assumed on a node and were not seen bound yet
         self._failures: tuple[int, dict[Signature, Failure]] = (-1, {})
         self._writer = Writer(api, name)

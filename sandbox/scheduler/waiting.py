@@ -14,8 +14,6 @@ from enum import Enum
 
 from sandbox.scheduler.records import Failure, PodRecord, Signature
 
-FIRST_BACKOFF_SECONDS = 1.0
-LONGEST_BACKOFF_SECONDS = 10.0
 FLUSH_SECONDS = 300.0
 
 Order = tuple[int, int, str, str, str]
@@ -28,6 +26,17 @@ class State(Enum):
     TAKEN = "being tried, or on its way to a node"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackOff:
+    """How long a failed pod is left alone: doubling with each attempt. kube-scheduler's own defaults."""
+
+    initial_seconds: float = 1.0
+    max_seconds: float = 10.0
+
+    def after(self, attempts: int) -> float:
+        return min(self.initial_seconds * float(2 ** min(attempts - 1, 10)), self.max_seconds)
+
+
 @dataclass(slots=True, kw_only=True)
 class Item:
     """One waiting pod. `failure` is that of its last attempt."""
@@ -37,6 +46,7 @@ class Item:
     state: State = State.TAKEN
     attempts: int = 0
     failed_at: float = 0.0
+    backed_off_until: float = 0.0
     failure: Failure | None = None
 
     @property
@@ -44,16 +54,10 @@ class Item:
         view = self.record.view
         return (-view.priority, view.created, view.namespace, view.name, view.uid)
 
-    @property
-    def backed_off_until(self) -> float:
-        if self.attempts == 0:
-            return 0.0
-        doubled = FIRST_BACKOFF_SECONDS * float(2 ** min(self.attempts - 1, 10))
-        return self.failed_at + min(doubled, LONGEST_BACKOFF_SECONDS)
-
 
 class Waiting:
-    def __init__(self) -> None:
+    def __init__(self, back_off: BackOff) -> None:
+        self._back_off = back_off
         self._items: dict[str, Item] = {}
         # Heaps; an entry counts only while its pod is known and in the state the heap is for.
         self._active: list[Order] = []
@@ -108,6 +112,7 @@ class Waiting:
             return
         item.attempts += 1
         item.failed_at = now
+        item.backed_off_until = now + self._back_off.after(item.attempts)
         item.failure = failure
         item.state = State.SET_ASIDE
         self._set_aside.setdefault(item.signature, {})[uid] = item

@@ -1,0 +1,139 @@
+"""Which node, and the sentences: the texts are those of kube-scheduler 1.36 without resource claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.simulator import Usage
+from controller.views import NodeView, PodView, Taint, Toleration
+from sandbox.scheduler.placement import helped, place
+from sandbox.scheduler.records import Chosen, Failure
+
+SLICE = "nvidia.com/mig-1g.10gb"
+GIB = 1 << 30
+
+
+def node(
+    name: str, *, slices: int = 0, taint: str = "", labels: dict[str, str] | None = None, pods: int = 10
+) -> NodeView:
+    return NodeView(
+        name=name,
+        uid=name,
+        labels=labels or {},
+        taints=(Taint(key=taint),) if taint else (),
+        allocatable={"cpu": 8000, "memory": 32 * GIB, "pods": pods, **({SLICE: slices} if slices else {})},
+    )
+
+
+def pod(
+    name: str = "p", *, slices: int = 0, cpu: int = 0, priority: int = 0, nominated: str = "", **more: object
+) -> PodView:
+    requests = (("cpu", cpu), (SLICE, slices))
+    return PodView(
+        namespace="default",
+        name=name,
+        uid=name,
+        priority=priority,
+        nominated_node=nominated,
+        requests=tuple(sorted((resource, amount) for resource, amount in requests if amount)),
+        **more,  # type: ignore[arg-type] # fields of PodView by name
+    )
+
+
+def used(*pods: PodView) -> Usage:
+    usage = Usage()
+    for one in pods:
+        usage.add(one)
+    return usage
+
+
+def test_the_sentence_counts_reasons_and_what_preemption_would_bring() -> None:
+    nodes = [node("a", slices=1), node("b", taint="x"), node("c", taint="x")]
+    answer = place(pod(slices=1), nodes, {"a": used(pod("q", slices=1))}, {})
+    assert answer == Failure(
+        message="0/3 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb, 2 node(s) had untolerated taint(s). "
+        "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, "
+        "2 Preemption is not helpful for scheduling.",
+        plugins=frozenset({"NodeResourcesFit", "TaintToleration"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentence"),
+    [
+        ([], "no nodes available to schedule pods"),
+        (
+            [node("a"), node("b", pods=0)],
+            "0/2 nodes are available: 1 Too many pods, 2 Insufficient nvidia.com/mig-1g.10gb. "
+            "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+        ),
+    ],
+)
+def test_other_sentences(nodes: list[NodeView], sentence: str) -> None:
+    answer = place(pod(slices=1), nodes, {}, {})
+    assert isinstance(answer, Failure)
+    assert answer.message == sentence
+
+
+def test_claims_are_refused() -> None:
+    answer = place(pod(claims=True), [node("a")], {}, {})
+    assert isinstance(answer, Failure)
+    assert answer.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
+
+
+def test_the_least_allocated_node_wins_and_ties_are_broken_the_same_way() -> None:
+    nodes = [node("a"), node("b"), node("c")]
+    assert place(pod(cpu=1000), nodes, {"a": used(pod("q", cpu=1000))}, {}) == Chosen(node="b")
+    assert place(pod(cpu=1000), nodes, {}, {}) == Chosen(node="a")
+    # Equal in CPU and memory, but one holds more pods.
+    assert place(pod(), nodes, {"a": used(pod("q", slices=0))}, {}) == Chosen(node="b")
+
+
+def test_a_nominated_node_comes_first_if_it_fits() -> None:
+    nodes = [node("a", slices=1), node("b", slices=1)]
+    assert place(pod(slices=1, nominated="b"), nodes, {}, {}) == Chosen(node="b")
+    busy = {"b": used(pod("q", slices=1))}
+    assert place(pod(slices=1, nominated="b"), nodes, busy, {}) == Chosen(node="a")
+    assert place(pod(slices=1, nominated="gone"), nodes, {}, {}) == Chosen(node="a")
+
+
+@pytest.mark.parametrize(("rival_priority", "wins"), [(0, False), (-1, False), (1, True)])
+def test_a_nomination_holds_the_place_against_equals_and_lower(rival_priority: int, wins: bool) -> None:
+    held = {"a": [pod("p", slices=1, cpu=1000, nominated="a")]}
+    answer = place(pod("rival", slices=1, priority=rival_priority), [node("a", slices=1)], {}, held)
+    assert isinstance(answer, Chosen) is wins
+
+
+def test_a_nomination_holds_cpu_too() -> None:
+    held = {"a": [pod("p", slices=1, cpu=5000, nominated="a")]}
+    assert isinstance(place(pod("rival", cpu=4000), [node("a")], {}, held), Failure)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        (node("a"), node("a", slices=1), True),
+        (None, node("a", slices=1), True),
+        (None, node("a"), False),  # a new node on which the pod cannot run
+        (node("a", slices=1), node("a", slices=2), True),
+        (node("a", slices=2), node("a", slices=1), False),
+        (node("a", slices=1), node("a", slices=1, pods=11), True),
+        (node("a", slices=1), node("a", slices=1, labels={"x": "y"}), False),
+        (node("a", slices=1, taint="x"), node("a", slices=1), True),
+        (node("a", slices=1), node("a", slices=1, taint="x"), False),
+        (node("a", taint="x"), node("a", slices=1, taint="x"), False),
+    ],
+)
+def test_changes_of_a_node_that_help(old: NodeView | None, new: NodeView, helps: bool) -> None:
+    assert helped(pod(slices=1), old, new) is helps
+
+
+def test_a_label_helps_whom_it_kept_out() -> None:
+    picky = pod(slices=1, node_selector=(("zone", "a"),), tolerations=(Toleration(operator="Exists"),))
+    assert helped(picky, node("a", slices=1), node("a", slices=1, labels={"zone": "a"}))
+    assert not helped(picky, node("a", slices=1, taint="x"), node("a", slices=1))
+
+
+def test_a_larger_request_than_the_node_is_never_helped() -> None:
+    assert not helped(pod(slices=3), node("a", slices=1), node("a", slices=2))
+    assert helped(pod(slices=3), node("a", slices=2), node("a", slices=3))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import grpc
 
@@ -76,11 +77,13 @@ class Registrar:
         self._thread.start()
 
     def stop(self) -> None:
-        """From here on an ended stream is left ended."""
+        """From here on an ended stream is left ended, and nothing counts as registered."""
         self._quit.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(self._timing.register_seconds)
+        with self._lock:
+            self._links = {}
 
     def wake(self) -> None:
         """Something may have changed: a stream, the offer, the kubelet's socket."""
@@ -169,7 +172,7 @@ class Registrar:
             with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
                 rpc.RegistrationStub(channel).Register(request, timeout=self._timing.register_seconds)
         except (OSError, grpc.RpcError) as error:
-            text = error.details() or "" if isinstance(error, grpc.Call) else str(error)
+            text = str(error) if isinstance(error, OSError) else cast(grpc.Call, error).details() or "no answer"
             if text != link.problem:
                 log.warning("%s was not registered: %s", resource, text)
             link.problem = text

@@ -92,6 +92,7 @@ class PluginService:
         earlier = read_loaded(self._files)
         if isinstance(earlier, Loaded):
             self._offer.keep(tuple(earlier.registered))
+        self._report()  # nothing is in force yet, whatever an earlier process said
         self._registrar.start()
         try:
             while not self._quit.is_set():
@@ -170,11 +171,12 @@ class PluginService:
         pushed = all(endpoint.server.pushed() for endpoint in self._endpoints.values())
         if self._loaded_once and pushed and not self._offer.running() & set(self._config.withdrawn):
             self._in_force = self._config.hash
+        registered = self._registrar.registered()
         loaded = Loaded(
             hash=self._in_force,
             loaded_at=self._reported.loaded_at if self._reported else 0.0,
             boot_token=self._boot_token,
-            registered=self._registrar.registered(),
+            registered={resource: registered.get(resource, False) for resource in self._offer.resources()},
             errors=self._problems(),
         )
         if loaded == self._reported:
@@ -203,9 +205,11 @@ class PluginService:
         """Daemons stay: containers use them."""
         for watch in self._watches:
             watch.stop()
-        self._registrar.stop()
+        self._registrar.stop()  # forgets its registrations
         for endpoint in self._endpoints.values():
             endpoint.stop()
+        self._loaded_once, self._in_force = False, ""
+        self._report()
 
 
 def _gpus_with_slices(config: PluginConfig) -> set[str]:

@@ -1,0 +1,221 @@
+"""A small kubelet for the plugin alone, as strict as the real device manager where plugins go wrong.
+
+It removes every socket at start, checks names and versions, asks for options inside Register, opens the stream after
+its answer and never again, picks devices at random, lets the end of any stream of a resource close the newest one, and
+leaves a dead kubelet.sock behind.
+"""
+
+import contextlib
+import random
+import re
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from kube.kubelet_api import deviceplugin_pb2 as dp
+from kube.kubelet_api import deviceplugin_pb2_grpc as dp_rpc
+from kube.kubelet_api import podresources_pb2 as pr
+from kube.kubelet_api import podresources_pb2_grpc as pr_rpc
+from kube.kubelet_api.paths import KubeletPaths, unix_target
+
+WAIT_SECONDS = 20.0
+NAME = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+LOCAL = (("grpc.use_local_subchannel_pool", 1),)
+
+
+def eventually(condition: Callable[[], object], what: str = "the condition") -> None:
+    pause = threading.Event()
+    for _ in range(int(WAIT_SECONDS / 0.01)):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError(f"{what} did not come true within {WAIT_SECONDS} s")
+
+
+@dataclass(eq=False)
+class Connection:
+    """One registration: a channel to the plugin and its stream."""
+
+    resource: str
+    channel: grpc.Channel
+    options: dp.DevicePluginOptions
+    stream: "grpc.CallIterator[dp.ListAndWatchResponse] | None" = None
+    over: bool = False
+
+    @property
+    def plugin(self) -> dp_rpc.DevicePluginStub:
+        return dp_rpc.DevicePluginStub(self.channel)
+
+
+@dataclass
+class Resource:
+    devices: dict[str, str] = field(default_factory=dict)  # id -> health
+    held: set[str] = field(default_factory=set)
+    connections: list[Connection] = field(default_factory=list)
+    lists: list[frozenset[str]] = field(default_factory=list)  # every list that came
+
+    @property
+    def newest(self) -> Connection:
+        return self.connections[-1]
+
+
+class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer):
+    def __init__(self, root: Path, seed: int = 1) -> None:
+        self.paths = KubeletPaths(root)
+        self.resources: dict[str, Resource] = {}
+        self.overlaps: list[str] = []  # registrations while an older stream was open
+        self.hidden: set[str] = set()  # resources that GetAllocatable leaves out
+        self.random = random.Random(seed)
+        self.lock = threading.RLock()
+        self.servers: list[grpc.Server] = []
+        self.threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        self.paths.plugin_dir.mkdir(parents=True, exist_ok=True)
+        self.paths.pod_resources_socket.parent.mkdir(parents=True, exist_ok=True)
+        for entry in self.paths.plugin_dir.iterdir():
+            if stat.S_ISSOCK(entry.stat().st_mode):
+                entry.unlink()
+        self.resources = {}
+        for path in (self.paths.pod_resources_socket, self.paths.registration_socket):
+            server = grpc.server(futures.ThreadPoolExecutor(4))
+            if path == self.paths.registration_socket:
+                dp_rpc.add_RegistrationServicer_to_server(self, server)
+            else:
+                pr_rpc.add_PodResourcesListerServicer_to_server(self, server)
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            server.add_insecure_port(unix_target(path))
+            server.start()
+            self.servers.append(server)
+
+    def stop(self) -> None:
+        with self.lock:
+            connections = [c for r in self.resources.values() for c in r.connections]
+        for connection in connections:
+            self._close(connection)
+        for server in self.servers:
+            server.stop(0).wait()
+        self.servers = []
+        for thread in self.threads:
+            thread.join(WAIT_SECONDS)
+        self.threads = []
+        for path in (self.paths.pod_resources_socket, self.paths.registration_socket):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(path))  # the file stays, nobody listens
+
+    # --- Registration
+
+    def Register(self, request: dp.RegisterRequest, context: grpc.ServicerContext) -> dp.Empty:  # noqa: N802 - protocol
+        if request.version != "v1beta1":
+            context.abort(grpc.StatusCode.UNKNOWN, f'requested API version "{request.version}" is not supported')
+        if not NAME.fullmatch(request.resource_name):
+            context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
+        endpoint = self.paths.plugin_dir / request.endpoint
+        channel = grpc.insecure_channel(unix_target(endpoint), options=LOCAL)
+        try:
+            grpc.channel_ready_future(channel).result(timeout=1.0)
+        except grpc.FutureTimeoutError:
+            channel.close()
+            context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin: context deadline exceeded")
+        options = dp_rpc.DevicePluginStub(channel).GetDevicePluginOptions(dp.Empty())
+        connection = Connection(request.resource_name, channel, options)
+        with self.lock:
+            resource = self.resources.setdefault(request.resource_name, Resource())
+            if any(not known.over for known in resource.connections):
+                self.overlaps.append(request.resource_name)
+            resource.connections.append(connection)
+        context.add_callback(lambda: self._open_stream(connection))
+        return dp.Empty()
+
+    def _open_stream(self, connection: Connection) -> None:
+        thread = threading.Thread(target=self._read, args=(connection,), daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def _read(self, connection: Connection) -> None:
+        with contextlib.suppress(grpc.RpcError, ValueError):
+            connection.stream = connection.plugin.ListAndWatch(dp.Empty())
+            for message in connection.stream:
+                with self.lock:
+                    resource = self.resources[connection.resource]
+                    resource.devices = {device.ID: device.health for device in message.devices}
+                    resource.lists.append(frozenset(resource.devices))
+        self._close(connection)
+        with self.lock:
+            resource = self.resources[connection.resource]
+            newest = resource.newest
+            resource.devices = dict.fromkeys(resource.devices, "Unhealthy")
+        if newest is not connection:
+            self._close(newest)  # the end of the old one closes the new one
+
+    def _close(self, connection: Connection) -> None:
+        connection.over = True
+        connection.channel.close()  # cancels its stream
+
+    # --- what tests do and ask
+
+    def end_stream(self, resource: str) -> None:
+        """As a kubelet does on its own errors."""
+        self._close(self.resources[resource].newest)
+
+    def healthy(self, resource: str) -> set[str]:
+        with self.lock:
+            known = self.resources.get(resource, Resource())
+            return {id_ for id_, health in known.devices.items() if health == "Healthy"}
+
+    def open_streams(self, resource: str) -> int:
+        with self.lock:
+            known = self.resources.get(resource, Resource())
+            return sum(1 for c in known.connections if c.stream is not None and not c.over)
+
+    def allocate(self, resource: str, count: int = 1, ids: set[str] | None = None) -> dp.ContainerAllocateResponse:
+        """Admission of one container; `ids` plays a kubelet with a stale list."""
+        known = self.resources[resource]
+        free = sorted(self.healthy(resource) - known.held)
+        chosen = sorted(ids) if ids is not None else self.random.sample(free, count)
+        plugin = known.newest.plugin
+        if ids is None and known.newest.options.get_preferred_allocation_available:
+            wanted = dp.ContainerPreferredAllocationRequest(available_deviceIDs=free, allocation_size=count)
+            hint = plugin.GetPreferredAllocation(dp.PreferredAllocationRequest(container_requests=[wanted]))
+            liked = [id_ for id_ in hint.container_responses[0].deviceIDs if id_ in free]
+            chosen = [*liked, *(id_ for id_ in chosen if id_ not in liked)][:count]
+        request = dp.AllocateRequest(container_requests=[dp.ContainerAllocateRequest(devices_ids=chosen)])
+        answer = plugin.Allocate(request, timeout=WAIT_SECONDS)
+        known.held |= set(chosen)
+        (response,) = answer.container_responses
+        return response
+
+    def pre_start(self, resource: str, *ids: str) -> None:
+        known = self.resources[resource]
+        assert known.newest.options.pre_start_required
+        known.newest.plugin.PreStartContainer(dp.PreStartContainerRequest(devices_ids=ids), timeout=30)
+
+    # --- pod-resources
+
+    def GetAllocatableResources(  # noqa: N802 - protocol
+        self, request: pr.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pr.AllocatableResourcesResponse:
+        answer = pr.AllocatableResourcesResponse()
+        for resource in self.resources:
+            if resource not in self.hidden:
+                entries = [pr.ContainerDevices(resource_name=resource, device_ids=[i]) for i in self.healthy(resource)]
+                answer.devices.extend(entries)
+        return answer
+
+
+@contextlib.contextmanager
+def running(kubelet: FakeKubelet) -> Iterator[FakeKubelet]:
+    kubelet.start()
+    try:
+        yield kubelet
+    finally:
+        kubelet.stop()

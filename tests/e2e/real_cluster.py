@@ -1,0 +1,174 @@
+"""A real control plane as the tests see it: clients per identity, kubectl, tokens bound to pods, and waiting.
+
+In: a started control plane. Out: API clients for the administrator, for people, for kubelets and for the service
+accounts of deploy/. Refusals are values (`Answer`), because here they are what is wanted.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1 import names
+from kube import apply, clients
+from kube.errors import ApiError
+from kube.transport import request
+from sandbox.controlplane import RealControlPlane
+
+ROOT = Path(__file__).parents[2]
+CRD = ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
+MANIFESTS = ROOT / "deploy" / "manifests"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PLANS = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+NODES = "/api/v1/nodes"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"
+PODS = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
+AGENT = "gpuplan-agent"
+CONTROLLER = "gpuplan-controller"
+PLUGIN = "gpuplan-device-plugin"
+T = TypeVar("T")
+WAIT_SECONDS = 60.0
+
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API server said: 2xx or a refusal."""
+
+    status: int
+    message: str
+    body: Mapping[str, Any]
+
+    @property
+    def allowed(self) -> bool:
+        return 200 <= self.status < 300
+
+
+def call(
+    api: ApiClient,
+    method: str,
+    path: str,
+    body: Any = None,
+    content_type: str = "application/json",
+    **query: str,
+) -> Answer:
+    """One request; a refusal is an answer, too."""
+    try:
+        text = request(api, method, path, body=body, content_type=content_type, query=query)
+    except ApiError as error:
+        return Answer(error.status, error.message, error.body)
+    return Answer(200, "", json.loads(text) if text else {})
+
+
+def eventually(look: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS) -> T:
+    """The first thing found that is not None or False."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {seconds:.0f} s: {what}")
+        time.sleep(0.1)
+
+
+def plan(name: str, **spec: Any) -> dict[str, Any]:
+    """A plan with these fields of spec beside nodeName."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name},
+        "spec": {"nodeName": name, **spec},
+    }
+
+
+class RealCluster:
+    """One control plane and who talks to it."""
+
+    def __init__(self, plane: RealControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self._folder = folder
+        self._clients: dict[str, ApiClient] = {}
+        self.admin = self._client("admin", plane.kubeconfig())
+
+    @property
+    def minor(self) -> int:
+        """36 of 1.36.3."""
+        return int(self.plane.version.split(".")[1])
+
+    # ------------------------------------------------------------------------------------- identities
+
+    def person(self, name: str, groups: Sequence[str] = ()) -> ApiClient:
+        """Somebody with a client certificate."""
+        if name not in self._clients:
+            self._clients[name] = self._client(name, self.plane.kubeconfig_of(name, groups))
+        return self._clients[name]
+
+    def kubelet(self, node: str) -> ApiClient:
+        """The identity of a node's kubelet."""
+        return self.person(f"system:node:{node}", ("system:nodes",))
+
+    def bearer(self, token: str) -> ApiClient:
+        """Whoever holds the token."""
+        return self._client(f"token-{abs(hash(token))}", self.plane.kubeconfig_with(token))
+
+    def token(self, account: str, *, pod: Mapping[str, Any] | None = None, requester: ApiClient | None = None) -> str:
+        """A token of a service account in gpuplan's namespace, bound to a pod as a kubelet would ask for it."""
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if pod is not None:
+            meta = pod["metadata"]
+            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/{account}/token"
+        return str(apply.create(requester or self.admin, path, body)["status"]["token"])
+
+    def _client(self, name: str, kubeconfig: str) -> ApiClient:
+        path = self._folder / f"{name.replace(':', '_')}.kubeconfig"
+        path.write_text(kubeconfig)
+        return clients.load(str(path))
+
+    # ---------------------------------------------------------------------------------------- objects
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = False) -> str:
+        """Standard output and error of the real kubectl, as the administrator."""
+        program = Path(sys.executable).with_name("kubectl")
+        config = str(self._folder / "admin.kubeconfig")
+        done = subprocess.run(
+            [program, "--kubeconfig", config, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr}")
+        return done.stdout + done.stderr
+
+    def install(self) -> None:
+        """The CRD, then deploy/ in the order of its files, by kubectl as the documentation says."""
+        self.kubectl("apply", "-f", str(CRD), check=True)
+        self.wait_established()
+        if MANIFESTS.is_dir():
+            self.kubectl("apply", "-f", str(MANIFESTS), check=True)
+
+    def wait_established(self, name: str = f"{names.PLURAL}.{names.GROUP}") -> None:
+        """Until the kind is served."""
+
+        def established() -> bool:
+            crd = apply.get(self.admin, f"{CRDS}/{name}")
+            conditions = crd.get("status", {}).get("conditions", [])
+            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+        eventually(established, f"{name} is established")
+        eventually(lambda: call(self.admin, "GET", PLANS).allowed, f"{names.PLURAL} are served")

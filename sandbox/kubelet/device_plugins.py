@@ -39,7 +39,7 @@ class DevicePlugins:
         self._checkpoint = CheckpointFile(paths.checkpoint)
         self.table = DeviceTable(grace_seconds=timings.endpoint_grace_seconds, random=random)
         self.endpoints = Endpoints()
-        self.restored = self._restore(clock.monotonic())
+        self._restore(clock.monotonic())
         self.allocator = Allocator(
             table=self.table,
             endpoints=self.endpoints,
@@ -61,15 +61,14 @@ class DevicePlugins:
         if self._book.sources_ready:
             self.table.free_inactive(self._book.active_uids)
 
-    def _restore(self, now: float) -> bool:
+    def _restore(self, now: float) -> None:
         checkpoint = self._checkpoint.load()
         if not isinstance(checkpoint, Checkpoint):
             log.info("continue after failing to read checkpoint file: %s", checkpoint.message)
-            return False
+            return
         self.table.restore(checkpoint.holdings, checkpoint.registered, now)
         for resource in checkpoint.registered:
             self.endpoints.put(resource, None)
-        return True
 
     def _device_update(self, resource: str) -> None:
         self.allocator.save()

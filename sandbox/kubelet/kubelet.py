@@ -64,9 +64,9 @@ class Kubelet:
         self._quit = threading.Event()
         self._loop = SyncLoop(f"kubelet {node_name}", self._clock)
         self._book = PodBook()
-        self._make_folders()
+        new_node = self._make_folders()
         self._devices = self._make_devices()
-        self._ticks = self._make_ticks(status_tick_seconds)
+        self._ticks = self._make_ticks(status_tick_seconds, new_node=new_node)
         self._writer = ApiWriter(f"kubelet {node_name} writer", api, self._clock, self._ticks.tick)
         self._workers = self._make_workers()
         self._pod_resources_server, self._registration_server = self._make_servers()
@@ -112,9 +112,11 @@ class Kubelet:
 
     # -------------------------------------------------------------------------------------- parts
 
-    def _make_folders(self) -> None:
+    def _make_folders(self) -> bool:
+        """Whether the plugin folder was empty: no kubelet ran here before. Its dead sockets count as content."""
         self.paths.plugin_dir.mkdir(parents=True, exist_ok=True)
         self.paths.pod_resources_socket.parent.mkdir(parents=True, exist_ok=True)
+        return not any(self.paths.plugin_dir.iterdir())
 
     def _make_devices(self) -> DevicePlugins:
         return DevicePlugins(
@@ -127,7 +129,7 @@ class Kubelet:
             changed=lambda resource: self._loop.post(lambda: self._workers.health_changed(resource)),
         )
 
-    def _make_ticks(self, tick_seconds: float) -> NodeTicks:
+    def _make_ticks(self, tick_seconds: float, *, new_node: bool) -> NodeTicks:
         return NodeTicks(
             api=self._api,
             table=self._devices.table,
@@ -139,7 +141,7 @@ class Kubelet:
             lease_seconds=self._timings.lease_renew_seconds,
             version=self._switches.version,
             boots=self.runtime.boots,
-            start_over=not self._devices.restored,
+            new_node=new_node,
         )
 
     def _make_workers(self) -> PodWorkers:

@@ -52,13 +52,13 @@ def read_node(raw: Mapping[str, Any]) -> NodeReading:
 
 
 def status_patch(
-    node: NodeReading, counts: Counts, *, version: str, boots: int, start_over: bool, now: float
+    node: NodeReading, counts: Counts, *, version: str, boots: int, new_node: bool, now: float
 ) -> Json | None:
-    """`start_over`: there was no checkpoint, so GPU resources that the manifest claims are 0 until a plugin comes."""
+    """`new_node`: no kubelet was here before, so GPU resources that the manifest claims are 0 until a plugin comes."""
     status = node.status
     capacity = {**_ORDINARY, **_resources(status, "capacity")}
     allocatable = {**capacity, **_resources(status, "allocatable")}
-    zero = set(counts.removed) | ({name for name in allocatable if classify(name)} if start_over else set())
+    zero = set(counts.removed) | ({name for name in allocatable if classify(name)} if new_node else set())
     capacity |= dict.fromkeys(sorted(zero), "0") | {name: str(count) for name, count in counts.capacity.items()}
     allocatable |= dict.fromkeys(sorted(zero), "0") | {name: str(count) for name, count in counts.allocatable.items()}
     wanted: Json = {

@@ -33,7 +33,7 @@ class NodeTicks:
         lease_seconds: float,
         version: str,
         boots: int,
-        start_over: bool,
+        new_node: bool,
     ) -> None:
         self.node: NodeReading | None = None
         self._api = api
@@ -46,7 +46,7 @@ class NodeTicks:
         self._lease_seconds = lease_seconds
         self._version = version
         self._boots = boots
-        self._start_over = start_over
+        self._new_node = new_node
         self._removed: set[str] = set()
         self._lease_due = 0.0
         self._report_due = 0.0
@@ -75,14 +75,12 @@ class NodeTicks:
 
     def _write(self, node: NodeReading, counts: Counts) -> Outcome:
         wall, now = self._clock.wall(), self._clock.monotonic()
-        patch = status_patch(
-            node, counts, version=self._version, boots=self._boots, start_over=self._start_over, now=wall
-        )
+        patch = status_patch(node, counts, version=self._version, boots=self._boots, new_node=self._new_node, now=wall)
         if patch is None and now < self._report_due:
             return Outcome.DONE
         outcome = self._api.patch_node_status(node.name, patch or heartbeat_patch(node, wall))
         if outcome is Outcome.DONE:
-            self._start_over = False
+            self._new_node = False
             self._removed.clear()
             self._report_due = now + _REPORT_SECONDS
         return outcome

@@ -60,6 +60,7 @@ class FakeApi:
         self.statuses: list[tuple[str, Raw]] = []
         self.kept_by_finalizer: set[str] = set()
         self.leases = 0
+        self.refused_node_patches = 0
         self.reachable = True
         self._pod_watches: list[tuple[FakeWatch, str, PodChange]] = []
         self._node_watches: list[tuple[FakeWatch, NodeChange]] = []
@@ -120,6 +121,7 @@ class FakeApi:
     def patch_node_status(self, node_name: str, patch: Mapping[str, Any]) -> Outcome:
         with self.lock:
             if not self.reachable or self.node is None:
+                self.refused_node_patches += 1
                 return Outcome.LATER
             self.node_patches.append((time.monotonic(), dict(patch)))
             self.change_node(patch["status"])
@@ -200,6 +202,11 @@ class FakeApi:
             status = self.node["status"]
             return (status.get("capacity") or {}).get(resource), (status.get("allocatable") or {}).get(resource)
 
+    def node_info(self, key: str) -> str:
+        with self.lock:
+            assert self.node is not None
+            return str((self.node["status"].get("nodeInfo") or {}).get(key, ""))
+
     def _tell(self, old: Raw | None, new: Raw | None) -> None:
         if self.reachable:
             for watch, node_name, on_change in self._pod_watches:
@@ -257,6 +264,7 @@ class FakePlugin(services.DevicePluginServicer):
         self.may_allocate = threading.Event()
         self.may_allocate.set()
         self.allocating = threading.Event()
+        self.ended_streams = 0
         self.streams: list[SimpleQueue[list[api.Device] | None]] = []
         self._server: grpc.Server | None = None
 
@@ -319,11 +327,15 @@ class FakePlugin(services.DevicePluginServicer):
         self, request: api.Empty, context: grpc.ServicerContext
     ) -> Iterator[api.ListAndWatchResponse]:
         stream: SimpleQueue[list[api.Device] | None] = SimpleQueue()
-        context.add_callback(lambda: stream.put(None))
+        context.add_callback(lambda: self._ended(stream))
         self.streams.append(stream)
         yield api.ListAndWatchResponse(devices=self.devices)
         while (devices := stream.get()) is not None:
             yield api.ListAndWatchResponse(devices=devices)
+
+    def _ended(self, stream: SimpleQueue[list[api.Device] | None]) -> None:
+        self.ended_streams += 1
+        stream.put(None)
 
     def GetPreferredAllocation(  # noqa: N802 - the name in the proto
         self, request: api.PreferredAllocationRequest, context: grpc.ServicerContext

@@ -1,0 +1,49 @@
+"""Rule 16: the health of held devices in the pod's status."""
+
+from sandbox.kubelet import Switches
+from tests.sandbox.kubelet.builders import MIG, Raw, pod
+from tests.sandbox.kubelet.conftest import Bench
+from tests.sandbox.kubelet.fakes import wait_until
+
+
+def health(bench: Bench, raw: Raw) -> dict[str, str]:
+    (status,) = bench.api.status(raw)["containerStatuses"]
+    (entry,) = status["allocatedResourcesStatus"]
+    assert entry["name"] == MIG
+    return {resource["resourceID"]: resource["health"] for resource in entry["resources"]}
+
+
+def test_health_follows_the_list_and_keeps_what_it_said_of_ids_that_left(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    raw = bench.run(pod("p"))
+    assert health(bench, raw) == {"MIG-0": "Healthy"}
+
+    plugin.offer(unhealthy=("MIG-0",)).push()
+    wait_until(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
+    assert bench.held() == {"p": ["MIG-0"]}
+    plugin.offer("MIG-0").push()
+    wait_until(lambda: health(bench, raw) == {"MIG-0": "Healthy"}, "healthy again")
+    plugin.offer("MIG-1").push()
+    wait_until(lambda: bench.offered() == ["MIG-1"], "the id is gone")
+    bench.run(pod("later"))
+    assert health(bench, raw) == {"MIG-0": "Healthy"}
+    assert bench.held()["p"] == ["MIG-0"]
+
+
+def test_a_dead_plugins_devices_are_unhealthy(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    raw = bench.run(pod())
+    plugin.stop()
+
+    wait_until(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
+    assert bench.api.phase(raw) == "Running"
+
+
+def test_an_older_kubelet_says_nothing_of_it(bench: Bench) -> None:
+    bench.kubelet(switches=Switches(resource_health_status=False))
+    bench.plugin("MIG-0")
+    raw = bench.run(pod())
+
+    assert "allocatedResourcesStatus" not in raw["status"]["containerStatuses"][0]

@@ -1,0 +1,122 @@
+"""Rules 2 and 14: what pod-resources answers before the pods are known, in which shape, and how often."""
+
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from kube.kubelet_api import deviceplugin_pb2 as plugin_api
+from kube.kubelet_api import podresources_pb2 as api
+from sandbox.kubelet import Clock, Switches
+from sandbox.kubelet.podresources import RateLimit
+from tests.sandbox.kubelet.builders import MIG, container, pod
+from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.fakes import wait_until
+
+
+def get(bench: Bench, name: str, namespace: str = "default") -> api.PodResources | tuple[grpc.StatusCode, str]:
+    try:
+        answer = bench.lister.Get(api.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace), timeout=20)
+    except grpc.RpcError as error:
+        call: object = error
+        assert isinstance(call, grpc.Call)
+        return call.code(), call.details()
+    return answer.pod_resources
+
+
+def test_the_list_is_empty_while_the_api_is_not_reachable_and_devices_are_full(bench: Bench) -> None:
+    bench.api.reachable = False
+    raw = bench.api.add(pod("p"))
+    bench.kubelet()
+    bench.plugin("MIG-0")
+
+    assert bench.held() == {}
+    assert get(bench, "p") == (grpc.StatusCode.UNKNOWN, "pod p in namespace default not found")
+    bench.api.come_back()
+    bench.wait_phase(raw, "Running")
+    assert bench.held() == {"p": ["MIG-0"]}
+
+
+def test_the_list_is_empty_for_the_time_that_the_setting_says(bench: Bench) -> None:
+    bench.api.add(pod("p", containers=[container()]))
+    bench.kubelet(timings=replace(QUICK, pods_after_seconds=0.3))
+
+    bench.wait_serving()
+    assert bench.held() == {}
+    wait_until(lambda: bench.held() == {"p": []}, "the pods are known")
+
+
+def test_it_answers_before_kubelet_sock_is_there(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, registration_after_seconds=0.5))
+
+    assert bench.held() == {}
+    assert not bench.paths.registration_socket.exists()
+
+
+def test_one_entry_per_device(bench: Bench) -> None:
+    bench.kubelet()
+    ids = [f"MIG-{number}" for number in range(6)]
+    bench.plugin(*ids)
+    bench.run(pod("p", containers=[container(devices=6)]))
+
+    (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
+    devices = listed.containers[0].devices
+    assert [(d.resource_name, len(d.device_ids), d.HasField("topology")) for d in devices] == [(MIG, 1, False)] * 6
+    orders = {tuple(d.device_ids[0] for d in bench_list(bench)) for _ in range(5)}
+    assert len(orders) > 1, "in no particular order"
+    assert get(bench, "p") != get(bench, "q")
+
+
+def bench_list(bench: Bench) -> list[api.ContainerDevices]:
+    (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
+    return list(listed.containers[0].devices)
+
+
+def test_topology_without_nodes_hides_a_device_and_two_nodes_name_it_twice(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    nodes = [plugin_api.NUMANode(ID=0), plugin_api.NUMANode(ID=1)]
+    plugin.devices = [
+        plugin_api.Device(ID="none", health="Healthy", topology=plugin_api.TopologyInfo()),
+        plugin_api.Device(ID="both", health="Healthy", topology=plugin_api.TopologyInfo(nodes=nodes)),
+    ]
+    plugin.push()
+
+    wait_until(lambda: bench.offered() == ["both", "both"], "as the real one")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node counts both")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_get_knows_living_pods_only(bench: Bench, ended: bool) -> None:
+    bench.kubelet()
+    raw = bench.run(pod("p", containers=[container(sleep=0.02)]), "Succeeded") if ended else pod("p")
+    name = raw["metadata"]["name"]
+
+    assert get(bench, name) == (grpc.StatusCode.UNKNOWN, f"pod {name} in namespace default not found")
+
+
+def test_get_can_be_missing(bench: Bench) -> None:
+    bench.kubelet(switches=Switches(get_offered=False))
+    bench.run(pod("p", containers=[container()]))
+
+    assert get(bench, "p") == (grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
+
+
+def test_all_methods_share_one_rate_limit(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, rate_per_second=0.001, rate_burst=3))
+    bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
+    bench.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=20)
+    get(bench, "p")
+
+    assert get(bench, "p") == (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+
+def test_the_bucket_refills() -> None:
+    now = 0.0
+    limit = RateLimit(100, 10, Clock(monotonic=lambda: now))
+
+    assert [limit.admit() for _ in range(11)] == [True] * 10 + [False]
+    now = 0.02
+    assert [limit.admit() for _ in range(3)] == [True, True, False]
+    now = 10.0
+    assert [limit.admit() for _ in range(11)] == [True] * 10 + [False], "never more than the burst"

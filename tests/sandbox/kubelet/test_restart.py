@@ -1,0 +1,188 @@
+"""Rules 1 and 15: dead sockets, the checkpoint, and what becomes of pods when a kubelet starts again."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox.kubelet import ContainerState, Kubelet
+from tests.sandbox.kubelet.builders import MIG, container, pod
+from tests.sandbox.kubelet.conftest import Bench, connects
+from tests.sandbox.kubelet.fakes import wait_until
+
+
+def restart(bench: Bench) -> Kubelet:
+    bench.kubelets[-1].kill()
+    return bench.kubelet()
+
+
+@pytest.mark.parametrize("end", [Kubelet.stop, Kubelet.kill])
+def test_the_end_leaves_dead_sockets_and_ends_streams(bench: Bench, end: Callable[[Kubelet], None]) -> None:
+    kubelet = bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    end(kubelet)
+
+    for path in (bench.paths.registration_socket, bench.paths.pod_resources_socket):
+        assert stat.S_ISSOCK(path.lstat().st_mode)
+        assert not connects(path)
+    wait_until(lambda: plugin.ended_streams == 1, "the plugin sees the end of its stream")
+    assert plugin.socket.exists()
+
+
+def test_the_start_removes_sockets_and_nothing_else(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    (bench.paths.plugin_dir / "notes").write_text("mine")
+    (bench.paths.plugin_dir / "folder").mkdir()
+    bench.kubelets[-1].kill()
+    dead = bench.paths.registration_socket.lstat()
+
+    bench.kubelet()
+    bench.wait_serving()
+    alive = bench.paths.registration_socket.lstat()
+    left = {path.name for path in bench.paths.plugin_dir.iterdir()}
+    assert left == {"kubelet.sock", "notes", "folder", "kubelet_internal_checkpoint"}
+    assert not plugin.socket.exists()
+    assert alive.st_ctime_ns > dead.st_ctime_ns, "a new socket, even if the inode number is the old one"
+
+
+def test_the_checkpoint_has_the_kubelets_form(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0", "MIG-1")
+    raw = bench.run(pod("p"))
+    (held,) = bench.held()["p"]
+    text = bench.paths.checkpoint.read_text()
+    data = json.loads(text)["Data"]
+
+    assert stat.S_IMODE(os.stat(bench.paths.checkpoint).st_mode) == 0o600
+    assert text.count("\n") == 0
+    (entry,) = data["PodDeviceEntries"]
+    assert entry.pop("AllocResp")
+    assert entry == {
+        "PodUID": raw["metadata"]["uid"],
+        "ContainerName": "c",
+        "ResourceName": MIG,
+        "DeviceIDs": {"-1": [held]},
+    }
+    assert data["RegisteredDevices"] == {MIG: ["MIG-0", "MIG-1"]}
+
+
+def test_running_pods_go_on_with_their_devices(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", "MIG-1")
+    raw = bench.run(pod("p"))
+    held = bench.held()
+
+    restart(bench)
+    wait_until(lambda: bench.held() == held, "the pod is known again, with its device")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 until the plugin is back")
+    plugin.serve().register()
+    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "2/2")
+    assert len(plugin.allocated) == 1
+    assert bench.api.phase(raw) == "Running"
+    bench.run(pod("q"))
+    assert sorted([*held["p"], *bench.held()["q"]]) == ["MIG-0", "MIG-1"]
+
+
+def test_a_pod_whose_container_ended_meanwhile_is_finished(bench: Bench) -> None:
+    bench.kubelet()
+    raw = bench.run(pod(containers=[container(sleep=0.2)]))
+    bench.kubelets[-1].kill()
+    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "ended without a kubelet")
+
+    bench.kubelet()
+    bench.wait_phase(raw, "Succeeded")
+
+
+def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.run(pod())
+    boot = bench.api.node_info("bootID")
+    bench.kubelets[-1].kill()
+    bench.runtime.lose_all()
+
+    bench.kubelet()
+    failed = bench.wait_phase(raw, "Failed")
+    assert failed["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "no healthy devices present" in failed["status"]["message"]
+    wait_until(lambda: bench.api.node_info("bootID") != boot, "another boot")
+
+
+def test_a_restart_is_no_reboot(bench: Bench) -> None:
+    bench.kubelet()
+    wait_until(lambda: bench.api.node_info("bootID"), "a boot id")
+    boot = bench.api.node_info("bootID")
+    restart(bench)
+    bench.run(pod(containers=[container()]))
+
+    assert bench.api.node_info("bootID") == boot
+
+
+def spoil(path: Path) -> None:
+    path.write_text(path.read_text().replace("MIG-0", "MIG-7"))
+
+
+def cut(path: Path) -> None:
+    path.write_text("{")
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, spoil, cut])
+def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Callable[[Path], object]) -> None:
+    """The node still said 2/2, so the pod runs on; List shows it without devices, for good."""
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
+    plugin.preference = lambda available, size: ["MIG-0"]
+    raw = bench.run(pod("p"))
+    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "2/2")
+    bench.kubelets[-1].kill()
+    damage(bench.paths.checkpoint)
+
+    bench.kubelet()
+    wait_until(lambda: bench.held() == {"p": []}, "known again, without its device")
+    plugin.serve().register()
+    wait_until(lambda: bench.offered() == ["MIG-0", "MIG-1"], "the plugin is back")
+    bench.run(pod("q"))
+    assert bench.held() == {"p": [], "q": ["MIG-0"]}
+    assert bench.api.phase(raw) == "Running"
+
+
+def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    raw = bench.run(pod())
+    plugin.offer().push()
+    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the plugin was away before the restart")
+    bench.kubelets[-1].kill()
+    bench.paths.checkpoint.unlink()
+
+    bench.kubelet()
+    failed = bench.wait_phase(raw, "Failed")
+    assert failed["status"]["reason"] == f"OutOf{MIG}"
+    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "its container is killed")
+
+
+def test_containers_of_pods_that_are_gone_are_stopped(bench: Bench) -> None:
+    bench.kubelet()
+    raw = bench.run(pod(containers=[container()]))
+    bench.kubelets[-1].kill()
+    bench.api.remove(raw["metadata"]["uid"])
+
+    bench.kubelet()
+    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "the orphan is stopped")
+
+
+def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
+    for number in (3, 1, 2):
+        raw = pod(f"p{number}", containers=[container(devices=number)], created=f"2026-01-0{number}T00:00:00Z")
+        bench.api.add(raw | {"status": {"phase": "Pending"}})
+    bench.api.reachable = False
+    bench.kubelet()
+    plugin = bench.plugin(*(f"MIG-{number}" for number in range(6)))
+    bench.api.come_back()
+
+    wait_until(lambda: len(plugin.allocated) == 3, "all admitted")
+    assert [len(ids) for ids in plugin.allocated] == [1, 2, 3]

@@ -1,0 +1,113 @@
+"""Rules 6 and 18: the node's status changes at the tick only, and what others wrote there is gone with the next one."""
+
+import time
+from dataclasses import replace
+
+from tests.sandbox.kubelet.builders import MIG, node
+from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.fakes import FakeApi, wait_until
+
+
+def test_a_change_waits_for_the_tick(bench: Bench) -> None:
+    bench.kubelet(tick_seconds=0.5)
+    bench.plugin("MIG-0")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "the first tick")
+    before = time.monotonic()
+    bench.plugins[0].offer("MIG-0", "MIG-1").push()
+    wait_until(lambda: len(bench.offered()) == 2, "pod-resources has it at once")
+    assert bench.api.allocatable(MIG) == ("1", "1")
+
+    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node has it at the tick")
+    (last, _), (previous, _) = bench.api.node_patches[-1], bench.api.node_patches[-2]
+    assert last > before
+    assert last - previous >= 0.5, "a tick is never shorter than its period"
+
+
+def test_unhealthy_devices_count_as_capacity_only(bench: Bench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0", "MIG-1", "MIG-2").offer("MIG-0", "MIG-1", "MIG-2", unhealthy=("MIG-3",)).push()
+
+    wait_until(lambda: bench.api.allocatable(MIG) == ("4", "3"), "4/3")
+
+
+def test_a_dead_plugin_leaves_n_of_zero_then_zero_and_the_key_stays(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.4))
+    plugin = bench.plugin("MIG-0", "MIG-1")
+    plugin.stop()
+
+    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "0"), "2/0")
+    assert bench.offered() == [], "absent from pod-resources at once"
+    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after the grace period")
+    plugin.offer("MIG-9").serve().register()
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "and back")
+
+
+def test_numbers_written_by_others_are_gone_at_the_next_tick(bench: Bench) -> None:
+    bench.kubelet(tick_seconds=0.3)
+    bench.plugin("MIG-0")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
+
+    both = {"capacity": {"cpu": "8", MIG: "5", "example.com/d": "3"}, "allocatable": {"cpu": "8", MIG: "5"}}
+    bench.api.change_node(both)
+    assert bench.api.allocatable(MIG) == ("5", "5")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "reverted")
+    assert bench.api.allocatable("example.com/d") == ("3", "3"), "what no plugin offers stays"
+
+
+def test_a_right_number_written_by_others_is_left_alone(bench: Bench) -> None:
+    bench.kubelet(tick_seconds=0.2, timings=replace(QUICK, lease_renew_seconds=0))
+    plugin = bench.plugin("MIG-0")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
+    plugin.offer("MIG-0", "MIG-1").push()
+    wait_until(lambda: len(bench.offered()) == 2, "taken")
+    assert bench.api.node is not None
+    status = bench.api.node["status"]
+    bench.api.change_node({key: {**status[key], MIG: "2"} for key in ("capacity", "allocatable")})
+    patches, leases = len(bench.api.node_patches), bench.api.leases
+
+    wait_until(lambda: bench.api.leases > leases + 2, "ticks went by")
+    assert len(bench.api.node_patches) == patches
+    assert bench.api.allocatable(MIG) == ("2", "2")
+
+
+def test_the_manifests_ordinary_resources_stay(bench: Bench) -> None:
+    bench.api = FakeApi(node(capacity={"cpu": "192", "example.com/d": "3", "nvidia.com/gpu": "8"}))
+    bench.kubelet()
+    wait_until(lambda: bench.api.node_patches, "a first tick")
+
+    assert bench.api.allocatable("cpu") == ("192", "192")
+    assert bench.api.allocatable("example.com/d") == ("3", "3")
+    assert bench.api.allocatable("nvidia.com/gpu") == ("0", "0"), "a GPU resource without a plugin is a dump's leftover"
+
+
+def test_the_node_becomes_ready(bench: Bench) -> None:
+    bench.kubelet()
+    wait_until(lambda: bench.api.node_patches, "a first tick")
+    assert bench.api.node is not None
+    status = bench.api.node["status"]
+
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"
+    assert status["nodeInfo"]["kubeletVersion"] == "v1.36.3"
+    assert [address["type"] for address in status["addresses"]] == ["InternalIP", "Hostname"]
+
+
+def test_a_node_that_comes_later_is_waited_for(bench: Bench) -> None:
+    bench.api.node, late = None, bench.api.node
+    bench.kubelet()
+    bench.wait_serving()
+    bench.api.node = late
+    bench.api.change_node({})
+
+    wait_until(lambda: bench.api.node_patches, "the tick follows")
+
+
+def test_a_tick_that_the_api_missed_is_made_up_for(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.1))
+    plugin = bench.plugin("MIG-0")
+    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
+    bench.api.reachable = False
+    plugin.stop()
+    wait_until(lambda: bench.api.refused_node_patches > 1, "0/0 could not be written")
+    bench.api.reachable = True
+
+    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after all")

@@ -1,7 +1,7 @@
 """Ages of the agents' Leases, on this process's own monotonic clock.
 
 In go renewTimes as the watch brings them, out comes how long each agent has been silent. A renewTime is only compared
-for equality: the clocks of nodes are never trusted. The Lease found at start proves nothing yet, since it may be
+for equality: the clocks of nodes are never trusted. The first one that is seen proves nothing yet, since it may be
 weeks old: where the plan says that its agent is silent, that stands until the Lease is seen to change.
 """
 
@@ -27,10 +27,9 @@ class Heartbeats:
     def observe(self, node: str, renew_time: str, now: float) -> None:
         """The Lease shows this renewTime. A Lease that is deleted just ages: do not report that."""
         beat = self._beats.get(node)
-        if beat is None:
+        if beat is None or beat.renew_time is None:
             self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now)
         elif beat.renew_time != renew_time:
-            # The first Lease after we began to wait is as good as a renewal: there was none before.
             self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now, renewed=True)
 
     def expect(self, node: str, now: float) -> None:

@@ -104,4 +104,7 @@ def test_an_expected_agent_that_never_comes_ages_too() -> None:
     assert not beats.alive("n1", 11.0, known_silent=False)
     assert beats.silent_for("n1", 100.0) == 90.0
     beats.observe("n1", "t1", 100.0)
-    assert beats.alive("n1", 100.0, known_silent=True)
+    assert beats.alive("n1", 100.0, known_silent=False)
+    assert not beats.alive("n1", 100.0, known_silent=True)
+    beats.observe("n1", "t2", 110.0)
+    assert beats.alive("n1", 110.0, known_silent=True)

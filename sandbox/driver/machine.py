@@ -40,6 +40,14 @@ def create(
     driver_version: str = DRIVER_VERSION,
 ) -> Store:
     """Write the state file of a new machine. A layout the hardware would refuse raises ValueError."""
+    store = Store(path)
+    store.create(create_state(gpus, seed, driver_version=driver_version))
+    return store
+
+
+def create_state(
+    gpus: Iterable[tuple[GpuModel, GpuOptions]], seed: str | int, *, driver_version: str = DRIVER_VERSION
+) -> MachineState:
     machine = MachineState(
         format=FORMAT,
         driver_version=driver_version,
@@ -51,12 +59,11 @@ def create(
         faults=[],
     )
     for index, (model, options) in enumerate(gpus):
-        gpu = _gpu(board_of_model(model), options, index, serial_of(seed, index))
+        board = board_of_model(model)
+        gpu = _gpu(board, options, index, serial_of(seed, index))
         machine["gpus"].append(gpu)
-        _cut(machine, gpu, board_of_model(model), options.get("instances", ()))
-    store = Store(path)
-    store.create(machine)
-    return store
+        _cut(machine, gpu, board, options.get("instances", ()))
+    return machine
 
 
 def observe(path: Path | str) -> MachineState:

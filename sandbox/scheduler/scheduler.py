@@ -18,7 +18,7 @@ from dataclasses import replace
 from kubernetes.client import ApiClient
 
 from controller.views import NodeView
-from kube.errors import ApiError, Conflict, NotFound
+from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.reflector import Key, Reflector
 from sandbox.scheduler.book import Book
 from sandbox.scheduler.placement import ROOM_PLUGINS, helped, place
@@ -151,8 +151,9 @@ class Scheduler:
         self._binding.discard(uid)
         self._book.remove(uid)
         failure = Failure(message=f"binding rejected: {error}", plugins=frozenset({BINDING_PLUGIN}))
-        if isinstance(error, (NotFound, Conflict)):
-            self._waiting.fail(item, failure, time.monotonic())  # gone or bound already: the watch will tell
+        if isinstance(error, (NotFound, Conflict, Unavailable)):
+            # It may be gone, or bound already: the watch will tell, and nothing is said about the pod until then.
+            self._waiting.fail(item, failure, time.monotonic())
         else:
             log.warning("binding %s failed: %s", item.record.view.title, error)
             self._give_up(item, failure, reason="SchedulerError")

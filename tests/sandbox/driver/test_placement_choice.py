@@ -18,16 +18,15 @@ from sandbox.driver.status import Refused, Status
 CAPTURES = json.loads(Path(__file__).with_name("placement_captures.json").read_text())["captures"]
 
 
-def one_gpu(path: Path, key: str, *, halves_swapped: bool = False) -> tuple[MachineState, GpuState]:
+def one_gpu(key: str, *, halves_swapped: bool = False) -> tuple[MachineState, GpuState]:
     model = next(model for model in known_models() if model.key == key)
-    machine.create(path, [(model, {"mig_enabled": True, "halves_swapped": halves_swapped})], "captures")
-    state = machine.observe(path)
+    state = machine.create_state([(model, {"mig_enabled": True, "halves_swapped": halves_swapped})], "captures")
     return state, state["gpus"][0]
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda capture: f"{capture['model']} {capture['profiles']}")
-def test_the_driver_chooses_as_real_drivers_did(capture: dict[str, Any], tmp_path: Path) -> None:
-    state, gpu = one_gpu(tmp_path / "m.json", capture["model"], halves_swapped=capture["halves_swapped"])
+def test_the_driver_chooses_as_real_drivers_did(capture: dict[str, Any]) -> None:
+    state, gpu = one_gpu(capture["model"], halves_swapped=capture["halves_swapped"])
     chosen: list[int | None] = []
     for profile_id in capture["profiles"]:
         try:
@@ -37,9 +36,9 @@ def test_the_driver_chooses_as_real_drivers_did(capture: dict[str, Any], tmp_pat
     assert chosen == capture["ids"], capture["source"]
 
 
-def test_remaining_capacity_as_in_a_transcript(tmp_path: Path) -> None:
+def test_remaining_capacity_as_in_a_transcript() -> None:
     """A100-SXM4-40GB, driver 580.126.09 (ssup2 blog): free counts after 4g, 2g and 1g were created."""
-    state, gpu = one_gpu(tmp_path / "m.json", "A100-40GB", halves_swapped=True)
+    state, gpu = one_gpu("A100-40GB", halves_swapped=True)
     board = board_of(gpu)
 
     def free() -> list[int]:
@@ -62,14 +61,14 @@ def test_remaining_capacity_as_in_a_transcript(tmp_path: Path) -> None:
         ("A100-40GB", 0, [0]),
     ],
 )
-def test_instance_ids_of_other_widths(key: str, profile_id: int, ids: list[int], tmp_path: Path) -> None:
-    state, gpu = one_gpu(tmp_path / "m.json", key)
+def test_instance_ids_of_other_widths(key: str, profile_id: int, ids: list[int]) -> None:
+    state, gpu = one_gpu(key)
     created = [create_gpu_instance(state, gpu, profile_id)["id"] for _ in ids]
     assert sorted(created) == ids
 
 
-def test_one_media_instance_at_most(tmp_path: Path) -> None:
-    state, gpu = one_gpu(tmp_path / "m.json", "H100-80GB")
+def test_one_media_instance_at_most() -> None:
+    state, gpu = one_gpu("H100-80GB")
     create_gpu_instance(state, gpu, 20)
     with pytest.raises(Refused) as caught:
         create_gpu_instance(state, gpu, 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kubernetes.client import ApiClient
 from kube import apply, clients
 from kube.errors import NotFound
 from sandbox.apiserver import ApiServer
+from sandbox.apiserver.faults import Disconnect, Refuse
 from sandbox.scheduler import BackOff, Scheduler
 
 SLICE = "nvidia.com/mig-1g.10gb"
@@ -102,13 +104,19 @@ def server() -> Iterator[ApiServer]:
     server.stop()
 
 
-@pytest.fixture
-def cluster(server: ApiServer) -> Iterator[Cluster]:
-    """Without back-off, so that who goes first does not depend on when each was tried before."""
-    scheduler = Scheduler(clients.for_url(server.url), back_off=BackOff(initial_seconds=0.0))
+@contextmanager
+def scheduling(server: ApiServer, back_off: BackOff | None = None) -> Iterator[Cluster]:
+    scheduler = Scheduler(clients.for_url(server.url), back_off=back_off)
     scheduler.start()
     yield Cluster(clients.for_url(server.url))
     scheduler.stop()
+
+
+@pytest.fixture
+def cluster(server: ApiServer) -> Iterator[Cluster]:
+    """Without back-off, so that who goes first does not depend on when each was tried before."""
+    with scheduling(server, BackOff(initial_seconds=0.0)) as cluster:
+        yield cluster
 
 
 def test_a_pod_that_fits_is_bound(cluster: Cluster) -> None:
@@ -253,21 +261,16 @@ def test_pods_spread_over_nodes(cluster: Cluster) -> None:
 
 
 def test_a_restarted_scheduler_goes_on(server: ApiServer) -> None:
-    cluster = Cluster(clients.for_url(server.url))
-    first = Scheduler(cluster.api)
-    first.start()
-    cluster.add_node("a", slices=1)
-    cluster.add_pod("first", slices=1)
-    until(lambda: cluster.node_of("first"))
-    cluster.add_pod("second", slices=1)
-    cluster.wait_refused("second")
-    first.stop()
+    with scheduling(server) as cluster:
+        cluster.add_node("a", slices=1)
+        cluster.add_pod("first", slices=1)
+        until(lambda: cluster.node_of("first"))
+        cluster.add_pod("second", slices=1)
+        cluster.wait_refused("second")
     cluster.offer("a", 2)
     assert cluster.node_of("second") == ""
-    again = Scheduler(clients.for_url(server.url))
-    again.start()
-    until(lambda: cluster.node_of("second") == "a")
-    again.stop()
+    with scheduling(server) as cluster:
+        until(lambda: cluster.node_of("second") == "a")
 
 
 def test_a_deleted_pod_is_forgotten(cluster: Cluster) -> None:
@@ -280,6 +283,37 @@ def test_a_deleted_pod_is_forgotten(cluster: Cluster) -> None:
     until(lambda: cluster.node_of("q") == "a")
     with pytest.raises(NotFound):
         cluster.pod("p")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Refuse(code=500), Refuse(code=409, reason="Conflict"), Disconnect(), Disconnect(after_write=True)],
+    ids=["500", "409", "no answer", "no answer, but done"],
+)
+def test_a_bind_that_fails_is_tried_again(server: ApiServer, cluster: Cluster, fault: Refuse | Disconnect) -> None:
+    faults = [fault, fault]
+    server.faults.append(lambda request: faults.pop() if request.path.endswith("/binding") and faults else None)
+    cluster.add_node("a", slices=1)
+    cluster.add_pod("p", slices=1)
+    until(lambda: cluster.node_of("p") == "a")
+    assert cluster.condition("p")["status"] == "True"
+    cluster.add_pod("q", slices=1)
+    cluster.wait_refused("q")  # the place was counted once, and only once
+    cluster.delete_pod("p")
+    until(lambda: cluster.node_of("q") == "a")
+
+
+def test_a_bind_that_is_refused_for_good_is_told(server: ApiServer) -> None:
+    refuse = Refuse(code=403, reason="Forbidden", message="binding is closed")
+    server.faults.append(lambda request: refuse if request.path.endswith("/binding") else None)
+    with scheduling(server) as cluster:
+        cluster.add_node("a")
+        cluster.add_pod("p", cpu="1")
+        cluster.wait_refused("p")
+        condition = cluster.condition("p")
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", "binding rejected: binding is closed")
+        server.faults.clear()
+        until(lambda: cluster.node_of("p") == "a")
 
 
 @pytest.mark.slow

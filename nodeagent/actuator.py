@@ -8,8 +8,9 @@ information, not failure. Never tries another order or placement, and stops betw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from nodeagent.changes import GpuChange
 from nodeagent.driver import DriverError, GpuDriver, GpuInstance, InUseError, ObservedGpu
@@ -17,6 +18,8 @@ from nodeagent.journal import Action, Intent, Journal
 from partitioning.layouts import Instance
 
 log = logging.getLogger(__name__)
+FIRST_PAUSE_SECONDS = 1.0
+LAST_PAUSE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,46 +29,87 @@ class Actuated:
     destroyed: tuple[Instance, ...] = ()
     created: tuple[Instance, ...] = ()
     error: DriverError | None = None
+    fresh: bool = True
+    """The driver was asked in this pass; else the error is that of an earlier try, and its pause is not over."""
     interrupted: bool = False
     """A newer generation came: the rest is for the next pass."""
 
+    @property
+    def acted(self) -> bool:
+        """The driver was asked to change something."""
+        return bool(self.destroyed or self.created or (self.error is not None and self.fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """After a failure on one GPU: the same plan is not tried again at once."""
+
+    edition: tuple[str, int]
+    error: DriverError
+    failures: int
+    over_at: float
+
 
 class Actuator:
-    def __init__(self, driver: GpuDriver, journal: Journal) -> None:
+    def __init__(self, driver: GpuDriver, journal: Journal, *, clock: Callable[[], float]) -> None:
         self._driver = driver
         self._journal = journal
+        self._clock = clock
+        self._pauses: dict[str, _Pause] = {}
 
-    def run(self, change: GpuChange, *, plan_uid: str, generation: int, current: Callable[[], bool]) -> Actuated:
-        """Work through the steps of one GPU as far as possible."""
-        destroyed: list[Instance] = []
-        created: list[Instance] = []
+    def run(self, change: GpuChange, *, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
+        """Work through the steps of one GPU as far as possible. `edition` is the plan's uid and generation."""
+        pause = self._pauses.get(change.gpu.uuid)
+        if not change.acts:
+            self._pauses.pop(change.gpu.uuid, None)
+            return Actuated()
+        if pause is not None and pause.edition == edition and self._clock() < pause.over_at:
+            return Actuated(error=pause.error, fresh=False)
+        result = self._work(change, edition, current)
+        if result.error is None:
+            self._pauses.pop(change.gpu.uuid, None)
+        else:
+            failures = 1 + (pause.failures if pause is not None and pause.edition == edition else 0)
+            seconds = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LAST_PAUSE_SECONDS)
+            self._pauses[change.gpu.uuid] = _Pause(edition, result.error, failures, self._clock() + seconds)
+            log.warning("GPU %d: %s; tried again in %g s", change.gpu.index, result.error, seconds)
+        return result
 
-        def intent(action: Action, placed: Instance) -> Intent:
-            return Intent(action=action, placed=placed, plan_uid=plan_uid, generation=generation)
+    def seconds_to_retry(self) -> float | None:
+        """Until the first pause is over."""
+        return min((max(pause.over_at - self._clock(), 0.0) for pause in self._pauses.values()), default=None)
 
-        def outcome(error: DriverError | None = None, *, interrupted: bool = False) -> Actuated:
-            return Actuated(destroyed=tuple(destroyed), created=tuple(created), error=error, interrupted=interrupted)
+    def _work(self, change: GpuChange, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
+        done: list[tuple[Action, Instance]] = []
+        stuck: list[Instance] = []
+        problem: DriverError | None = None
+        for step in self._steps(change):
+            if not current():
+                return _actuated(done, problem, interrupted=True)
+            if step.action is Action.CREATE and any(_collide(change.gpu, step.placed, other) for other in stuck):
+                continue
+            intent = Intent(action=step.action, placed=step.placed, plan_uid=edition[0], generation=edition[1])
+            try:
+                step.run(intent)
+            except InUseError as error:
+                # Somebody holds this one; the other steps need not wait for it.
+                problem = error
+                stuck.append(step.placed)
+            except DriverError as error:
+                return _actuated(done, error)
+            else:
+                done.append((step.action, step.placed))
+                log.info("GPU %d: %s of %s is done", change.gpu.index, step.action, step.placed)
+        return _actuated(done, problem)
 
-        try:
-            for instance in change.destroy:
-                if not current():
-                    return outcome(interrupted=True)
-                self._destroy(change.gpu, instance, intent(Action.DESTROY, instance.placed))
-                destroyed.append(instance.placed)
-            for instance in change.finish:
-                if not current():
-                    return outcome(interrupted=True)
-                self._finish(change.gpu, instance, intent(Action.CREATE, instance.placed))
-                created.append(instance.placed)
-            for placed in change.create:
-                if not current():
-                    return outcome(interrupted=True)
-                self._create(change.gpu, placed, intent(Action.CREATE, placed))
-                created.append(placed)
-        except DriverError as error:
-            log.warning("GPU %d: %s", change.gpu.index, error)
-            return outcome(error)
-        return outcome()
+    def _steps(self, change: GpuChange) -> Iterator[_Step]:
+        gpu = change.gpu
+        for instance in change.destroy:
+            yield _Step(Action.DESTROY, instance.placed, partial(self._destroy, gpu, instance))
+        for instance in change.finish:
+            yield _Step(Action.CREATE, instance.placed, partial(self._finish, gpu, instance))
+        for placed in change.create:
+            yield _Step(Action.CREATE, placed, partial(self._create, gpu))
 
     def _destroy(self, gpu: ObservedGpu, instance: GpuInstance, intent: Intent) -> None:
         found = [process.pid for process in self._driver.processes(gpu) if process.instance == instance.id]
@@ -76,17 +120,37 @@ class Actuator:
             self._driver.destroy_compute_instance(gpu.uuid, instance.id, compute.id)
         self._driver.destroy_gpu_instance(gpu.uuid, instance.id)
         self._journal.end(gpu.uuid)
-        log.info("GPU %d: destroyed %s", gpu.index, instance.placed)
 
     def _finish(self, gpu: ObservedGpu, instance: GpuInstance, intent: Intent) -> None:
         self._journal.begin(gpu.uuid, intent)
         self._driver.create_compute_instance(gpu.uuid, instance.id)
         self._journal.end(gpu.uuid)
-        log.info("GPU %d: finished %s", gpu.index, instance.placed)
 
-    def _create(self, gpu: ObservedGpu, placed: Instance, intent: Intent) -> None:
+    def _create(self, gpu: ObservedGpu, intent: Intent) -> None:
         self._journal.begin(gpu.uuid, intent)
-        made = self._driver.create_gpu_instance(gpu.uuid, placed)
+        made = self._driver.create_gpu_instance(gpu.uuid, intent.placed)
         self._driver.create_compute_instance(gpu.uuid, made)
         self._journal.end(gpu.uuid)
-        log.info("GPU %d: created %s", gpu.index, placed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    action: Action
+    placed: Instance
+    run: Callable[[Intent], None]
+
+
+def _actuated(
+    done: Iterable[tuple[Action, Instance]], error: DriverError | None, *, interrupted: bool = False
+) -> Actuated:
+    steps = tuple(done)
+    return Actuated(
+        destroyed=tuple(placed for action, placed in steps if action is Action.DESTROY),
+        created=tuple(placed for action, placed in steps if action is Action.CREATE),
+        error=error,
+        interrupted=interrupted,
+    )
+
+
+def _collide(gpu: ObservedGpu, one: Instance, other: Instance) -> bool:
+    return bool(one.mask & other.mask) or (gpu.model is not None and gpu.model.excludes(one.profile, other.profile))

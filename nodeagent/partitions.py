@@ -50,6 +50,11 @@ class Partition:
         return int(found["number"]) if found else 0
 
     @property
+    def sort_key(self) -> tuple[int, str, int, str]:
+        """By place, then size and number."""
+        return (self.placed.start if self.placed else 0, self.resource, self.number, self.id)
+
+    @property
     def title(self) -> str:
         """As a sentence names it."""
         if self.placed is not None:
@@ -117,12 +122,7 @@ def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tup
             if partition is not None:
                 by_id.setdefault(device_id, partition)
         found = list(by_id.values())
-    return tuple(sorted(found, key=_order))
-
-
-def _order(partition: Partition) -> tuple[int, str, int, str]:
-    start = partition.placed.start if partition.placed else 0
-    return (start, partition.resource, partition.number, partition.id)
+    return tuple(sorted(found, key=lambda partition: partition.sort_key))
 
 
 def _of_device(device: Device) -> Partition:

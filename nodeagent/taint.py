@@ -8,8 +8,9 @@ then are refused for good. The taint spares them that, from before the push unti
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
 
@@ -31,6 +32,42 @@ def stale(node: NodeSeen, counts: Mapping[str, int]) -> dict[str, int]:
     """Counts that the Node does not show yet, either way."""
     names = sorted({*node.allocatable, *counts})
     return {name: counts.get(name, 0) for name in names if node.allocatable.get(name, 0) != counts.get(name, 0)}
+
+
+class NodeWriting(Protocol):
+    """See `NodeWriter`."""
+
+    def set_taint(self, wanted: bool) -> str: ...
+
+    def set_allocatable(self, counts: Mapping[str, int]) -> str: ...
+
+
+class NodeGuard:
+    """Keeps the scheduler from binding pods to what is being taken away."""
+
+    def __init__(self, writer: NodeWriting, *, write_allocatable: bool) -> None:
+        self._writer = writer
+        self._write_allocatable = write_allocatable
+
+    def before_push(self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str]) -> str:
+        """Why a push that lowers these counts must wait; empty when it may go."""
+        if self._write_allocatable:
+            return ""
+        if node is None:
+            return "this Node was not read from the API yet"
+        if lowered(_of_ours(node, ours), counts) and not node.changing:
+            return self._writer.set_taint(True)
+        return ""
+
+    def after_push(self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str], *, taken: bool) -> None:
+        """Write the counts that the kubelet has taken, or lift the taint once the Node shows them."""
+        if node is None or not taken:
+            return
+        shown = _of_ours(node, ours)
+        if self._write_allocatable and (wrong := stale(shown, counts)):
+            self._writer.set_allocatable(wrong)
+        elif node.changing and not lowered(shown, counts):
+            self._writer.set_taint(False)
 
 
 class NodeWriter:
@@ -67,6 +104,12 @@ class NodeWriter:
         log.info("node allocatable written: %s", texts)
         self._cell.accept(parse_node(raw))
         return ""
+
+
+def _of_ours(node: NodeSeen, ours: Iterable[str]) -> NodeSeen:
+    """Another plugin's resources on this node are none of our business."""
+    names = frozenset(ours)
+    return replace(node, allocatable={name: count for name, count in node.allocatable.items() if name in names})
 
 
 def _taint_operations(raw: Mapping[str, Any], wanted: bool) -> list[dict[str, Any]]:

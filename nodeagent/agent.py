@@ -1,0 +1,225 @@
+"""One pass of the node agent: look, withdraw or destroy and create, advertise, confirm, report.
+
+    spec ────────────────────► orders ─┐
+    driver, kubelet, plugin ──► look ──┴► changes ─► actuator ─► driver       (journal first)
+                                             └─────► advertise ─► config.json ─► device plugin ─► kubelet
+    loaded.json, GetAllocatable, Node ─────────────► confirm ─► outcomes ─► report ─► status
+
+Level-triggered and never blocking: a pass goes as far as it can, and returns after how many seconds another one is due.
+What must be destroyed is first withdrawn; only a later pass, which sees it gone and free, destroys it. Each pass works
+on one edition of the plan, computed anew from what is observed, so it does not matter where the last one was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from crds.v1alpha1.names import GpuState, Reason
+from nodeagent.actuator import Actuated, Actuator
+from nodeagent.advertise import Advertiser, counts, rendered
+from nodeagent.ages import Ages
+from nodeagent.changes import GpuChange, gpu_change
+from nodeagent.confirm import Confirmation, Confirmer, Readings, Stage
+from nodeagent.desired import no_such_gpu
+from nodeagent.look import Observer, Seen
+from nodeagent.node import NodeCell
+from nodeagent.orders import Orders, orders
+from nodeagent.outcome import GpuOutcome, Situation, absent_gpu, gpu_outcome
+from nodeagent.partitions import Partition, existing
+from nodeagent.plan import PlanCell, PlanSeen
+from nodeagent.plugin.config import PluginConfig
+from nodeagent.taint import NodeGuard
+from nodeagent.usage import Verdict
+
+SOON_SECONDS = 0.1
+"""The kubelet takes a new list within some tens of milliseconds."""
+PATIENCE_SECONDS = 3.0
+LATER_SECONDS = 1.0
+UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """What a pass hands to the report."""
+
+    seen: Seen
+    plan: Orders
+    outcomes: tuple[GpuOutcome, ...]
+    actuated: tuple[Actuated, ...]
+    confirmation: Confirmation
+    config: PluginConfig
+    advertise_message: str
+
+
+class Report(Protocol):
+    """Status, metrics, Events and log of a pass; see `report.Reporter`."""
+
+    def meet(self, plan: PlanSeen | None) -> None: ...
+
+    def confirmed_hash(self, gpu_uuid: str) -> str: ...
+
+    def report(self, result: PassResult) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a pass works with."""
+
+    plan: PlanCell
+    node: NodeCell
+    observer: Observer
+    actuator: Actuator
+    advertiser: Advertiser
+    guard: NodeGuard
+    confirmer: Confirmer
+    reporter: Report
+
+
+class Agent:
+    """Keeps nothing between passes but what its parts keep."""
+
+    def __init__(self, parts: Parts, *, clock: Callable[[], float], resync_seconds: float) -> None:
+        self._parts = parts
+        self._ages = Ages(clock)
+        self._resync_seconds = resync_seconds
+
+    def reconcile(self) -> float:
+        """One pass. Returns the seconds after which another is due even if nothing happens."""
+        seen = self._parts.observer.look()
+        self._parts.reporter.meet(seen.plan)
+        plan = orders(seen.plan, seen.gpus)
+        changes = self._changes(plan, seen)
+        actuated = {change.gpu.uuid: self._actuate(change, plan) for change in changes.values()}
+        if any(done.acted for done in actuated.values()):
+            seen = self._parts.observer.look_again(seen)
+            plan = orders(seen.plan, seen.gpus)
+            changes = self._changes(plan, seen)
+        pending = self._advertise(seen, changes)
+        confirmation, readings = self._confirm(seen)
+        outcomes = self._outcomes(seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending)
+        result = PassResult(
+            seen=seen,
+            plan=plan,
+            outcomes=outcomes,
+            actuated=tuple(actuated.values()),
+            confirmation=confirmation,
+            config=readings.config,
+            advertise_message=pending or next((s.message for s in confirmation.stages.values() if s.message), ""),
+        )
+        return self._due(result, self._parts.reporter.report(result))
+
+    def _changes(self, plan: Orders, seen: Seen) -> dict[int, GpuChange]:
+        """By index of the GPU."""
+        found = {}
+        for order in plan.orders:
+            if order.gpu is not None:
+                standing = seen.standing(order.gpu, self._parts.advertiser.config)
+                busy = [p.placed for p in standing.partitions if p.placed and not standing.verdict(p).free]
+                found[order.index] = gpu_change(plan.target(order, busy), standing)
+        return found
+
+    def _actuate(self, change: GpuChange, plan: Orders) -> Actuated:
+        def current() -> bool:
+            newest = self._parts.plan.get()
+            return (newest.edition if newest else ("", 0)) == plan.edition
+
+        return self._parts.actuator.run(change, edition=plan.edition, current=current)
+
+    def _advertise(self, seen: Seen, changes: dict[int, GpuChange]) -> str:
+        """Write the plugin's config; the answer says why it could not be written yet."""
+        if seen.driver_problem is not None:
+            return f"the driver does not answer: {seen.driver_problem}"
+        advertiser, readings = self._parts.advertiser, seen.readings
+        config = rendered(changes.values())
+        if config != advertiser.config:
+            why = self._parts.guard.before_push(self._parts.node.get(), counts(config), self._ours(readings, config))
+            if why:
+                return why
+        overdue = self._parts.confirmer.overdue(readings)
+        if not advertiser.advertise(config, in_force=readings.in_force, overdue=overdue):
+            return "the device plugin has not loaded the config before this one yet"
+        return ""
+
+    def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings]:
+        advertiser, before = self._parts.advertiser, seen.readings
+        readings = replace(
+            before,
+            config=advertiser.config,
+            in_force=advertiser.in_force(before.loaded),
+            node=self._parts.node.get(),
+        )
+        confirmation = self._parts.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
+        ours = self._ours(readings, advertiser.config)
+        self._parts.guard.after_push(readings.node, counts(advertiser.config), ours, taken=confirmation.taken)
+        return confirmation, readings
+
+    def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
+        """Resources that our plugin offers, or did: the kubelet never forgets one."""
+        devices = [*readings.config.devices, *config.devices]
+        registered = readings.loaded.registered if readings.loaded else {}
+        return {device.resource for device in devices} | set(registered)
+
+    def _outcomes(
+        self,
+        seen: Seen,
+        plan: Orders,
+        changes: dict[int, GpuChange],
+        *,
+        actuated: dict[str, Actuated],
+        confirmation: Confirmation,
+        pending: str,
+    ) -> tuple[GpuOutcome, ...]:
+        found = []
+        for order in plan.orders:
+            if order.gpu is None:
+                # With a driver that does not answer nobody can say how many GPUs there are.
+                if seen.driver_problem is None:
+                    refused = no_such_gpu(order.index, len(seen.gpus))
+                    found.append(absent_gpu(order.index, order.item_hash, refused))
+                continue
+            change = changes[order.index]
+            found.append(
+                gpu_outcome(
+                    Situation(
+                        change=change,
+                        actuated=actuated.get(order.gpu.uuid, Actuated()),
+                        stage=self._stage(change, confirmation, pending),
+                        item_hash=order.item_hash,
+                        confirmed_hash=self._parts.reporter.confirmed_hash(order.gpu.uuid),
+                        paused=plan.paused,
+                        schedulable=confirmation.schedulable,
+                        verdicts=self._verdicts(change, seen),
+                        withdrawn=frozenset(self._parts.advertiser.config.withdrawn),
+                    )
+                )
+            )
+        return tuple(found)
+
+    def _stage(self, change: GpuChange, confirmation: Confirmation, pending: str) -> Stage:
+        wanted = {p.device for p in change.offer}
+        offered = {device for device in self._parts.advertiser.config.offered() if device.gpu == change.gpu.uuid}
+        if wanted != offered:
+            return Stage(schedulable=False, reason=Reason.ADVERTISING, message=pending)
+        return confirmation.stages[change.gpu.uuid]
+
+    def _verdicts(self, change: GpuChange, seen: Seen) -> tuple[tuple[Partition, Verdict], ...]:
+        """Everything on a GPU, what this pass has just begun to offer included."""
+        here = existing(change.gpu, self._parts.advertiser.config, seen.usage.held)
+        by_id = {partition.id: partition for partition in [*here, *change.offer]}
+        return tuple((p, seen.verdict(p, change.gpu)) for p in sorted(by_id.values(), key=lambda p: p.sort_key))
+
+    def _due(self, result: PassResult, report_seconds: float | None) -> float:
+        """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
+        seconds = [self._resync_seconds]
+        seconds += [due for due in (report_seconds, self._parts.actuator.seconds_to_retry()) if due is not None]
+        if any(done.interrupted for done in result.actuated):
+            seconds.append(0.0)
+        if not result.confirmation.taken:
+            waited = self._ages.seconds("taken", result.config.hash)
+            seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
+        if any(outcome.state in UNDER_WAY for outcome in result.outcomes):
+            seconds.append(LATER_SECONDS)
+        self._ages.end_pass()
+        return max(min(seconds), 0.0)

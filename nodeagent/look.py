@@ -1,0 +1,181 @@
+"""The first stage of a pass: everything that is known of this node now, in one frozen value.
+
+In go the watches' cells, the kubelet, the plugin's files and the driver, out comes `Seen`. The order of reading is part
+of the safety: first what the plugin has in force, then what the kubelet still has, then who was given what, then who
+holds what. So an id that is gone from the kubelet's list cannot have found a holder that the later answers miss.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from nodeagent.advertise import Advertiser
+from nodeagent.changes import Standing
+from nodeagent.confirm import Readings
+from nodeagent.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
+from nodeagent.holdings import Holdings
+from nodeagent.journal import Journal
+from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
+from nodeagent.node import NodeCell
+from nodeagent.partitions import Partition, existing
+from nodeagent.plan import PlanCell, PlanSeen
+from nodeagent.plugin.config import PluginConfig, PluginFiles, read_ledger
+from nodeagent.plugin.files import Unreadable
+from nodeagent.pods import PodBook, PodsSeen
+from nodeagent.usage import Usage, Use, Verdict, judge, with_processes
+from partitioning.layouts import Instance
+
+log = logging.getLogger(__name__)
+
+
+class KubeletReader(Protocol):
+    """What a pass asks of the kubelet; see `kubelet.Kubelet`."""
+
+    def listed(self) -> Listed | NoAnswer: ...
+
+    def allocatable(self) -> Allocatable | NoAnswer: ...
+
+    def checkpoint(self) -> tuple[CheckpointEntry, ...]: ...
+
+    def seconds_since_start(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One moment of the node."""
+
+    plan: PlanSeen | None
+    pods: PodsSeen
+    readings: Readings
+    usage: Usage
+    gpus: tuple[ObservedGpu, ...]
+    driver_version: str
+    driver_problem: DriverError | None
+    """The driver as a whole does not answer: the GPUs are those of the last good look, each with a problem."""
+    processes: Mapping[str, tuple[GpuProcess, ...] | str]
+    """By GPU UUID; a text says why they could not be asked for."""
+    unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
+    """Placements at which this agent was interrupted, by GPU UUID."""
+
+    def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
+        """The word of every witness on one partition."""
+        said = self.usage.of(partition.id, partition.resource)
+        processes = self.processes.get(gpu.uuid, "the processes on this GPU were not read")
+        if isinstance(processes, str):
+            return Verdict(use=Use.UNKNOWN, why=processes) if said.free else said
+        return with_processes(said, partition, gpu, processes)
+
+    def standing(self, gpu: ObservedGpu, config: PluginConfig) -> Standing:
+        """One GPU with verdicts; `config` is what the plugin was told last."""
+        partitions = existing(gpu, config, self.usage.held)
+        withdrawn = frozenset(config.withdrawn)
+        return Standing(
+            gpu=gpu,
+            partitions=partitions,
+            verdict=lambda partition: self.verdict(partition, gpu),
+            withdrawn=withdrawn,
+            released=frozenset(p.id for p in partitions if p.id in withdrawn and self._released(p, gpu)),
+            unfinished=self.unfinished.get(gpu.uuid, frozenset()),
+        )
+
+    def _released(self, partition: Partition, gpu: ObservedGpu) -> bool:
+        """Refused by the plugin, gone from the kubelet's list, and free by every witness asked after that."""
+        allocatable = self.readings.allocatable
+        return (
+            self.readings.in_force
+            and isinstance(allocatable, Allocatable)
+            and not any(partition.id in ids for ids in allocatable.ids.values())
+            and self.verdict(partition, gpu).free
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where a look comes from."""
+
+    plan: PlanCell
+    node: NodeCell
+    pods: PodBook
+    kubelet: KubeletReader
+    driver: GpuDriver
+    files: PluginFiles
+    advertiser: Advertiser
+    holdings: Holdings
+    journal: Journal
+
+
+class Observer:
+    """Looks; remembers only the last GPUs that could be read."""
+
+    def __init__(self, sources: Sources, *, kubelet_start_seconds: float) -> None:
+        self._from = sources
+        self._kubelet_start_seconds = kubelet_start_seconds
+        self._gpus: tuple[ObservedGpu, ...] = ()
+        self._driver_version = ""
+
+    def look(self) -> Seen:
+        """Read everything, in the order that the module's head gives."""
+        plan, advertiser = self._from.plan.get(), self._from.advertiser
+        loaded = advertiser.loaded()
+        allocatable = self._from.kubelet.allocatable()
+        allocations = read_ledger(self._from.files) or ()
+        unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
+        too_early = self._too_early() or unusable
+        listed = self._from.kubelet.listed()
+        checkpoint = self._from.kubelet.checkpoint()
+        pods = self._from.pods.seen()
+        handed_out = () if isinstance(allocations, Unreadable) else allocations
+        votes = self._from.holdings.votes(pods, listed, handed_out, checkpoint)
+        gpus, problem = self._observed()
+        return Seen(
+            plan=plan,
+            pods=pods,
+            readings=Readings(
+                config=advertiser.config,
+                loaded=loaded,
+                in_force=advertiser.in_force(loaded),
+                allocatable=allocatable,
+                node=self._from.node.get(),
+            ),
+            usage=judge(pods, listed, votes, too_early=too_early),
+            gpus=gpus,
+            driver_version=self._driver_version,
+            driver_problem=problem,
+            processes={gpu.uuid: self._processes(gpu) for gpu in gpus if not gpu.problem},
+            unfinished={gpu.uuid: self._from.journal.settle(gpu) for gpu in gpus},
+        )
+
+    def look_again(self, seen: Seen) -> Seen:
+        """The hardware only, after it was changed."""
+        gpus, problem = self._observed()
+        return replace(seen, gpus=gpus, driver_problem=problem)
+
+    def _observed(self) -> tuple[tuple[ObservedGpu, ...], DriverError | None]:
+        try:
+            self._driver_version = self._driver_version or self._from.driver.version()
+            self._gpus = self._from.driver.observe()
+        except DriverError as error:
+            log.warning("driver: %s", error)
+            self._driver_version = ""  # another one may come back
+            return tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus), error
+        return self._gpus, None
+
+    def _processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...] | str:
+        try:
+            return self._from.driver.processes(gpu)
+        except DriverError as error:
+            return str(error)
+
+    def _too_early(self) -> str:
+        seconds = self._from.kubelet.seconds_since_start()
+        if seconds is None:
+            return "the kubelet does not serve pod-resources"
+        if seconds < self._kubelet_start_seconds:
+            return (
+                f"the kubelet started {seconds:.0f} s ago, and what it lists is believed after "
+                f"{self._kubelet_start_seconds:g} s"
+            )
+        return ""

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.demand import Demand
-from controller.planner.pools import Device, Fitting, Part, Pool
+from controller.planner.pools import Device, Fitting, Part, Pool, Reach
 from controller.simulator import Usage
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""
+
+Taken = list[tuple[Device, Part]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -30,13 +32,10 @@ class Ask:
     single: str | None
     shape: Hashable
     """Equal for asks that fit exactly where the other fits."""
+    odd: bool = False
+    """It needs more than CPU, memory and partitions."""
     node: int = -1
-    taken: list[tuple[Device, Part]] = field(default_factory=list)
-
-    @property
-    def odd(self) -> bool:
-        """It needs more than CPU, memory and partitions."""
-        return bool(self.demand.other or self.demand.pod.host_ports)
+    taken: Taken = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -56,11 +55,14 @@ class Group:
 
     nodes: list[int] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
-    """Stocks before devices that must be cut."""
+    """By reach: existing stocks first, devices that must be cut last."""
+    ready: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """Per resource a heap of GPUs with idle partitions: (-free CPU, node, GPU)."""
     _serving: dict[str, list[Pool]] = field(default_factory=dict)
 
     def add_pool(self, pool: Pool) -> None:
         self.pools.append(pool)
+        self.pools.sort(key=lambda each: each.reach)
         self._serving.clear()
 
     def serving(self, resource: str) -> list[Pool]:
@@ -78,78 +80,75 @@ class Board:
         self.group_of = group_of
         self.sizes = list(sizes)
         self.devices: list[list[Device]] = [[] for _ in rooms]
-        self._rank = {resource: position for position, resource in enumerate(sizes)}
-        self._dead: set[tuple[Hashable, int, bool]] = set()
+        self.rank = {resource: position for position, resource in enumerate(sizes)}
+        self._dead: set[tuple[Hashable, int, Reach]] = set()
         self._queues: dict[int, list[int]] = {}
-
-    # ------------------------------------------------------------------------------------------- devices
+        self._gpus: dict[tuple[int, int], Device] = {}
 
     def add(self, device: Device) -> None:
+        """Its pool must be in the group of its node."""
         self.devices[device.node].append(device)
-        pool = device.pool
-        pool.devices.append(device)
-        self._enter(device, len(pool.devices) - 1)
+        device.position = len(device.pool.devices)
+        device.pool.devices.append(device)
+        device.state = device.base
+        self._gpus[device.node, device.gpu] = device
+        self._enter(device)
 
-    def restate(self, device: Device, state: int) -> None:
-        """Give a device a new base without regard to what was taken from it."""
-        device.parts.clear()
-        device.base = state
-        self._set(device, state)
+    def _enter(self, device: Device) -> None:
+        """Put a device into the bucket of its state, with its node's present CPU."""
+        pool, free = device.pool, -self.rooms[device.node].cpu
+        device.key = pool.key_of(device)
+        if device.key not in pool.heaps:
+            pool.enter(device.key)
+        heappush(pool.heaps[device.key], (free, device.node, device.position))
+        group = self.groups[self.group_of[device.node]]
+        for resource in device.ready:
+            heappush(group.ready.setdefault(resource, []), (free, device.node, device.gpu))
 
-    def _enter(self, device: Device, position: int) -> None:
-        key = device.rekey()
-        if key not in device.pool.heaps:
-            device.pool.enter(key)
-        heappush(device.pool.heaps[key], (-self.rooms[device.node].cpu, device.node, position))
-        device.position = position
+    # ------------------------------------------------------------------------------------------- asks
 
-    def _set(self, device: Device, state: int) -> None:
-        device.state = state
-        self._enter(device, device.position)
-
-    # ------------------------------------------------------------------------------------------- placing
-
-    def place(self, ask: Ask, groups: Iterable[int] | None = None, *, stock_only: bool = False) -> bool:
+    def place(self, ask: Ask, groups: Iterable[int] | None = None, *, reach: Reach = Reach.NEW) -> bool:
         """Put an ask on the best node of these groups (default: all that it may use)."""
         for group in ask.groups if groups is None else groups:
-            key = (ask.shape, group, stock_only)
+            key = (ask.shape, group, reach)
             if key in self._dead:
                 continue
-            found = (
-                self._place_single(ask, group, stock_only) if ask.single else self._place_many(ask, group, stock_only)
-            )
-            if found:
+            if self._place_single(ask, group, reach) if ask.single else self._place_many(ask, group, reach):
                 return True
             # Room only shrinks until something is taken off, so whatever failed here goes on failing.
             self._dead.add(key)
         return False
 
-    def place_on(self, ask: Ask, node: int, *, stock_only: bool = False) -> bool:
-        if not self.fits(ask, node):
-            return False
-        found = self._on_node(ask, node, stock_only)
+    def place_on(self, ask: Ask, node: int, *, reach: Reach = Reach.NEW) -> bool:
+        found = self._on_node(ask, node, reach) if self.fits(ask, node) else None
         if found is None:
             return False
-        self._commit(ask, node, found)
+        self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
         return True
 
-    def take_off(self, ask: Ask) -> None:
-        room = self.rooms[ask.node]
+    def take_off(self, ask: Ask) -> tuple[int, Taken]:
+        """Returns where it stood, for `put_back`."""
+        node, taken = ask.node, ask.taken
+        room = self.rooms[node]
         room.cpu += ask.cpu
         room.memory += ask.memory
         room.pods += 1
         if ask.odd:
             room.usage.remove(ask.demand.pod)
-        for device, part in ask.taken:
+        for device, part in taken:
             device.parts.remove(part)
-            self._set(device, device.pool.restored(device))
-        # The node has more CPU now than its other entries say, and they would be passed over.
-        for device in self.devices[ask.node]:
-            self._enter(device, device.position)
-        ask.node = -1
-        ask.taken = []
+            device.state = device.pool.restored(device)
+        # The node has more CPU now than the entries of its devices say, and they would be passed over.
+        for device in self.devices[node]:
+            self._enter(device)
+        ask.node, ask.taken = -1, []
         self._dead.clear()
         self._queues.clear()
+        return node, taken
+
+    def put_back(self, ask: Ask, node: int, taken: Taken) -> None:
+        """Exactly where it was before; nothing may have come in between."""
+        self._commit(ask, node, taken)
 
     def fits(self, ask: Ask, node: int) -> bool:
         """Everything but partitions."""
@@ -160,7 +159,7 @@ class Board:
 
     def has_partitions(self, ask: Ask, node: int) -> bool:
         """Partitions alone: whether its devices could serve the ask now."""
-        return self._on_node(ask, node, stock_only=False) is not None
+        return self._on_node(ask, node, Reach.NEW) is not None
 
     @staticmethod
     def _fits_odd(ask: Ask, room: Room) -> bool:
@@ -172,34 +171,59 @@ class Board:
             for resource, amount in ask.demand.other
         )
 
-    def _commit(self, ask: Ask, node: int, found: list[tuple[Device, Fitting]]) -> None:
+    def _commit(self, ask: Ask, node: int, taken: Taken) -> None:
         room = self.rooms[node]
         room.cpu -= ask.cpu
         room.memory -= ask.memory
         room.pods -= 1
         if ask.odd:
             room.usage.add(ask.demand.pod)
-        ask.node = node
-        for device, fitting in found:
-            device.parts.append(fitting.part)
-            ask.taken.append((device, fitting.part))
-            self._set(device, fitting.after)
+        ask.node, ask.taken = node, taken
+        for device, part in taken:
+            device.parts.append(part)
+            device.state = device.pool.restored(device)
+            self._enter(device)
 
     # ----------------------------------------------------------------------------------------- one partition
 
-    def _place_single(self, ask: Ask, group: int, stock_only: bool) -> bool:
+    def _place_single(self, ask: Ask, group: int, reach: Reach) -> bool:
         resource = ask.single
         assert resource is not None
+        if reach < Reach.NEW and self._place_ready(ask, resource, self.groups[group].ready.get(resource, [])):
+            return True
         for pool in self.groups[group].serving(resource):
-            if stock_only and pool.makes_new:
-                continue
+            if pool.reach > reach:
+                return False
             device = self._search(pool, resource, ask)
-            if device is not None:
-                fitting = pool.fit(device.state, resource)
-                assert fitting is not None
-                self._commit(ask, device.node, [(device, fitting)])
+            fitting = None if device is None else pool.fit(device.state, resource)
+            if device is not None and fitting is not None:
+                self._commit(ask, device.node, [(device, fitting.part)])
                 return True
         return False
+
+    def _place_ready(self, ask: Ask, resource: str, heap: list[tuple[int, int, int]]) -> bool:
+        """Take an idle partition on the node that has most CPU."""
+        aside: list[tuple[int, int, int]] = []
+        found: tuple[Device, Part] | None = None
+        while heap and found is None and len(aside) < _PROBES:
+            free, node, gpu = heap[0]
+            device = self._gpus[node, gpu]
+            fitting = device.pool.fit_ready(device, device.state, resource, 0)
+            if fitting is None:
+                heappop(heap)
+            elif -free != self.rooms[node].cpu:
+                heapreplace(heap, (-self.rooms[node].cpu, node, gpu))
+            elif -free < ask.cpu:
+                break
+            elif self.fits(ask, node):
+                found = (device, fitting.part)
+            else:
+                aside.append(heappop(heap))
+        for entry in aside:
+            heappush(heap, entry)
+        if found is not None:
+            self._commit(ask, found[0].node, [found])
+        return found is not None
 
     def _search(self, pool: Pool, resource: str, ask: Ask) -> Device | None:
         order = pool.order(resource)
@@ -241,9 +265,9 @@ class Board:
 
     # -------------------------------------------------------------------------------------- several partitions
 
-    def _place_many(self, ask: Ask, group: int, stock_only: bool) -> bool:
+    def _place_many(self, ask: Ask, group: int, reach: Reach) -> bool:
         """The partitions of one pod come from one node, and from as many of its GPUs as need be."""
-        return any(self.place_on(ask, node, stock_only=stock_only) for node in self._queue(group))
+        return any(self.place_on(ask, node, reach=reach) for node in self._queue(group))
 
     def _queue(self, group: int) -> list[int]:
         """Nodes of a group, the fullest first, so that empty nodes stay whole."""
@@ -253,33 +277,42 @@ class Board:
             queue = self._queues[group] = sorted(load, key=lambda node: (-load[node], node))
         return queue
 
-    def _on_node(self, ask: Ask, node: int, stock_only: bool) -> list[tuple[Device, Fitting]] | None:
+    def _on_node(self, ask: Ask, node: int, reach: Reach) -> list[tuple[Device, Fitting]] | None:
         """Choose devices for all partitions of an ask, hardest first, each where it costs least."""
         states: dict[int, int] = {}
         found: list[tuple[Device, Fitting]] = []
-        for resource, count in sorted(ask.demand.wants, key=lambda want: self._rank[want[0]]):
+        for resource, count in sorted(ask.demand.wants, key=lambda want: self.rank[want[0]]):
             for _ in range(count):
-                best = self._best_device(node, resource, states, stock_only)
+                best = self._best_device(node, resource, states, found, reach)
                 if best is None:
                     return None
-                device, fitting = best
-                states[id(device)] = fitting.after
+                states[id(best[0])] = best[1].after
                 found.append(best)
         return found
 
     def _best_device(
-        self, node: int, resource: str, states: dict[int, int], stock_only: bool
+        self,
+        node: int,
+        resource: str,
+        states: Mapping[int, int],
+        found: Sequence[tuple[Device, Fitting]],
+        reach: Reach,
     ) -> tuple[Device, Fitting] | None:
         best: tuple[Device, Fitting] | None = None
-        least: tuple[bool, int, int, int] | None = None
+        least: tuple[int, int, int, int] | None = None
         for device in self.devices[node]:
             pool = device.pool
-            if resource not in pool.serves or (stock_only and pool.makes_new):
+            if resource not in pool.serves or (pool.reach > reach and not device.ready):
                 continue
-            fitting = pool.fit(states.get(id(device), device.state), resource)
-            if fitting is None:
-                continue
-            cost = (pool.makes_new, fitting.loss, device.key & 3, fitting.regret)
-            if least is None or cost < least:
-                least, best = cost, (device, fitting)
+            state = states.get(id(device), device.state)
+            taken = sum(one is device and fitting.part.ready for one, fitting in found) if device.ready else 0
+            fittings = [pool.fit_ready(device, state, resource, taken) if device.ready else None]
+            if pool.reach <= reach:
+                fittings.append(pool.fit(state, resource))
+            for fitting in fittings:
+                if fitting is not None:
+                    tier = 0 if fitting.part.ready else device.key & 3
+                    cost = (0 if fitting.part.ready else 1, fitting.loss, tier, fitting.regret)
+                    if least is None or cost < least:
+                        least, best = cost, (device, fitting)
         return best

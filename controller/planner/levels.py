@@ -1,20 +1,22 @@
 """Place the asks of one priority level on the board, without improving what came out.
 
-In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide the
-rest among groups, choose whom to serve in each, place them hardest first, then fill what is left with anybody, cheapest
-first. Asks of higher levels stand already and are never taken off for a lower one.
+In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide them
+among groups, choose whom to serve in each, give those what is ready as long as the others still fit beside it, place
+the others hardest first, then fill what is left with anybody, cheapest first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.planner.board import Ask, Board
 from controller.planner.choose import choose
-from controller.planner.pools import MigPool
+from controller.planner.deal import deal_ready
+from controller.planner.pools import MigPool, Reach
 from controller.planner.prices import Scale, measure
 from controller.planner.split import split
+from controller.planner.tally import Tally
 
 
 def place_level(board: Board, asks: Sequence[Ask]) -> None:
@@ -29,7 +31,8 @@ def place_level(board: Board, asks: Sequence[Ask]) -> None:
         chosen.append(served)
         rest.extend(unserved)
     for group, members in enumerate(chosen):
-        rest.extend(_place_chosen(board, group, members))
+        hardest_first = sorted(members, key=_hardness(board))
+        rest.extend(_place_new(board, group, _use_ready(board, group, hardest_first)))
     _backfill(board, rest, scales)
 
 
@@ -41,19 +44,34 @@ def demand(board: Board, group: int, resources: Iterable[str]) -> None:
             pool.demand(named)
 
 
-def _place_chosen(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
-    """Hardest partitions first, several before one, much CPU before little; returns those that found no node."""
-    left = Counter(resource for ask in asks for resource, count in ask.demand.wants for _ in range(count))
-    rank = {resource: position for position, resource in enumerate(board.sizes)}
+def _hardness(board: Board) -> Callable[[Ask], tuple[int, int, int, int]]:
+    """Sort key: hardest partitions first, several before one, much CPU before little."""
 
-    def hardest_first(ask: Ask) -> tuple[int, int, int, int]:
+    def key(ask: Ask) -> tuple[int, int, int, int]:
         wants = ask.demand.wants
         partitions = sum(count for _, count in wants)
-        return (min(rank[resource] for resource, _ in wants), -partitions, -ask.cpu, -ask.memory)
+        return (min(board.rank[resource] for resource, _ in wants), -partitions, -ask.cpu, -ask.memory)
 
+    return key
+
+
+def _use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
+    """Give asks what needs no cut, unless the remaining ones would then not fit; returns the remaining ones."""
+    left = [ask for ask in asks if not board.place(ask, (group,), reach=Reach.UNDER_WAY)]
+    if len(left) == len(asks) or Tally.of(board, group).packs(left):
+        return left
+    for ask in asks:
+        if ask.node >= 0 and any(device.pool.reach is Reach.NEW for device, _ in ask.taken):
+            board.take_off(ask)
+    return [ask for ask in asks if ask.node < 0]
+
+
+def _place_new(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
+    """Place in this order; returns those that found no node."""
+    left = Counter(resource for ask in asks for resource, count in ask.demand.wants for _ in range(count))
     demand(board, group, left)
     failed = []
-    for ask in sorted(asks, key=hardest_first):
+    for ask in asks:
         if not board.place(ask, (group,)):
             failed.append(ask)
         done = False
@@ -70,7 +88,7 @@ def _place_chosen(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
 def _backfill(board: Board, asks: Iterable[Ask], scales: Sequence[Scale]) -> None:
     for group in range(len(board.groups)):
         demand(board, group, ())
-    for ask in cheapest_first(asks, scales):
+    for ask in deal_ready(board, cheapest_first(asks, scales)):
         board.place(ask)
 
 

@@ -1,7 +1,7 @@
 """Set up the board of a pass: rooms and groups of nodes, asks, stocks of ready partitions, GPUs that may be cut.
 
-In go what the inventory and the demands say, out comes a Board; stocks come first, GPUs are added once it is known
-which idle partitions the takers of existing supply keep. The only place that turns views into planning integers.
+In go what the inventory and the demands say, out comes a Board. Idle partitions of open GPUs are space there, but
+known as ready: a pod can have one as it is. The only place that turns views into planning integers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from controller.demand import Demand, kind_of
 from controller.planner.board import Ask, Board, Group, Room
 from controller.planner.groups import NodeGroups, constraints_of
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
-from controller.planner.pools import Device, MigPool, MpsPool, Pool, StockPool, Tier
-from controller.views import Supply
+from controller.planner.pools import Device, MigPool, MpsPool, Pool, Reach, Share, StockPool, Tier
+from controller.planner.supply import ReadyParts
+from controller.views import PartitionView
+from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.mps import slice_of_gb
-from partitioning.placements import occupancy
+from partitioning.placements import Placement, occupancy, placement_of
 from partitioning.profiles import MigProfile
 from partitioning.resources import MigRequest, MpsRequest
 
@@ -43,6 +45,7 @@ def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
             cpu=demand.cpu_milli,
             memory=demand.memory_bytes,
             single=demand.single,
+            odd=bool(demand.other or demand.pod.host_ports),
             shape=(
                 demand.wants,
                 demand.cpu_milli,
@@ -56,34 +59,26 @@ def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
     ]
 
 
-def add_stocks(
-    board: Board, counts_of_node: Sequence[Mapping[str, int]], resources: Iterable[str], supply: Supply
-) -> list[Device]:
+def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach: Reach) -> None:
     """One stock per node and resource; only what asks name."""
-    named = frozenset(resources)
     pools: dict[tuple[int, str], Pool] = {}
-    devices = []
     for node, counts in enumerate(counts_of_node):
         group = board.group_of[node]
         if group < 0:
             continue
         for resource, count in sorted(counts.items()):
-            if resource not in named:
+            if resource not in board.rank:
                 continue
             key = (group, resource)
             if key not in pools:
-                pools[key] = StockPool(resource, supply)
+                pools[key] = StockPool(resource, reach)
                 board.groups[group].add_pool(pools[key])
-            device = Device(node=node, pool=pools[key], base=count, state=count, tier=Tier.CHANGED_ANYWAY)
-            board.add(device)
-            devices.append(device)
-    return devices
+            board.add(Device(node=node, pool=pools[key], base=count, tier=Tier.CHANGED_ANYWAY))
 
 
-def add_gpus(board: Board, stocks: Sequence[NodeStock], resources: Iterable[str]) -> None:
+def add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
     """Every open GPU that can be cut into something that asks name."""
-    named = sorted(resources)
-    sizes_mib = {name: slice_mib for name in named if (slice_mib := _slice_mib(name)) is not None}
+    sizes_mib = {name: slice_mib for name in board.sizes if (slice_mib := _slice_mib(name)) is not None}
     pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
     for node, stock in enumerate(stocks):
         group = board.group_of[node]
@@ -92,15 +87,15 @@ def add_gpus(board: Board, stocks: Sequence[NodeStock], resources: Iterable[str]
                 continue
             key = (group, gpu.model if gpu.cut is Cut.MIG else None)
             if key not in pools:
-                pools[key] = _new_pool(gpu.model, gpu.cut, named, sizes_mib)
+                pools[key] = pool = _new_pool(gpu.model, gpu.cut, board.sizes, sizes_mib)
+                if pool is not None:
+                    board.groups[group].add_pool(pool)
             pool = pools[key]
             if pool is not None:
-                state = _state_of(gpu, gpu.model)
                 tier = Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE
-                board.add(Device(node=node, pool=pool, base=state, state=state, tier=tier, gpu=position))
-    for (group, _), pool in sorted(pools.items(), key=lambda item: (item[0][0], _smallest_model_first(item[0][1]))):
-        if pool is not None:
-            board.groups[group].add_pool(pool)
+                parts = _ready_parts(gpu, gpu.model, ready[node].get(position, ()), pool)
+                base = _state_of(gpu, gpu.model)
+                board.add(Device(node=node, pool=pool, base=base, tier=tier, gpu=position, ready=parts))
 
 
 def _room(stock: NodeStock) -> Room:
@@ -115,7 +110,7 @@ def _room(stock: NodeStock) -> Room:
     )
 
 
-def _new_pool(model: GpuModel, cut: Cut | None, named: list[str], sizes_mib: Mapping[str, int]) -> Pool | None:
+def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib: Mapping[str, int]) -> Pool | None:
     if cut is Cut.MPS:
         return MpsPool(sizes_mib) if sizes_mib else None
     offered = {spec.name for spec in model.profiles if spec.starts}
@@ -136,6 +131,21 @@ def _state_of(gpu: GpuStock, model: GpuModel) -> int:
     return MpsPool.state_of(max(0, model.memory_mib - taken_mib), len(gpu.staying))
 
 
+def _ready_parts(
+    gpu: GpuStock, model: GpuModel, ready: Iterable[PartitionView], pool: Pool
+) -> dict[str, tuple[Placement | Share, ...]]:
+    parts: dict[str, list[Placement | Share]] = {}
+    for part in ready:
+        if part.resource not in pool.serves:
+            continue
+        if gpu.cut is Cut.MIG:
+            instance = Instance(start=part.start, size=part.size, profile=part.profile)
+            parts.setdefault(part.resource, []).append(placement_of(model, instance))
+        else:
+            parts.setdefault(part.resource, []).append(Share(part.resource, part.memory_mib))
+    return {resource: tuple(found) for resource, found in parts.items()}
+
+
 def _slice_mib(resource: str) -> int | None:
     kind = kind_of(resource)
     return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else None
@@ -148,8 +158,3 @@ def _hardest_first(resource: str) -> tuple[int, int, int, str]:
         profile = MigProfile.parse(kind.profile)
         return (0, -profile.memory_gb, -profile.compute_slices, resource)
     return (1, -kind.memory_gb if isinstance(kind, MpsRequest) else 0, 0, resource)
-
-
-def _smallest_model_first(model: GpuModel | None) -> tuple[bool, int, str]:
-    """A partition that several models offer comes from the lesser one; MPS pools come last."""
-    return (model is None, model.memory_mib if model else 0, model.key if model else "")

@@ -13,9 +13,12 @@ from controller.demand import Demand, DemandSet
 from controller.planner.board import Ask, Board
 from controller.planner.explain import Explainer
 from controller.planner.inventory import NodeStock
+from controller.planner.pools import Device, Part, Reach
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
 from controller.views import Counts, Placed, PlanningResult, Supply
+
+_SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 
 
 def outcome(
@@ -50,7 +53,7 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board) -> list[Realised]:
     for stock, devices in zip(stocks, board.devices, strict=True):
         if stock.plan is None:
             continue
-        changed = [device for device in devices if device.pool.makes_new and device.parts]
+        changed = [device for device in devices if device.changed]
         found = realise(stock, repaired(stock), changed)
         if found is not None:
             changes.append(found)
@@ -59,10 +62,15 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board) -> list[Realised]:
 
 def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
-    supplies = [device.pool.supply for device, _ in ask.taken]
-    supply = next(one for one in (Supply.NEW, Supply.UNDER_WAY, Supply.EXISTING) if one in supplies)
+    supply = max((_SUPPLIES.index(_supply(device, part)) for device, part in ask.taken), default=0)
     pod = ask.demand.pod
-    return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=supply)
+    return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=_SUPPLIES[supply])
+
+
+def _supply(device: Device, part: Part) -> Supply:
+    if device.pool.reach is Reach.UNDER_WAY:
+        return Supply.UNDER_WAY
+    return Supply.EXISTING if part.ready else Supply.NEW
 
 
 def _requested(demands: Iterable[Demand]) -> tuple[tuple[str, int], ...]:

@@ -1,9 +1,9 @@
 """Devices that are alike, sorted by what is left of them: the index in which the planner looks for a place.
 
-A device is a GPU that may be cut, or a stock of ready partitions of one resource on one node. Its state is one
-integer: the mask of a MIG GPU, free MiB and free clients of an MPS GPU, the count of a stock. A pool keeps its devices
-in buckets of equal state, and knows in which order to try the buckets for a resource: least loss first. Whether a node
-has CPU and memory for a pod is the board's business.
+A device is a GPU that may be cut, or a stock of partitions of one resource on one node that need no cut. Its state is
+one integer: the mask of a MIG GPU, free MiB and free clients of an MPS GPU, the count of a stock. A pool keeps its
+devices in buckets of equal state, and knows in which order to try the buckets for a resource: least loss first. Whether
+a node has CPU and memory for a pod is the board's business.
 """
 
 from __future__ import annotations
@@ -12,13 +12,24 @@ from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from enum import IntEnum
+from typing import NamedTuple
 
-from controller.views import Supply
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS
 from partitioning.placements import Placement
 from partitioning.states import state_table
+
+
+class Reach(IntEnum):
+    """How far a pod's partitions may be fetched."""
+
+    EXISTING = 0
+    """Only partitions that a node offers now."""
+    UNDER_WAY = 1
+    """Also those that GPUs in change will offer."""
+    NEW = 2
+    """Also those that a new plan would make."""
 
 
 class Share(NamedTuple):
@@ -28,14 +39,19 @@ class Share(NamedTuple):
     memory_mib: int
 
 
-Part: TypeAlias = Placement | Share | None
-"""What a pod takes from a device; None: one of a stock."""
+class Part(NamedTuple):
+    """One partition taken from a device; `what` is None for one of a stock. `ready`: it is cut already."""
+
+    what: Placement | Share | None
+    ready: bool = False
+
 
 _CLIENT_BITS = 6
 _CLIENT_MASK = (1 << _CLIENT_BITS) - 1
+_NO_PARTS: Mapping[str, tuple[Placement | Share, ...]] = {}
 
 
-class Tier:
+class Tier(IntEnum):
     """How unwelcome a change of a device is; among equal losses the lower is taken."""
 
     CHANGED_ANYWAY = 0
@@ -71,28 +87,30 @@ class Device:
     node: int
     pool: Pool
     base: int
-    state: int
     tier: int
+    gpu: int = -1
+    """The GPU's position on its node; -1 for a stock."""
+    ready: Mapping[str, tuple[Placement | Share, ...]] = field(default_factory=lambda: _NO_PARTS)
+    """Idle partitions of a GPU that pods can have as they are, per resource; space like any other until then."""
+    parts: list[Part] = field(default_factory=list)
+    state: int = -1
     key: int = -1
     """The bucket that it is in: state and present tier in one integer."""
     position: int = -1
     """In `pool.devices`."""
-    gpu: int = -1
-    """The GPU's position on its node; -1 for a stock."""
-    parts: list[Part] = field(default_factory=list)
 
-    def rekey(self) -> int:
-        self.key = self.pool.bucket(self.state) << 2 | (Tier.CHANGED_ANYWAY if self.parts else self.tier)
-        return self.key
+    @property
+    def changed(self) -> bool:
+        """Something that is not there yet was placed on it."""
+        return any(not part.ready for part in self.parts)
 
 
 class Pool(ABC):
     """Devices of one kind on the nodes of one group."""
 
-    def __init__(self, serves: Iterable[str], supply: Supply = Supply.NEW) -> None:
-        self.supply = supply
-        self.makes_new = supply is Supply.NEW
+    def __init__(self, serves: Iterable[str], reach: Reach = Reach.NEW) -> None:
         self.serves = frozenset(serves)
+        self.reach = reach
         self.devices: list[Device] = []
         self.heaps: dict[int, list[tuple[int, int, int]]] = {}
         """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
@@ -106,8 +124,18 @@ class Pool(ABC):
     def restored(self, device: Device) -> int:
         """The state of a device from its base and its parts."""
 
+    def fit_ready(self, device: Device, state: int, resource: str, taken: int) -> Fitting | None:
+        """Take an idle partition as it is; `taken` more of this resource are spoken for in the same breath."""
+        ready = device.ready.get(resource, ())
+        gone = taken + sum(part.ready and part.what in ready for part in device.parts)
+        fitting = self.fit(state, resource) if len(ready) > gone else None
+        return None if fitting is None else fitting._replace(part=Part(ready[0], ready=True))
+
     def bucket(self, state: int) -> int:
         return state
+
+    def key_of(self, device: Device) -> int:
+        return self.bucket(device.state) << 2 | (Tier.CHANGED_ANYWAY if device.changed else device.tier)
 
     def order(self, resource: str) -> list[Entry]:
         """The buckets to try for a resource, best first. It changes while buckets come and go."""
@@ -140,13 +168,15 @@ class Pool(ABC):
 
 
 class StockPool(Pool):
-    """Ready partitions of one resource: existing ones, or ones under way."""
+    """Partitions of one resource that need no cut: existing ones on closed GPUs, or ones under way."""
 
-    def __init__(self, resource: str, supply: Supply) -> None:
-        super().__init__((resource,), supply)
+    def __init__(self, resource: str, reach: Reach) -> None:
+        super().__init__((resource,), reach)
 
     def fit(self, state: int, resource: str) -> Fitting | None:
-        return Fitting(loss=0, regret=0, after=state - 1, part=None) if state > 0 and resource in self.serves else None
+        if state <= 0 or resource not in self.serves:
+            return None
+        return Fitting(loss=0, regret=0, after=state - 1, part=Part(None, ready=True))
 
     def restored(self, device: Device) -> int:
         return device.base - len(device.parts)
@@ -181,17 +211,24 @@ class MigPool(Pool):
     def fit(self, state: int, resource: str) -> Fitting | None:
         key = (state, resource)
         if key not in self._fittings:
-            self._fittings[key] = self._best(state, resource)
+            choice = self.table.cheapest(state, self.profiles[resource], self._demanded)
+            self._fittings[key] = None if choice is None else self._fitting(state, Part(choice.placement), choice.mask)
         return self._fittings[key]
 
-    def _best(self, state: int, resource: str) -> Fitting | None:
-        choice = self.table.cheapest(state, self.profiles[resource], self._demanded)
-        if choice is None:
-            return None
-        # Future pods are not known: what counts is how much of any kind is spoiled, then how full the GPU is.
-        spoiled = self.table.potential(state) - self.table.potential(choice.mask)
-        regret = spoiled * (self._slots.bit_length() + 1) - (state & self._slots).bit_count()
-        return Fitting(loss=choice.loss, regret=regret, after=choice.mask, part=choice.placement)
+    def fit_ready(self, device: Device, state: int, resource: str, taken: int) -> Fitting | None:
+        ready = device.ready.get(resource, ())
+        # One that is taken overlaps itself.
+        for what in ready if taken < len(ready) else ():
+            if isinstance(what, Placement) and not state & what.blockers:
+                return self._fitting(state, Part(what, ready=True), state | what.taken)
+        return None
+
+    def _fitting(self, state: int, part: Part, after: int) -> Fitting:
+        loss = self.potential(state) - self.potential(after)
+        # Which pods come later is not known: what counts is how much of any kind is spoiled, then how full the GPU is.
+        spoiled = self.table.potential(state) - self.table.potential(after)
+        regret = spoiled * (self.model.slots + 1) - (state & self._slots).bit_count()
+        return Fitting(loss=loss, regret=regret, after=after, part=part)
 
     def potential(self, state: int) -> int:
         """Compute slices that demanded profiles can still get from a GPU in this state."""
@@ -203,8 +240,8 @@ class MigPool(Pool):
     def restored(self, device: Device) -> int:
         mask = device.base
         for part in device.parts:
-            assert isinstance(part, Placement)
-            mask |= part.taken
+            assert isinstance(part.what, Placement)
+            mask |= part.what.taken
         return mask
 
 
@@ -218,7 +255,7 @@ class MpsPool(Pool):
     @staticmethod
     def state_of(free_mib: int, clients: int) -> int:
         """Free memory above the clients that may still come, so that states sort by free memory."""
-        return free_mib << _CLIENT_BITS | max(0, MAX_CLIENTS - clients)
+        return max(0, free_mib) << _CLIENT_BITS | max(0, MAX_CLIENTS - clients)
 
     @staticmethod
     def free_mib(state: int) -> int:
@@ -226,6 +263,7 @@ class MpsPool(Pool):
 
     @staticmethod
     def clients(state: int) -> int:
+        """How many clients may still come."""
         return state & _CLIENT_MASK
 
     def fit(self, state: int, resource: str) -> Fitting | None:
@@ -233,9 +271,10 @@ class MpsPool(Pool):
         left_mib = self.free_mib(state) - size_mib
         if left_mib < 0 or not self.clients(state):
             return None
-        after = state - (size_mib << _CLIENT_BITS) - 1
-        return Fitting(loss=left_mib, regret=0, after=after, part=Share(resource, size_mib))
+        part = Part(Share(resource, size_mib))
+        return Fitting(loss=left_mib, regret=0, after=state - (size_mib << _CLIENT_BITS) - 1, part=part)
 
     def restored(self, device: Device) -> int:
-        taken_mib = sum(part.memory_mib for part in device.parts if isinstance(part, Share))
-        return device.base - (taken_mib << _CLIENT_BITS) - len(device.parts)
+        shares = [part.what for part in device.parts if isinstance(part.what, Share)]
+        taken_mib = sum(share.memory_mib for share in shares)
+        return device.base - (taken_mib << _CLIENT_BITS) - len(shares)

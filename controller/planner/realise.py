@@ -32,7 +32,7 @@ class Realised:
 
 
 def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence[Device]) -> Realised | None:
-    """None where the plan stays as it is."""
+    """None where the plan stays as it is. `devices` are those that something new was placed on."""
     assert stock.plan is not None
     items = dict(items)
     created = destroyed = 0
@@ -52,14 +52,17 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
 
 def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     assert gpu.model is not None
-    pinned, idle = mig_layout(gpu.staying), mig_layout(gpu.idle)
-    placed = [part.instance for part in device.parts if isinstance(part, Placement)]
-    wanted = Counter(instance.profile for instance in placed)
-    packed = pack(gpu.model, pinned=pinned, wanted=wanted, prefer=idle)
+    observed = mig_layout((*gpu.staying, *gpu.idle))
+    placed = [(part.what.instance, part.ready) for part in device.parts if isinstance(part.what, Placement)]
+    # Pods that take an idle instance as it is may be bound at any moment.
+    pinned = mig_layout(gpu.staying).union(instance for instance, ready in placed if ready)
+    new = [instance for instance, ready in placed if not ready]
+    wanted = Counter(instance.profile for instance in new)
+    packed = pack(gpu.model, pinned=pinned, wanted=wanted, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
-    layout = packed.with_spare if isinstance(packed, Packed) else pinned.union(placed)
-    kept = sum(instance in layout for instance in idle)
-    return MigDesired(layout=layout), len(layout) - len(pinned) - kept, len(idle) - kept
+    layout = packed.with_spare if isinstance(packed, Packed) else pinned.union(new)
+    kept = sum(instance in layout for instance in observed)
+    return MigDesired(layout=layout), len(layout) - kept, len(observed) - kept
 
 
 def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
@@ -68,7 +71,8 @@ def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     slices = [_slice_of(part, present) for part in gpu.staying]
     idle = [_slice_of(part, present) for part in gpu.idle if isinstance(kind_of(part.resource), MpsRequest)]
     created = destroyed = 0
-    for resource in sorted(part.resource for part in device.parts if isinstance(part, Share)):
+    taken = [(part.what.resource, part.ready) for part in device.parts if isinstance(part.what, Share)]
+    for resource, _ in sorted(taken, key=lambda each: (not each[1], each[0])):
         match = next((share for share in idle if share.resource == resource), None)
         if match is not None:
             idle.remove(match)

@@ -2,8 +2,8 @@
 
 In goes the stock of one node, out come counts per resource. What exists is the node's allocatable less what pods
 request there, without partitions that are about to be withdrawn. Under way is what GPUs in change will offer beyond
-that. `reserve` then says which idle partitions the takers leave untouched. A count never says which device the kubelet
-will hand out, so takers are assumed to use closed GPUs first: what remains idle on open ones is free to be cut.
+that. `divide` tells existing supply on closed GPUs, a mere count, from idle partitions of open ones, which a plan may
+hand to a pod as they are or cut anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from controller.demand import is_partition
 from controller.planner.inventory import GpuStock, NodeStock
-from controller.views import Desired, MigDesired, MpsDesired
+from controller.views import Desired, MigDesired, MpsDesired, PartitionView
 from partitioning.resources import mig_resource
 
 
@@ -24,6 +24,10 @@ class NodeSupply:
 
     existing: Mapping[str, int] = field(default_factory=dict)
     under_way: Mapping[str, int] = field(default_factory=dict)
+
+
+ReadyParts = dict[int, list[PartitionView]]
+"""Idle partitions that a node offers, per position of an open GPU."""
 
 
 def desired_counts(desired: Desired | None) -> Counter[str]:
@@ -82,26 +86,23 @@ def _leaving(changing: list[GpuStock]) -> Counter[str]:
     return leaving
 
 
-def reserve(stock: NodeStock, supply: NodeSupply, taken: Mapping[str, int]) -> dict[str, int]:
-    """Mark what takers of existing supply keep on open GPUs; returns what is left of the supply on closed ones."""
-    left: dict[str, int] = {}
+def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyParts]:
+    """Existing supply: how much is on closed GPUs, and which idle partitions of open GPUs are the rest of it.
+
+    A count does not say which device the kubelet will hand out; all that are idle and offered are alike to it.
+    """
+    closed: dict[str, int] = {}
+    ready: ReadyParts = {}
     for resource, count in supply.existing.items():
         idle = [
-            (gpu, part)
-            for gpu in sorted(stock.gpus, key=_fullest_first)
+            (position, part)
+            for position, gpu in sorted(enumerate(stock.gpus), key=lambda each: -len(each[1].staying))
             if gpu.closed is None
             for part in gpu.idle
             if part.resource == resource
         ]
-        elsewhere = max(0, count - len(idle))
-        takers = taken.get(resource, 0)
-        for gpu, part in idle[: max(0, takers - elsewhere)]:
-            gpu.idle.remove(part)
-            gpu.staying.append(part)
-        if elsewhere > takers:
-            left[resource] = elsewhere - takers
-    return left
-
-
-def _fullest_first(gpu: GpuStock) -> tuple[int, int]:
-    return (-len(gpu.staying), gpu.view.index)
+        for position, part in idle[:count]:
+            ready.setdefault(position, []).append(part)
+        if count > len(idle):
+            closed[resource] = count - len(idle)
+    return closed, ready

@@ -1,0 +1,185 @@
+"""Random planning instances: clusters partly in use, and pending pods, from a seed.
+
+In go sizes, a mix and a seed, out comes a Snapshot. Nodes are H100 servers whose GPUs hold used and idle MIG instances;
+pods ask for the profiles in proportions seen in practice. The same arguments give the same snapshot on every machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.views import (
+    GpuView,
+    MigDesired,
+    NodeView,
+    PartitionView,
+    PlanView,
+    PodView,
+    Snapshot,
+    Taint,
+    Toleration,
+)
+from partitioning.layouts import Instance, Layout
+from partitioning.models import GpuModel, model_for_product
+from partitioning.placements import placements_of
+from partitioning.resources import mig_resource
+
+PRODUCT = "NVIDIA-H100-80GB-HBM3"
+_WEIGHTS = {"1g.10gb": 40, "2g.20gb": 18, "3g.40gb": 20, "4g.40gb": 5, "7g.80gb": 8, "1g.20gb": 9}
+_GIB = 2**30
+_FILLS = (0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """What makes instances hard: scarce CPU, pools with taints, pods with several partitions, priorities."""
+
+    cpu_milli_per_node: int = 192_000
+    cpu_milli_per_slice: Sequence[int] = (1000, 2000)
+    pools: int = 1
+    pooled_pods: float = 0.0
+    tainted_nodes: float = 0.0
+    several: float = 0.0
+    priorities: Sequence[int] = (0,)
+    filled: float = 0.85
+    """Share of GPUs that hold something already."""
+
+
+MIXES = {
+    "plain": Mix(),
+    "empty": Mix(filled=0.0),
+    "several": Mix(several=0.15),
+    "tainted": Mix(pools=3, pooled_pods=0.4, tainted_nodes=0.1, several=0.1),
+    "cpu": Mix(cpu_milli_per_slice=(1000, 2000, 4000, 8000), cpu_milli_per_node=96_000),
+    "priorities": Mix(priorities=(0, 10, 100), several=0.05),
+}
+
+
+def instance(*, nodes: int, gpus: int, pods: int, seed: int, mix: Mix) -> Snapshot:
+    rng = random.Random(seed)
+    model = model_for_product(PRODUCT)
+    assert model is not None
+    node_views, plan_views, bound = [], [], []
+    for number in range(nodes):
+        node, plan, running = _node(rng, mix, model, number, gpus)
+        node_views.append(node)
+        plan_views.append(plan)
+        bound += running
+    pending = tuple(_pod(rng, mix, number) for number in range(pods))
+    return Snapshot(nodes=tuple(node_views), plans=tuple(plan_views), pods=tuple(bound), pending=pending)
+
+
+def _node(
+    rng: random.Random, mix: Mix, model: GpuModel, number: int, gpus: int
+) -> tuple[NodeView, PlanView, list[PodView]]:
+    name = f"node-{number:05}"
+    views, running = [], []
+    for index in range(gpus):
+        used, idle = _cut(rng, mix, model)
+        partitions = []
+        for position, one in enumerate(sorted([*used, *idle])):
+            holder = ""
+            if one in used:
+                pod = _running(rng, name, f"{number}-{index}-{position}", one)
+                running.append(pod)
+                holder = pod.title
+            partitions.append(_partition(one, holder))
+        views.append(
+            GpuView(
+                index=index,
+                uuid=f"GPU-{number:05}-{index}",
+                model=model,
+                mig_enabled=True,
+                state="Ready",
+                partitions=tuple(partitions),
+                desired=MigDesired(layout=Layout.of([*used, *idle])),
+            )
+        )
+    allocatable = {"cpu": mix.cpu_milli_per_node, "memory": 2048 * _GIB, "pods": 110}
+    for view in views:
+        for part in view.partitions:
+            allocatable[part.resource] = allocatable.get(part.resource, 0) + 1
+    tainted = rng.random() < mix.tainted_nodes
+    node = NodeView(
+        name=name,
+        uid=f"uid-{name}",
+        labels={"pool": str(rng.randrange(mix.pools))},
+        taints=(Taint(key="reserved", effect="NoSchedule"),) if tainted else (),
+        allocatable=allocatable,
+        partitioning="mig",
+        product=PRODUCT,
+        gpu_count=gpus,
+    )
+    plan = PlanView(name=name, uid=f"plan-{name}", node_uid=node.uid, agent_alive=True, gpus=tuple(views))
+    return node, plan, running
+
+
+def _cut(rng: random.Random, mix: Mix, model: GpuModel) -> tuple[list[Instance], list[Instance]]:
+    """Used and idle instances of one GPU, placed at random until about a share of it is taken."""
+    used: list[Instance] = []
+    idle: list[Instance] = []
+    if rng.random() >= mix.filled:
+        return used, idle
+    mask, tries = 0, 0
+    goal = rng.choice(_FILLS) * model.slots
+    while mask.bit_count() < goal and tries < 12:
+        tries += 1
+        profile = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
+        places = [place for place in placements_of(model)[profile] if not mask & place.blockers]
+        if places:
+            place = rng.choice(places)
+            mask |= place.taken
+            chance = rng.random()
+            if chance < 0.75:
+                (used if chance < 0.5 else idle).append(place.instance)
+    return used, idle
+
+
+def _partition(one: Instance, holder: str) -> PartitionView:
+    return PartitionView(
+        resource=mig_resource(one.profile),
+        profile=one.profile,
+        start=one.start,
+        size=one.size,
+        state="Used" if holder else "Free",
+        pod=holder,
+    )
+
+
+def _running(rng: random.Random, node: str, name: str, one: Instance) -> PodView:
+    resource = mig_resource(one.profile)
+    requests = {"cpu": rng.choice((1000, 2000)) * one.size, "memory": 4 * _GIB * one.size, resource: 1}
+    return PodView(
+        namespace="running",
+        name=name,
+        uid=f"running-{name}",
+        node=node,
+        phase="Running",
+        requests=tuple(sorted(requests.items())),
+        gpu=((resource, 1),),
+    )
+
+
+def _pod(rng: random.Random, mix: Mix, number: int) -> PodView:
+    profile = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
+    count = rng.choice((2, 2, 3, 4)) if rng.random() < mix.several else 1
+    slices = int(profile.split("g.")[0]) * count
+    resource = mig_resource(profile)
+    cpu_milli = rng.choice(list(mix.cpu_milli_per_slice)) * slices
+    requests = {"cpu": cpu_milli, "memory": 8 * _GIB * slices, resource: count}
+    selector = (("pool", str(rng.randrange(mix.pools))),) if rng.random() < mix.pooled_pods else ()
+    tolerant = rng.random() < mix.tainted_nodes
+    return PodView(
+        namespace="pending",
+        name=f"pod-{number:05}",
+        uid=f"pending-{number:05}",
+        created=number,
+        priority=rng.choice(list(mix.priorities)),
+        requests=tuple(sorted(requests.items())),
+        gpu=((resource, count),),
+        unschedulable=True,
+        node_selector=selector,
+        tolerations=(Toleration(key="reserved", operator="Exists"),) if tolerant else (),
+    )

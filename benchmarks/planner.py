@@ -1,0 +1,68 @@
+"""Measure one planning pass: `python -m benchmarks.planner --nodes N --gpus G --pods P --seed S [--mix M] [--json]`.
+
+Prints how long the pass took, how many pods it placed of how many that the exact bound allows (HiGHS, needs the
+`benchmark` extra), how many GPUs it changed and idle partitions it destroyed, and the peak memory of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+
+from benchmarks.instances import MIXES, instance
+from benchmarks.oracle import exact_bound
+from controller.planner import plan
+
+
+def measure(*, nodes: int, gpus: int, pods: int, seed: int, mix: str, repeat: int, seconds: float) -> dict[str, object]:
+    snapshot = instance(nodes=nodes, gpus=gpus, pods=pods, seed=seed, mix=MIXES[mix])
+    best = float("inf")
+    for _ in range(repeat):
+        started = time.perf_counter()
+        result = plan(snapshot)
+        best = min(best, time.perf_counter() - started)
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    bound = exact_bound(snapshot, seconds=seconds)
+    placed = len(result.placed)
+    return {
+        "plan_seconds": round(best, 4),
+        "placed": placed,
+        "bound": bound.pods,
+        "gap": round(1 - placed / bound.pods, 5) if bound.pods else 0.0,
+        "own_bound": result.bound,
+        "gpus_changed": result.counts.gpus_changed,
+        "destroyed": result.counts.partitions_destroyed,
+        "peak_mib": peak_mib,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.planner", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--pods", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mix", choices=sorted(MIXES), default="plain")
+    parser.add_argument("--repeat", type=int, default=2, help="passes; the fastest counts (the first fills tables)")
+    parser.add_argument("--oracle-seconds", type=float, default=60.0)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    found = measure(
+        nodes=args.nodes,
+        gpus=args.gpus,
+        pods=args.pods,
+        seed=args.seed,
+        mix=args.mix,
+        repeat=args.repeat,
+        seconds=args.oracle_seconds,
+    )
+    if args.json:
+        print(json.dumps(found))
+    else:
+        print("\n".join(f"{name:>14}  {value}" for name, value in found.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,7 @@ from nodeagent.plugin.answers import mps_directory, pipe_directory
 log = logging.getLogger(__name__)
 
 COMMAND = "nvidia-cuda-mps-control"
-MAX_PIPE_DIRECTORY_BYTES = 99  # longer ones make the daemon fail without a word
+MAX_PIPE_DIRECTORY_BYTES = 87  # as tried with 535: its sockets lie in it, and with 88 it fails without a word
 LIMITS_OF_CLIENTS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 
 
@@ -77,7 +77,8 @@ class MpsDaemons:
             return None
         logs = pipe.parent / "log"
         for directory in (pipe, logs):
-            directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True)
+        pipe.chmod(0o755)  # whatever our umask: clients run as any user
         started = self._run(["-d"], {**self._of(pipe), "CUDA_VISIBLE_DEVICES": gpu})
         if self._command(pipe, "get_server_list").reached:
             log.info("MPS daemon of %s started", gpu)

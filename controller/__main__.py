@@ -1,0 +1,80 @@
+"""`gpuplan-controller --config FILE`: read the settings, build the client, run until told to stop.
+
+The only module of the controller that reads arguments and the environment. Exit codes: 0 after SIGTERM or SIGINT, 1
+when the leader's Lease was lost (the Deployment starts it anew), 2 for settings or a kubeconfig that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from kubernetes.config import ConfigException
+
+from controller.planner import plan
+from controller.settings import Settings, SettingsError, load_settings, read_settings
+from controller.wiring import Controller
+from kube import clients
+
+log = logging.getLogger("controller")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until a signal arrives or the Lease is lost."""
+    arguments = _arguments(argv)
+    try:
+        settings = load_settings(arguments.config) if arguments.config else read_settings({})
+        api = clients.load(arguments.kubeconfig, arguments.context)
+        _log_to_stderr(settings.log_level)
+        controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
+    except SettingsError as error:
+        return _unusable(str(error))
+    except ConfigException as error:
+        return _unusable(f"no API server to talk to: {error}: give one with --kubeconfig FILE")
+    except OSError as error:
+        return _unusable(f"{_listen(settings)} cannot be listened on: {error}: change metricsAddress or metricsPort")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: controller.stop())
+    log.info("gpuplan-controller starts, against %s", api.configuration.host)
+    controller.run()
+    log.info("gpuplan-controller ends")
+    return 1 if controller.lost else 0
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="gpuplan-controller",
+        description="Plans the partitions of a cluster's GPUs for the pods that wait for them.",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings (YAML); without it the defaults count")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the API server; not needed inside a pod")
+    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig to use")
+    return parser.parse_args(argv)
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _listen(settings: Settings) -> str:
+    return f"{settings.metrics_address}:{settings.metrics_port}"
+
+
+def _unusable(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

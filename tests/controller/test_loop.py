@@ -1,0 +1,284 @@
+"""The order of things in a turn, with a planner that the test plays and a clock that only the test moves."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from controller.agents import Agents
+from controller.chores import Chores
+from controller.loop import Loop, Parts
+from controller.nominate import Nominator
+from controller.report import Reporter
+from controller.views import NodeChange, Placed, PlannerOptions, PlanningResult, Snapshot, Supply
+from controller.writer import Writer
+from tests.controller.cluster import Bench
+from tests.controller.objects import Json, item, node, pod
+from tests.controller.test_report import Recorder
+from tests.controller.test_writer import planned
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Rig:
+    """A loop whose watches are `load`, and whose planner answers what `answer` makes of the snapshot."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.snapshots: list[Snapshot] = []
+        self.answer: Callable[[Snapshot], PlanningResult] = lambda _: PlanningResult()
+        self.synced = True
+        self.recorder = Recorder()
+        cluster, state, clock, leading = bench.cluster, bench.state, bench.clock, bench.leading
+        writer = Writer(cluster.api, state, leading=leading, clock=clock)
+        parts = Parts(
+            state=state,
+            window=bench.window,
+            planner=self.plan,
+            options=bench.options,
+            writer=writer,
+            metrics=bench.metrics,
+            chores=Chores(
+                cluster.api,
+                state,
+                writer,
+                bench.metrics,
+                leading=leading,
+                clock=clock,
+                plan_return_seconds=60,
+                orphan_plan_seconds=3600,
+            ),
+            agents=Agents(
+                cluster.api,
+                state,
+                bench.metrics,
+                leading=leading,
+                clock=clock,
+                now=lambda: NOON,
+                agent_silent_seconds=60,
+                taint_removal_seconds=180,
+            ),
+            reporter=Reporter(self.recorder, bench.metrics, state, clock=clock, now=lambda: NOON),
+            nominator=Nominator(cluster.api, state, bench.metrics, enabled=True, leading=leading, clock=clock),
+        )
+        self.loop = Loop(parts, awake=threading.Event(), synced=lambda: self.synced, leading=leading, clock=clock)
+
+    def plan(self, snapshot: Snapshot, _options: PlannerOptions) -> PlanningResult:
+        self.snapshots.append(snapshot)
+        return self.answer(snapshot)
+
+    def turn(self, *, after: float = 0.0) -> float:
+        """The watches bring what is new, time passes, one turn."""
+        self.bench.load()
+        self.bench.clock.now += after
+        return self.loop.turn()
+
+    def idle(self) -> bool:
+        return self.loop.idle
+
+    def settle(self) -> None:
+        """Through the first pass."""
+        self.turn()
+        self.turn(after=10)
+        self.snapshots.clear()
+
+
+@pytest.fixture
+def rig(bench: Bench) -> Rig:
+    return Rig(bench)
+
+
+def everything_on_n1(*items: Json) -> Callable[[Snapshot], PlanningResult]:
+    def answer(snapshot: Snapshot) -> PlanningResult:
+        placed = tuple(Placed(uid=p.uid, key=p.key, node="n1", supply=Supply.NEW) for p in snapshot.pending)
+        change = NodeChange(node="n1", gpus=tuple(planned(raw) for raw in items), changed=(0,))
+        return PlanningResult(placed=placed, node_changes=(change,) if placed else ())
+
+    return answer
+
+
+def test_the_first_pass_comes_by_itself_and_then_nothing(rig: Rig) -> None:
+    assert not rig.idle()
+    assert rig.turn() == 1.0
+    assert rig.snapshots == []
+    rig.turn(after=10)
+    assert len(rig.snapshots) == 1
+    assert rig.idle()
+    for _ in range(5):
+        rig.turn(after=60)
+    assert len(rig.snapshots) == 1
+    assert rig.loop.decisions()["pass"] == 1
+
+
+def test_a_pass_waits_for_the_window(rig: Rig) -> None:
+    rig.settle()
+    rig.bench.cluster.pod(pod())
+    assert rig.turn() == 1.0
+    assert not rig.idle()
+    assert rig.turn(after=9.5) == 0.5
+    assert rig.snapshots == []
+    rig.turn(after=0.5)
+    assert [p.name for p in rig.snapshots[0].pending] == ["p"]
+    assert rig.idle()
+
+
+def test_what_a_pass_writes_does_not_start_the_next_one(rig: Rig) -> None:
+    cluster = rig.bench.cluster
+    cluster.node(node("n1"))
+    rig.settle()
+    rig.answer = everything_on_n1(item(0, 3))
+    cluster.pod(pod())
+    cluster.agent_status("n1", {"observedGeneration": 1})
+    rig.turn()
+    rig.turn(after=10)
+    assert cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+    assert [(kind, reason) for _, kind, reason, _ in rig.recorder.emitted] == [
+        ("Normal", "Planned"),
+        ("Normal", "PlanWritten"),
+    ]
+    for _ in range(5):
+        rig.turn(after=30)
+    assert len(rig.snapshots) == 1
+    assert cluster.get_plan()["metadata"]["generation"] == 2
+
+
+def test_nothing_happens_before_the_watches_are_there(rig: Rig) -> None:
+    rig.bench.cluster.node(node("n1"))
+    rig.synced = False
+    rig.turn(after=100)
+    assert rig.bench.cluster.plans() == []
+    assert not rig.idle()
+
+
+def test_a_follower_watches_and_a_new_leader_plans(rig: Rig) -> None:
+    rig.bench.cluster.node(node("n1"))
+    rig.bench.leads = False
+    rig.bench.cluster.pod(pod())
+    rig.turn(after=100)
+    assert (rig.snapshots, rig.bench.cluster.plans(), rig.idle()) == ([], [], False)
+    assert rig.bench.metrics.registry.get_sample_value("gpuplan_leader") == 0
+    rig.bench.leads = True
+    rig.turn()
+    rig.turn(after=10)
+    assert len(rig.snapshots) == 1
+    assert rig.bench.cluster.plans() == ["n1"]
+    assert rig.bench.metrics.registry.get_sample_value("gpuplan_leader") == 1
+
+
+def test_a_broken_pass_is_told_once_counted_and_tried_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.settle()
+
+    def broken(_: Snapshot) -> PlanningResult:
+        raise ZeroDivisionError("no plan today")
+
+    rig.answer = broken
+    rig.bench.cluster.pod(pod())
+    rig.turn()
+    with caplog.at_level(logging.ERROR):
+        rig.turn(after=10)
+        assert len(rig.snapshots) == 1
+        assert not rig.idle()
+        rig.turn(after=0.5)
+        assert len(rig.snapshots) == 1
+        for _ in range(10):
+            rig.turn(after=30)
+    assert 3 <= len(rig.snapshots) <= 6
+    assert rig.bench.errors("planning") == len(rig.snapshots)
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+    rig.answer = lambda _: PlanningResult()
+    for _ in range(4):
+        rig.turn(after=60)
+    assert rig.idle()
+    assert rig.loop.decisions()["pass"] == 2
+
+
+def test_while_passes_break_the_other_work_goes_on(rig: Rig) -> None:
+    rig.settle()
+
+    def broken(_: Snapshot) -> PlanningResult:
+        raise ZeroDivisionError("no plan today")
+
+    rig.answer = broken
+    rig.bench.cluster.node(node("n1"))
+    rig.bench.cluster.pod(pod())
+    rig.turn()
+    rig.turn(after=10)
+    assert rig.bench.cluster.plans() == ["n1"]
+    assert "AgentAlive" in rig.bench.cluster.conditions("n1")
+
+
+def test_a_write_that_failed_is_tried_again_later(rig: Rig) -> None:
+    cluster = rig.bench.cluster
+    cluster.node(node("n1"))
+    rig.settle()
+    rig.answer = everything_on_n1(item(0, 3))
+    cluster.pod(pod())
+    rig.turn()
+    fault = cluster.refuse("PATCH", "/gpupartitionplans/n1")
+    rig.turn(after=10)
+    assert not rig.idle()
+    assert rig.bench.errors("write") == 1
+    cluster.server.faults.remove(fault)
+    rig.turn(after=1)
+    rig.turn(after=10)
+    assert cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+    assert rig.idle()
+
+
+def test_a_plan_that_was_overtaken_is_planned_again(rig: Rig) -> None:
+    cluster = rig.bench.cluster
+    cluster.node(node("n1"))
+    rig.settle()
+
+    def overtaken(snapshot: Snapshot) -> PlanningResult:
+        if len(rig.snapshots) == 1:
+            cluster.pin("n1", {"index": 1, "whole": {}})
+        return everything_on_n1(item(0, 3))(snapshot)
+
+    rig.answer = overtaken
+    cluster.pod(pod())
+    rig.turn()
+    rig.turn(after=10)
+    assert "planned" not in cluster.get_plan()["spec"]
+    assert not rig.idle()
+    rig.turn(after=10)
+    assert cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+    assert rig.idle()
+
+
+def test_nodes_under_way_are_named(rig: Rig) -> None:
+    cluster = rig.bench.cluster
+    cluster.node(node("n1"))
+    rig.settle()
+    rig.answer = everything_on_n1(item(0, 3))
+    cluster.beat("n1", "t")
+    cluster.confirm("n1")
+    status = cluster.get_plan()["status"]
+    status["gpus"] = [{"index": 0, "uuid": item(0)["uuid"], "state": "Unmanaged", "partitions": []}]
+    cluster.agent_status("n1", {key: status[key] for key in ("gpus", "node", "observedGeneration")})
+    cluster.pod(pod())
+    rig.turn()
+    rig.turn(after=10)
+    assert rig.loop.decisions()["underWay"] == ["n1"]
+    cluster.confirm("n1")
+    rig.turn()
+    assert rig.loop.decisions()["underWay"] == []
+
+
+def test_a_stuck_pass_shows_in_the_health_check(rig: Rig) -> None:
+    rig.turn()
+    assert rig.loop.problems() == []
+    rig.bench.clock.now += 121
+    assert rig.loop.problems() == ["the pass has not ended for 121 s"]
+
+
+def test_runs_until_it_is_stopped(rig: Rig) -> None:
+    thread = threading.Thread(target=rig.loop.run)
+    thread.start()
+    rig.loop.stop()
+    thread.join(5)
+    assert not thread.is_alive()

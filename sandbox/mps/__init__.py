@@ -6,9 +6,13 @@ are put in by `clients`. What it answers is measured on the real command of driv
 
 from __future__ import annotations
 
-from pathlib import Path
+TYPE_CHECKING = False  # the command itself imports this package, and should start fast
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def directory() -> Path:
     """The folder that holds the executable."""
+    from pathlib import Path  # noqa: PLC0415 - see above
+
     return Path(__file__).parent

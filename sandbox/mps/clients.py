@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sandbox.mps import control
+from sandbox.mps.commands import COMMANDS
+from sandbox.mps.statefile import load, locked, save, stop
 
 
 class NoDaemonError(LookupError):
@@ -19,27 +20,27 @@ class NoDaemonError(LookupError):
 def connect(pipe_directory: Path | str, pid: int, device: str, command: str = "") -> None:
     """A process opens the GPU (a UUID) through the daemon of the pipe directory."""
     pipe = str(pipe_directory)
-    with control.locked(_existing(pipe)):
+    with locked(_existing(pipe)):
         state = _state(pipe)
         if not state["servers"]:
-            control.COMMANDS["start_server"](state, [])
+            COMMANDS["start_server"](state, [])
         server = next(iter(state["servers"].values()))
         server["clients"].append({"pid": pid, "device": device, "command": command})
-        control.save(pipe, state)
+        save(pipe, state)
 
 
 def disconnect(pipe_directory: Path | str, pid: int) -> None:
     """The process ended. Unknown pids and daemons that are gone are no error: its clients died with it."""
     pipe = str(pipe_directory)
-    if control.load(pipe) is None:
+    if load(pipe) is None:
         return
-    with control.locked(pipe):
-        state = control.load(pipe)
+    with locked(pipe):
+        state = load(pipe)
         if state is None:
             return
         for server in state["servers"].values():
             server["clients"] = [client for client in server["clients"] if client["pid"] != pid]
-        control.save(pipe, state)
+        save(pipe, state)
 
 
 def connected(pipe_directory: Path | str) -> list[int]:
@@ -50,16 +51,16 @@ def connected(pipe_directory: Path | str) -> list[int]:
 
 def kill(pipe_directory: Path | str) -> None:
     """The daemon dies as by SIGKILL: the command finds none, and a new one starts from defaults."""
-    control.stop(str(pipe_directory))
+    stop(str(pipe_directory))
 
 
 def hang(pipe_directory: Path | str, seconds: float) -> None:
     """Every command takes this much longer from now on."""
     pipe = str(pipe_directory)
-    with control.locked(_existing(pipe)):
+    with locked(_existing(pipe)):
         state = _state(pipe)
         state["hang_seconds"] = seconds
-        control.save(pipe, state)
+        save(pipe, state)
 
 
 def _existing(pipe: str) -> str:
@@ -68,7 +69,7 @@ def _existing(pipe: str) -> str:
 
 
 def _state(pipe: str) -> dict[str, Any]:
-    state = control.load(pipe)
+    state = load(pipe)
     if state is None:
         raise NoDaemonError(f"no MPS control daemon on {pipe}")
     return state

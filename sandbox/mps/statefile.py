@@ -1,0 +1,54 @@
+"""The file in a pipe directory that stands for a running MPS control daemon: reading, replacing, locking it.
+
+Plain JSON and few imports, because the stand-in of the command starts anew for every question.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+TYPE_CHECKING = False  # `typing` would be a quarter of the command's start-up time
+if TYPE_CHECKING:
+    from typing import Any
+
+    State = dict[str, Any]
+
+STATE_FILE = ".sandbox-mps.json"
+LOCK_FILE = ".sandbox-mps.lock"
+
+
+def load(pipe: str) -> State | None:
+    try:
+        with open(os.path.join(pipe, STATE_FILE), encoding="utf-8") as file:
+            state: State = json.load(file)
+    except OSError:
+        return None
+    return state
+
+
+def save(pipe: str, state: State) -> None:
+    path = os.path.join(pipe, STATE_FILE)
+    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+        json.dump(state, file)
+    os.replace(file.name, path)
+
+
+def stop(pipe: str) -> None:
+    try:
+        os.unlink(os.path.join(pipe, STATE_FILE))
+    except FileNotFoundError:
+        return
+
+
+class locked:  # noqa: N801 - used as a context manager function; contextlib is not worth its import here
+    def __init__(self, pipe: str) -> None:
+        self._path = os.path.join(pipe, LOCK_FILE)
+
+    def __enter__(self) -> None:
+        self._file = open(self._path, "w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -29,6 +29,7 @@ class Gpu:
     """One simulated card as it is at power-on."""
 
     model: GpuModel
+    memory_mib: int
     mig_enabled: bool
     layout: Layout
 
@@ -60,8 +61,15 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
     if isinstance(cut, Problem):
         return cut
     for_mig = _is_for_mig(labels) and model.mig_capable
+    if (for_mig or cut) and not all(profile.starts for profile in model.profiles):
+        return _label(LABEL_PRODUCT, f"no placements of {model.key} are published, so its MIG cannot be simulated")
     return tuple(
-        Gpu(model=model, mig_enabled=for_mig or index in cut, layout=cut.get(index, Layout.of(())))
+        Gpu(
+            model=model,
+            memory_mib=int(memory),
+            mig_enabled=for_mig or index in cut,
+            layout=cut.get(index, Layout.of(())),
+        )
         for index in range(int(count))
     )
 

@@ -6,6 +6,7 @@ pynvml and the stand-in of nvidia-cuda-mps-control first on PATH of the plugin.
 
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ class SandboxNode:
             self.plugin,
             "nodeagent.plugin",
             ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps],
-            env={"PATH": f"{mps_directory()}:{os.environ.get('PATH', '')}"},
+            # This Python before any other: the stand-in is a script that starts for every command.
+            env={"PATH": f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"},
         )
         config = self.root / "agent.yaml"
         config.write_text(yaml.safe_dump(self._agent_settings(state, kubelet)))
@@ -100,6 +102,7 @@ class SandboxNode:
 
 def _options(gpu: Gpu) -> machine.GpuOptions:
     return {
+        "memory_mib": gpu.memory_mib,
         "mig_enabled": gpu.mig_enabled,
         "instances": [(instance.profile, instance.start) for instance in gpu.layout],
     }

@@ -51,6 +51,12 @@ def test_the_annotation_gives_hardware_that_is_already_cut() -> None:
     ("manifest", "field", "words"),
     [
         pytest.param(node(product="NVIDIA-Z9"), "gpu.product", "the sandbox knows: .*H100", id="product"),
+        pytest.param(
+            node(product="NVIDIA-RTX-PRO-5000-Blackwell", gpu_partitioning="mig"),
+            "gpu.product",
+            "no placements",
+            id="unpublished",
+        ),
         pytest.param(node(product="NVIDIA-A30", count="two"), "gpu.count", "number of GPUs from 1 to 16", id="count"),
         pytest.param(node(product="NVIDIA-A30", count="17"), "gpu.count", "from 1 to 16", id="too-many"),
         pytest.param(node(product="NVIDIA-A30", memory="24GB"), "gpu.memory", "in MiB, such as 24258", id="memory"),

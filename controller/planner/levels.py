@@ -1,8 +1,8 @@
-"""Place the asks of one priority level on the board, without improving what came out.
+"""Place the asks of one priority level on the board.
 
 In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide them
 among groups, choose whom to serve in each, give those what is ready as long as the others still fit beside it, place
-the others hardest first, then fill what is left with anybody, cheapest first.
+the others hardest first, fill what is left with anybody, cheapest first, and exchange what stands for more.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from controller.planner.board import Ask, Board
 from controller.planner.choose import choose
 from controller.planner.deal import deal_ready
+from controller.planner.improve import Improver
 from controller.planner.pools import MigPool, Reach
 from controller.planner.prices import Scale, measure
 from controller.planner.split import split
 from controller.planner.tally import Tally
 
 
-def place_level(board: Board, asks: Sequence[Ask]) -> None:
+def place_level(board: Board, asks: Sequence[Ask], improve_steps: int) -> None:
     resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
     for group in range(len(board.groups)):
         demand(board, group, resources)
@@ -34,6 +35,9 @@ def place_level(board: Board, asks: Sequence[Ask]) -> None:
         hardest_first = sorted(members, key=_hardness(board))
         rest.extend(_place_new(board, group, _use_ready(board, group, hardest_first)))
     _backfill(board, rest, scales)
+    placed = [ask for ask in asks if ask.node >= 0]
+    waiting = [ask for ask in asks if ask.node < 0]
+    Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting)
 
 
 def demand(board: Board, group: int, resources: Iterable[str]) -> None:

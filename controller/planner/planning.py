@@ -44,7 +44,8 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
         members = list(level)
         keep_promises(board, members, promises)
         expect_binding(board, [ask for ask in members if ask.node < 0])
-        place_level(board, [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable])
+        open_asks = [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable]
+        place_level(board, open_asks, options.improve_steps)
     return outcome(demands, tried, stocks, board, bound)
 
 

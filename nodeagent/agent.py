@@ -80,8 +80,16 @@ class Parts:
 class Agent:
     """Keeps nothing between passes but what its parts keep."""
 
-    def __init__(self, parts: Parts, *, clock: Callable[[], float], resync_seconds: float) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        clock: Callable[[], float],
+        resync_seconds: float,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._parts = parts
+        self._stopping = stopping
         self._ages = Ages(clock)
         self._resync_seconds = resync_seconds
 
@@ -123,7 +131,7 @@ class Agent:
     def _actuate(self, change: GpuChange, plan: Orders) -> Actuated:
         def current() -> bool:
             newest = self._parts.plan.get()
-            return (newest.edition if newest else ("", 0)) == plan.edition
+            return (newest.edition if newest else ("", 0)) == plan.edition and not self._stopping()
 
         return self._parts.actuator.run(change, edition=plan.edition, current=current)
 

@@ -46,10 +46,13 @@ class AgentMetrics:
         """The age of the last heartbeat that the API took, asked at each scrape."""
         self._gauge("heartbeat_age_seconds", "Since the last heartbeat that the API took.").set_function(age_seconds)
 
-    def passed(self, seconds: float, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None) -> None:
+    def pass_took(self, seconds: float) -> None:
         """One pass came to its end."""
-        found = tuple(outcomes)
         self._passes.observe(seconds)
+
+    def found(self, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None) -> None:
+        """What one pass saw."""
+        found = tuple(outcomes)
         states = Tally(str(outcome.state) for outcome in found)
         entries = [entry for outcome in found for entry in outcome.partitions]
         partitions = Tally((entry.partition.label, str(entry.state)) for entry in entries)

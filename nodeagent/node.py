@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,11 @@ class NodeSeen:
     """Of GPU resources only; a resource that is not in it counts 0."""
     changing: bool = False
     """Our taint stands."""
+
+    @property
+    def without_version(self) -> NodeSeen:
+        """For telling news from heartbeats."""
+        return replace(self, version="")
 
 
 def parse_node(raw: Mapping[str, Any]) -> NodeSeen:

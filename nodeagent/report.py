@@ -82,12 +82,16 @@ class Reporter:
         for outcome in result.outcomes:
             self._note(outcome, result.seen.plan)
         self._note_refused(result)
+        if result.seen.driver_problem is not None:
+            self._metrics.error(f"driver-{result.seen.driver_problem.kind}")
         plan = result.seen.plan
         if plan is None:
+            self._metrics.found(result.outcomes, None)
             return None
         found = self._conditions(result, plan)
         if not found.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
             self._generation = plan.generation
+        self._metrics.found(result.outcomes, self._generation)
         status = plan_status(self._status(result, found), plan.status, self._now())
         try:
             waiting = self._writer.write(plan, status)
@@ -96,10 +100,6 @@ class Reporter:
             self._metrics.error("status")
             return RETRY_SECONDS
         return waiting
-
-    @property
-    def confirmed_generation(self) -> int | None:
-        return self._generation
 
     def _status(self, result: PassResult, found: ConditionInput) -> StatusInput:
         node = result.seen.readings.node

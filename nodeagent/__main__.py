@@ -1,0 +1,71 @@
+"""`gpuplan-nodeagent`: the agent of one GPU node, and with `plugin` as first word the device plugin beside it.
+
+    gpuplan-nodeagent --node-name N --config FILE [--kubeconfig F]
+    gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M
+
+Reads the command line, builds the clients, and runs until SIGTERM or SIGINT. Exits 0 then; 1 where another agent holds
+the node or the port is taken; 2 where command line or settings are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kube import clients
+from nodeagent.nvml import NvmlDriver
+from nodeagent.plugin.__main__ import main as plugin_main
+from nodeagent.process import AgentProcess
+from nodeagent.settings import Settings, SettingsError, load_settings
+from nodeagent.statedir import AnotherAgentError
+
+log = logging.getLogger("nodeagent")
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="gpuplan-nodeagent",
+        description="Partitions the GPUs of one node as its GPUPartitionPlan says.",
+        epilog="gpuplan-nodeagent plugin … runs the device plugin instead.",
+    )
+    parser.add_argument("--node-name", required=True, help="name of this Node; in a pod spec.nodeName gives it")
+    parser.add_argument("--config", type=Path, help="settings file (YAML); without it the defaults count")
+    parser.add_argument("--kubeconfig", help="default: the pod's service account, else KUBECONFIG or ~/.kube/config")
+    return parser.parse_args(arguments)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["plugin"]:
+        sys.argv = ["gpuplan-nodeagent plugin", *words[1:]]  # where the plugin reads its words
+        return plugin_main()
+    arguments = parse_arguments(words)
+    try:
+        settings = load_settings(arguments.config) if arguments.config else Settings()
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
+    try:
+        process = AgentProcess(arguments.node_name, settings, clients.load(arguments.kubeconfig), NvmlDriver())
+    except (AnotherAgentError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: process.stop())
+    process.start()
+    try:
+        process.run()
+    finally:
+        process.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

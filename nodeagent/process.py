@@ -1,0 +1,237 @@
+"""The agent of one node as a whole: watches, heartbeat, HTTP, and the loop that makes passes.
+
+In go a node's name, settings, a client and a driver, out comes something to start, run and stop; several fit in one
+process. Watches and inotify only wake the loop: every pass reads the world anew. Takes the node's lock first, and stops
+between two steps on a GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1 import names
+from kube.events import EventRecorder
+from kube.leases import Heartbeat
+from kube.reflector import Reflector
+from nodeagent.actuator import Actuator
+from nodeagent.advertise import Advertiser
+from nodeagent.agent import Agent, Parts
+from nodeagent.confirm import Confirmer
+from nodeagent.driver import GpuDriver
+from nodeagent.driver_thread import ThreadedDriver
+from nodeagent.holdings import Holdings
+from nodeagent.journal import Journal
+from nodeagent.kubelet import Kubelet
+from nodeagent.look import Observer, Sources
+from nodeagent.metrics import AgentMetrics
+from nodeagent.node import NodeCell, NodeSeen, parse_node
+from nodeagent.plan import PlanCell, PlanSeen, parse_plan
+from nodeagent.plugin.watch import DirectoryWatch
+from nodeagent.pods import NodePod, PodBook, parse_pod
+from nodeagent.publish import StatusWriter
+from nodeagent.report import Reporter
+from nodeagent.serve import Server
+from nodeagent.settings import Settings
+from nodeagent.statedir import StateDir
+from nodeagent.taint import NodeGuard, NodeWriter
+from partitioning import __version__
+
+log = logging.getLogger(__name__)
+LEAST_PAUSE_SECONDS = 0.05
+"""A burst of events is one pass."""
+FAILED_PAUSE_SECONDS = 5.0
+STUCK_SECONDS = 600.0
+"""A pass that takes longer hangs: the health page says so."""
+
+
+class Pulse(Heartbeat):
+    """A heartbeat that knows when it last succeeded."""
+
+    def __init__(self, api: ApiClient, node_name: str, settings: Settings) -> None:
+        super().__init__(
+            api,
+            namespace=settings.namespace,
+            name=names.agent_lease(node_name),
+            identity=node_name,
+            manager=names.AGENT_MANAGER,
+            lease_seconds=4 * settings.heartbeat_seconds,
+            renew_seconds=settings.heartbeat_seconds,
+        )
+        self._taken_at = time.monotonic()
+
+    def beat(self) -> None:
+        super().beat()
+        self._taken_at = time.monotonic()
+
+    def age_seconds(self) -> float:
+        """Since the API took one; since the start, where it took none yet."""
+        return time.monotonic() - self._taken_at
+
+
+class AgentProcess:
+    """`start`, then `run` until `stop`; `close` at the end."""
+
+    def __init__(self, node_name: str, settings: Settings, api: ApiClient, driver: GpuDriver) -> None:
+        self._node_name, self._settings, self._api = node_name, settings, api
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._passed_at, self._passes = time.monotonic(), 0
+        self._state = StateDir(settings.state_dir)
+        self._lock = self._state.lock()
+        self._plan, self._node = PlanCell(), NodeCell()
+        self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
+        self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
+        self.metrics = AgentMetrics(node_name, __version__)
+        self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
+        self._pulse = Pulse(api, node_name, settings)
+        self.metrics.watch_heartbeat(self._pulse.age_seconds)
+        self._agent = Agent(
+            self._parts(),
+            clock=time.monotonic,
+            resync_seconds=settings.resync_seconds,
+            stopping=self._stopping.is_set,
+        )
+        plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+        own = {"fieldSelector": f"metadata.name={node_name}"}
+        bound = {"fieldSelector": f"spec.nodeName={node_name}"}
+        self._plans = Reflector(api, plans, params=own, project=parse_plan, on_change=self._plan_changed)
+        self._nodes = Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=self._node_changed)
+        self._bound = Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=self._pod_changed)
+        self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
+        self.server = Server(
+            settings.metrics_address,
+            settings.metrics_port,
+            registry=self.metrics.registry,
+            health=self._health,
+            readiness=self._readiness,
+        )
+
+    def _parts(self) -> Parts:
+        settings, clock = self._settings, time.monotonic
+        journal, advertiser = Journal(self._state.journal), Advertiser(self._state.plugin)
+        sources = Sources(
+            plan=self._plan,
+            node=self._node,
+            pods=self._pods,
+            kubelet=self._kubelet,
+            driver=self._driver,
+            files=self._state.plugin,
+            advertiser=advertiser,
+            holdings=Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+            journal=journal,
+        )
+        writer = NodeWriter(self._api, self._node_name, self._node)
+        return Parts(
+            plan=self._plan,
+            node=self._node,
+            observer=Observer(sources, kubelet_start_seconds=settings.kubelet_start_seconds),
+            actuator=Actuator(self._driver, journal, clock=clock),
+            advertiser=advertiser,
+            guard=NodeGuard(writer, write_allocatable=settings.write_allocatable),
+            confirmer=Confirmer(
+                clock=clock,
+                loaded_deadline_seconds=settings.loaded_deadline_seconds,
+                allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
+            ),
+            reporter=self._reporter(),
+        )
+
+    def _reporter(self) -> Reporter:
+        interval_seconds, clock = self._settings.status_interval_seconds, time.monotonic
+        return Reporter(
+            writer=StatusWriter(self._api, self._node_name, self._plan, clock=clock, interval_seconds=interval_seconds),
+            events=self._events,
+            metrics=self.metrics,
+            clock=clock,
+            now=_utc_now,
+            agent_version=__version__,
+            config_path=str(self._state.plugin.config),
+        )
+
+    def start(self) -> None:
+        self._events.start()
+        self._pulse.start()
+        self.server.start()
+        self._plans.start()
+        self._nodes.start()
+        self._bound.start()
+        self._files.ensure()
+
+    def run(self) -> None:
+        """Make passes until `stop`."""
+        while not self._stopping.is_set():
+            due_seconds = self._pass()
+            self._stopping.wait(LEAST_PAUSE_SECONDS)
+            self._wake.wait(due_seconds)
+            self._wake.clear()
+
+    def stop(self) -> None:
+        """Make `run` return after the step in hand; safe in a signal handler."""
+        self._stopping.set()
+        self._wake.set()
+
+    def close(self) -> None:
+        self._plans.stop()
+        self._nodes.stop()
+        self._bound.stop()
+        self._files.stop()
+        self._pulse.stop()
+        self._events.stop()
+        self.server.stop()
+        self._kubelet.close()
+        self._driver.close()
+        self._lock.release()
+
+    def _pass(self) -> float:
+        # Before the plan was read, "no plan" would be believed and every GPU taken for unmanaged.
+        if not self._plans.synced.is_set():
+            return LEAST_PAUSE_SECONDS * 2
+        if self._bound.synced.is_set():
+            self._pods.set_synced()
+        self._files.ensure()
+        started = time.monotonic()
+        try:
+            due_seconds = self._agent.reconcile()
+        except Exception:
+            log.exception("the pass failed")
+            self.metrics.error("pass")
+            return FAILED_PAUSE_SECONDS
+        self._passed_at, self._passes = time.monotonic(), self._passes + 1
+        self.metrics.pass_took(self._passed_at - started)
+        return due_seconds
+
+    def _plan_changed(self, key: tuple[str, str], old: PlanSeen | None, new: PlanSeen | None) -> None:
+        known = self._plan.get()
+        self._plan.change(key, old, new)
+        # Our own status comes back by the watch too, and is no news.
+        if known is None or new is None or new.edition != known.edition or new.status != known.status:
+            self._wake.set()
+
+    def _node_changed(self, key: tuple[str, str], old: NodeSeen | None, new: NodeSeen | None) -> None:
+        self._node.change(key, old, new)
+        if old is None or new is None or new.without_version != old.without_version:
+            self._wake.set()
+
+    def _pod_changed(self, key: tuple[str, str], old: NodePod | None, new: NodePod | None) -> None:
+        self._pods.change(key, old, new)
+        self._wake.set()
+
+    def _health(self) -> list[str]:
+        seconds = time.monotonic() - self._passed_at
+        if self._plans.synced.is_set() and seconds > STUCK_SECONDS:
+            return [f"no pass came to its end for {seconds:.0f} s"]
+        return []
+
+    def _readiness(self) -> list[str]:
+        unread = [("the plan", self._plans.synced), ("this node", self._nodes.synced), ("pods", self._bound.synced)]
+        missing = [f"{what} not read from the API yet" for what, synced in unread if not synced.is_set()]
+        return missing or ([] if self._passes else ["no pass was made yet"])
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,7 +13,7 @@ from kubernetes.client import ApiClient, Configuration
 CONNECTIONS = 32  # one for each watch and each thread that writes
 
 
-def load(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
+def load(kubeconfig: str | None = None, context: str | None = None, *, user_agent: str = "") -> ApiClient:
     """The named kubeconfig; without a name the service account in a pod, else KUBECONFIG or ~/.kube/config."""
     settings = Configuration()
     if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -22,20 +22,21 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> ApiClient
     else:
         from_file: Callable[..., None] = config.load_kube_config
         from_file(config_file=kubeconfig, context=context, client_configuration=settings, persist_config=False)
-    return _client(settings)
+    return _client(settings, user_agent)
 
 
-def for_url(url: str) -> ApiClient:
+def for_url(url: str, *, user_agent: str = "") -> ApiClient:
     """A server that asks for no credentials, such as the sandbox's."""
     settings = Configuration()
     settings.host = url.rstrip("/")
-    return _client(settings)
+    return _client(settings, user_agent)
 
 
-def _client(settings: Configuration) -> ApiClient:
+def _client(settings: Configuration, user_agent: str) -> ApiClient:
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
     api = ApiClient(settings)
     api.default_headers["Accept-Encoding"] = "gzip"
-    api.user_agent = "gpuplan"
+    if user_agent:
+        api.user_agent = user_agent
     return api

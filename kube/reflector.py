@@ -156,11 +156,14 @@ class Reflector(Generic[T]):
             log.exception("%s: the handler of a change failed", self.path)
 
     def _failed(self, error: Exception) -> None:
+        if self._quit.is_set():
+            return
         text = str(error) or type(error).__name__
-        if not self._quit.is_set():
-            log.log(logging.DEBUG if text == self.last_error else logging.WARNING, "%s: %s", self.path, text)
-            self.last_error = text
-            self._quit.wait(self._backoff.next_seconds())
+        expected = isinstance(error, errors.Gone) or text == self.last_error
+        log.log(logging.DEBUG if expected else logging.WARNING, "%s: %s", self.path, text)
+        self.last_error = text
+        asked_seconds = error.retry_after_seconds if isinstance(error, errors.Unavailable) else 0.0
+        self._quit.wait(max(self._backoff.next_seconds(), asked_seconds))
 
     def _worked(self) -> None:
         if self.last_error:

@@ -31,7 +31,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 def accepted_types(resource: Resource) -> tuple[str, ...]:
-    strategic = (STRATEGIC_PATCH,) if resource.strategic else ()
+    strategic = (STRATEGIC_PATCH,) if resource.custom is None else ()
     return (JSON_PATCH, MERGE_PATCH, *strategic, APPLY_PATCH)
 
 

@@ -1,8 +1,8 @@
-"""Strategic merge patch for the kinds that daily use patches so: pods and nodes.
+"""Strategic merge patch, which kubectl and the typed client send for builtin kinds.
 
 Comes in: the stored object and the patch, with its `$patch`, `$retainKeys`, `$setElementOrder` and
 `$deleteFromPrimitiveList` directives. Goes out: the patched object. Lists merge by the keys below, all others are
-replaced (node taints, tolerations). Must never be used for other kinds.
+replaced (node taints, tolerations). Must never be used for custom resources: they have no merge keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ MERGE_KEYS: Final = {
     "volumes": "name",
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
-    "ports": "containerPort",
     "conditions": "type",
     "addresses": "type",
     "ownerReferences": "uid",
@@ -30,6 +29,7 @@ MERGE_KEYS: Final = {
     "schedulingGates": "name",
     "podIPs": "ip",
     "hostIPs": "ip",
+    "secrets": "name",
 }
 SETS: Final = {"finalizers"}
 
@@ -76,7 +76,7 @@ def _merge_object(target: Any, patch: dict[str, Any]) -> Any:
 def _merge_list(target: list[Any], patch: list[Any], field: str) -> Any:
     if field in SETS:
         return [*target, *(item for item in patch if item not in target)]
-    key = MERGE_KEYS.get(field)
+    key = _merge_key(field, patch)
     if key is None or not all(isinstance(item, dict) for item in patch):
         return patch
     if any(item.get(_PATCH) == "replace" for item in patch):
@@ -93,8 +93,15 @@ def _merge_list(target: list[Any], patch: list[Any], field: str) -> Any:
     return merged
 
 
+def _merge_key(field: str, items: list[Any]) -> str | None:
+    """Ports mean two things: those of a container and those of a service."""
+    if field == "ports":
+        return "port" if any(isinstance(item, dict) and "port" in item for item in items) else "containerPort"
+    return MERGE_KEYS.get(field)
+
+
 def _ordered(items: list[Any], order: list[Any], field: str) -> list[Any]:
-    identity = _identity(MERGE_KEYS.get(field))
+    identity = _identity(_merge_key(field, items))
     places = {identity(wanted): place for place, wanted in enumerate(order)}
     return sorted(items, key=lambda item: places.get(identity(item), len(places)))
 

@@ -73,11 +73,11 @@ def builtin_resources() -> tuple[Resource, ...]:
         ),
         _row(
             "v1", "Node", "nodes", "no", namespaced=False,
-            subresources=_STATUS, selectable=_paths("spec.unschedulable"), strategic=True,
+            subresources=_STATUS, selectable=_paths("spec.unschedulable"),
         ),
         _row(
             "v1", "Pod", "pods", "po", subresources=("status", "binding", "eviction"), categories=_ALL,
-            selectable=_paths(*_POD_FIELDS), strategic=True, numbered=True, returns_deleted=True,
+            selectable=_paths(*_POD_FIELDS), numbered=True, returns_deleted=True,
         ),
         _row("v1", "Secret", "secrets", selectable=_paths("type")),
         _row("v1", "Service", "services", "svc", subresources=_STATUS, categories=_ALL, returns_deleted=True),

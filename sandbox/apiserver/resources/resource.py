@@ -49,7 +49,6 @@ class Resource:
     """Field selectors beyond metadata.name and metadata.namespace: label to path in the stored form."""
     numbered: bool = False
     """metadata.generation counts changes of what is wanted."""
-    strategic: bool = False
     create_on_update: bool = False
     returns_deleted: bool = False
     verbs: tuple[str, ...] = ALL_VERBS

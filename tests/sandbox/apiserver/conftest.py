@@ -40,7 +40,8 @@ def kubectl(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Kubec
 @pytest.fixture(scope="module")
 def api_client(kubeconfig: Path) -> Iterator[client.ApiClient]:
     configuration = client.Configuration()
-    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    load: Any = config.load_kube_config
+    load(str(kubeconfig), client_configuration=configuration)
     configuration.retries = False
     with client.ApiClient(configuration) as api:
         yield api

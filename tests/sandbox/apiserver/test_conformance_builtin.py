@@ -193,8 +193,8 @@ def test_nodes_in_tables(kubectl: Kubectl, http: Http, node: str) -> None:
     assert "Allocated resources" in kubectl("describe", "node", NODE)
 
 
-def test_leases(kubectl: Kubectl, api_client: client.ApiClient, namespace: str) -> None:
-    leases = client.CoordinationV1Api(api_client)
+def test_leases(kubectl: Kubectl, api_client: Any, namespace: str) -> None:
+    leases: Any = client.CoordinationV1Api(api_client)
     now = datetime.datetime.now(datetime.UTC)
     spec = client.V1LeaseSpec(holder_identity="a", lease_duration_seconds=15, renew_time=now)
     lease = leases.create_namespaced_lease(namespace, client.V1Lease(metadata=client.V1ObjectMeta(name="l"), spec=spec))

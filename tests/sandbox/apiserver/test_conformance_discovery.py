@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from kubernetes import client, dynamic
+from kubernetes import dynamic
 
 from tests.sandbox.apiserver.probe import CARDPLANS, Http, Kubectl, Plans
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
-def test_the_dynamic_client_finds_kinds_by_the_old_discovery(api_client: client.ApiClient) -> None:
-    resources = dynamic.DynamicClient(api_client).resources
+def test_the_dynamic_client_finds_kinds_by_the_old_discovery(api_client: Any) -> None:
+    make_client: Any = dynamic.DynamicClient
+    resources = make_client(api_client).resources
 
     assert resources.get(api_version="v1", kind="Pod").name == "pods"
     assert resources.get(api_version="coordination.k8s.io/v1", kind="Lease").namespaced

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kubernetes import client
 
 from tests.sandbox.apiserver.probe import Http, Kubectl, Plans
 
@@ -108,7 +107,7 @@ def test_containers_merge_by_name(http: Http, namespace: str) -> None:
     http("DELETE", f"{pods}/p", {"gracePeriodSeconds": 0})
 
 
-def test_the_typed_client_patches_nodes(core: client.CoreV1Api, node: Any) -> None:
+def test_the_typed_client_patches_nodes(core: Any, node: Any) -> None:
     patched = core.patch_node("conformance-node", {"metadata": {"labels": {"nvidia.com/mig.config": "all-1g"}}})
 
     assert patched.metadata.labels["nvidia.com/mig.config"] == "all-1g"
@@ -139,7 +138,7 @@ def test_kubectl_patches_labels_annotates(kubectl: Kubectl, plans: Plans) -> Non
     assert plan["metadata"]["annotations"] == {"a": "b"}
 
 
-def test_kubectl_taints_and_cordons(kubectl: Kubectl, core: client.CoreV1Api, node: Any) -> None:
+def test_kubectl_taints_and_cordons(kubectl: Kubectl, core: Any, node: Any) -> None:
     kubectl("taint", "node", "conformance-node", "gpu=repartition:NoSchedule")
     kubectl("cordon", "conformance-node")
     cordoned = kubectl("get", "nodes")

@@ -106,6 +106,7 @@ class _Story:
             raise StoryError(f"kubectl {' '.join(arguments)} ended with {done.returncode}")
 
     def _pictures(self) -> None:
+        self._until("every slice is known to be used or free", lambda: all(map(_known, self._cluster.plans())))
         for plan in self._cluster.plans():
             for gpu in plan.get("status", {}).get("gpus", []):
                 print(f"   {plan['metadata']['name']:<6} GPU {gpu['index']}  {picture(gpu)}")
@@ -157,6 +158,11 @@ def _answered(plan: Mapping[str, Any]) -> bool:
 
 def _planned(plan: Mapping[str, Any]) -> bool:
     return bool(plan["spec"].get("planned", {}).get("gpus"))
+
+
+def _known(plan: Mapping[str, Any]) -> bool:
+    gpus = plan.get("status", {}).get("gpus", [])
+    return all(part["state"] in {"Used", "Free"} for gpu in gpus for part in gpu.get("partitions", []))
 
 
 def _ready(plan: Mapping[str, Any]) -> bool:

@@ -29,6 +29,7 @@ class Gpu:
     """One simulated card as it is at power-on."""
 
     model: GpuModel
+    name: str
     memory_mib: int
     mig_enabled: bool
     layout: Layout
@@ -66,12 +67,20 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
     return tuple(
         Gpu(
             model=model,
+            name=_name(labels[LABEL_PRODUCT], model),
             memory_mib=int(memory),
             mig_enabled=for_mig or index in cut,
             layout=cut.get(index, Layout.of(())),
         )
         for index in range(int(count))
     )
+
+
+def _name(product: str, model: GpuModel) -> str:
+    """NVML's name of the product that the label means: the label is that name with dashes, and suffixes once it is cut."""
+    spelt = {name.replace(" ", "-"): name for name in model.names}
+    found = [name for label, name in spelt.items() if product == label or product.startswith(f"{label}-")]
+    return max(found, key=len, default=model.names[0])
 
 
 def _label(name: str, message: str) -> Problem:

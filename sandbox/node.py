@@ -22,6 +22,10 @@ from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
 
 
+KUBELET_START_SECONDS = 3.0
+"""The stand-in knows its pods 1.1 s after its start; a real one may take much longer, hence the agent's default of 60."""
+
+
 class SandboxNode:
     """The parts of one node below a folder of its own."""
 
@@ -90,7 +94,12 @@ class SandboxNode:
         )
 
     def _agent_settings(self, state: str, kubelet: str) -> dict[str, Any]:
-        return {"stateDir": state, "kubeletDir": kubelet, "metricsPort": _free_port()}
+        return {
+            "stateDir": state,
+            "kubeletDir": kubelet,
+            "metricsPort": _free_port(),
+            "kubeletStartSeconds": KUBELET_START_SECONDS,
+        }
 
     def stop(self) -> None:
         """Power the node off."""
@@ -102,6 +111,7 @@ class SandboxNode:
 
 def _options(gpu: Gpu) -> machine.GpuOptions:
     return {
+        "name": gpu.name,
         "memory_mib": gpu.memory_mib,
         "mig_enabled": gpu.mig_enabled,
         "instances": [(instance.profile, instance.start) for instance in gpu.layout],

@@ -30,6 +30,7 @@ def test_the_suffix_of_a_cut_product_is_stripped(suffix: str) -> None:
     (gpu,) = gpus(node(product=f"NVIDIA-A100-SXM4-40GB{suffix}"))
 
     assert gpu.model.key == "A100-40GB"
+    assert gpu.name == "NVIDIA A100-SXM4-40GB"
 
 
 @pytest.mark.parametrize(("label", "enabled"), [("mig", True), ("mps", False), ("auto", False)])

@@ -39,12 +39,20 @@ class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Nothing is written any more: the next kubelet may be reading already."""
+        with self._lock:
+            self._closed = True
 
     def save(self, checkpoint: Checkpoint) -> None:
         data = _data(checkpoint)
         text = json.dumps({"Data": data, "Checksum": _checksum(data)}, separators=(",", ":"))
         draft = self._path.with_name(f".{self._path.name}")
         with self._lock:
+            if self._closed:
+                return
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
             draft.replace(self._path)

@@ -61,6 +61,10 @@ class DevicePlugins:
         if self._book.sources_ready:
             self.table.free_inactive(self._book.active_uids)
 
+    def close(self) -> None:
+        self._checkpoint.close()
+        self.registration.close()
+
     def _restore(self, now: float) -> None:
         checkpoint = self._checkpoint.load()
         if not isinstance(checkpoint, Checkpoint):

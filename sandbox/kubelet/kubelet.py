@@ -103,7 +103,7 @@ class Kubelet:
         self.runtime.listen(None)
         self._loop.stop(join_seconds=0)
         self._writer.stop(drain_seconds=drain_seconds)
-        self._devices.registration.close()
+        self._devices.close()
         self._pod_resources_server.stop()
         self._registration_server.stop()
         self._pods_watch.stop()

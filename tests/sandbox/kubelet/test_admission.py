@@ -113,6 +113,7 @@ def test_an_answer_without_containers_keeps_the_device(bench: Bench) -> None:
 def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
     bench.kubelet()
     plugin = bench.plugin()
+    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the empty list has come")
     raw = bench.run(pod(), "Failed")
     plugin.offer("MIG-0").push()
     wait_until(lambda: bench.offered() == ["MIG-0"], "a device")

@@ -15,6 +15,7 @@ from controller.views import (
     MigDesired,
     NodeView,
     PartitionView,
+    PlannedGpu,
     PlanView,
     PodView,
     Snapshot,
@@ -112,7 +113,16 @@ def _node(
         product=PRODUCT,
         gpu_count=gpus,
     )
-    plan = PlanView(name=name, uid=f"plan-{name}", node_uid=node.uid, agent_alive=True, gpus=tuple(views))
+    plan = PlanView(
+        name=name,
+        uid=f"plan-{name}",
+        node_uid=node.uid,
+        agent_alive=True,
+        planned=tuple(
+            PlannedGpu(index=view.index, uuid=view.uuid, desired=view.desired) for view in views if view.desired
+        ),
+        gpus=tuple(views),
+    )
     return node, plan, running
 
 

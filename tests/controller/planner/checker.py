@@ -1,0 +1,125 @@
+"""An independent judge of planning results: what any plan must keep, written without the planner.
+
+`check` raises AssertionError with the first rule that a result breaks. It reads the snapshot and the result only, and
+counts everything anew from the layouts that would stand on the GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.demand import is_partition
+from controller.simulator import Fit, filter_node
+from controller.views import (
+    Desired,
+    GpuView,
+    MigDesired,
+    MpsDesired,
+    NodeChange,
+    NodeView,
+    PlanningResult,
+    PlanView,
+    Snapshot,
+)
+from partitioning.layouts import Instance, check_layout
+from partitioning.mps import check_slices
+from partitioning.resources import mig_resource
+
+
+def check(snapshot: Snapshot, result: PlanningResult) -> None:
+    plans = {plan.name: plan for plan in snapshot.plans}
+    nodes = {node.name: node for node in snapshot.nodes}
+    changes = {change.node: change for change in result.node_changes}
+    assert len(changes) == len(result.node_changes), "a node is changed twice"
+    for change in result.node_changes:
+        _check_change(plans[change.node], change)
+    _check_pods(snapshot, result)
+    for name, node in nodes.items():
+        _check_room(snapshot, result, node, plans.get(name), changes.get(name))
+    assert len(result.placed) <= result.bound, "more placed than the bound allows"
+
+
+def _check_change(plan: PlanView, change: NodeChange) -> None:
+    indexes = [item.index for item in change.gpus]
+    assert indexes == sorted(set(indexes)), "items are sorted by index, one each"
+    assert change.gpus != plan.planned, "a change that changes nothing"
+    gpus = {gpu.index: gpu for gpu in plan.gpus}
+    before = {item.index: item for item in plan.planned}
+    after = {item.index: item for item in change.gpus}
+    assert change.changed == tuple(i for i in sorted(before | after) if before.get(i) != after.get(i))
+    for index in change.changed:
+        item, gpu = after.get(index), gpus[index]
+        if item is None:
+            assert gpu.pinned or before[index].uuid != gpu.uuid, "an item was dropped"
+            continue
+        assert not gpu.pinned, "a pinned GPU is people's"
+        assert item.uuid == gpu.uuid
+        _check_gpu(gpu, item.desired)
+
+
+def _check_gpu(gpu: GpuView, desired: Desired) -> None:
+    assert gpu.model is not None
+    if isinstance(desired, MigDesired):
+        assert check_layout(gpu.model, desired.layout) is None, check_layout(gpu.model, desired.layout)
+        for part in gpu.partitions:
+            if part.used:
+                standing = Instance(start=part.start, size=part.size, profile=part.profile)
+                assert standing in desired.layout, f"{standing} is in use and not in {desired.layout}"
+    elif isinstance(desired, MpsDesired):
+        problem = check_slices(gpu.model.memory_mib, gpu.model.compute_capability, desired.slices)
+        assert problem is None, problem
+        used = Counter(part.resource for part in gpu.partitions if part.used)
+        assert used <= Counter(share.resource for share in desired.slices), "a slice in use is gone"
+
+
+def _check_pods(snapshot: Snapshot, result: PlanningResult) -> None:
+    nodes = {node.name: node for node in snapshot.nodes}
+    pending = {pod.uid: pod for pod in snapshot.pending}
+    seen = [placed.uid for placed in result.placed] + [unplaced.uid for unplaced in result.unplaced]
+    assert len(seen) == len(set(seen)), "a pod has two answers"
+    for pod in snapshot.pending:
+        if pod.unschedulable and any(is_partition(name) for name, _ in pod.gpu):
+            assert pod.uid in seen, f"{pod.title} has no answer"
+    for one in result.placed:
+        verdict = filter_node(pending[one.uid], nodes[one.node], ignored_taints=("gpuplan.dev/changing",))
+        assert isinstance(verdict, Fit), f"{one.key} on {one.node}: {verdict}"
+    for missing in result.unplaced:
+        assert missing.message
+
+
+def final_partitions(node: NodeView, plan: PlanView | None, change: NodeChange | None) -> Counter[str]:
+    """What the node will offer when everything planned has come true."""
+    if plan is None:
+        return Counter({name: count for name, count in node.allocatable.items() if is_partition(name)})
+    planned = {item.index: item.desired for item in change.gpus} if change else {}
+    counts: Counter[str] = Counter()
+    for gpu in plan.gpus:
+        desired = planned.get(gpu.index, gpu.desired) if not gpu.pinned else gpu.desired
+        counts += _offered(gpu, desired)
+    return counts
+
+
+def _offered(gpu: GpuView, desired: Desired | None) -> Counter[str]:
+    if isinstance(desired, MigDesired):
+        return Counter(mig_resource(instance.profile) for instance in desired.layout)
+    if isinstance(desired, MpsDesired):
+        return Counter(share.resource for share in desired.slices)
+    return Counter(part.resource for part in gpu.partitions)
+
+
+def _check_room(
+    snapshot: Snapshot, result: PlanningResult, node: NodeView, plan: PlanView | None, change: NodeChange | None
+) -> None:
+    pending = {pod.uid: pod for pod in snapshot.pending}
+    newcomers = [pending[one.uid] for one in result.placed if one.node == node.name]
+    if not newcomers:
+        return
+    there = [*(pod for pod in snapshot.pods if pod.node == node.name), *newcomers]
+    assert len(there) <= node.allocatable["pods"], "too many pods"
+    wanted: Counter[str] = Counter()
+    for pod in there:
+        wanted.update(dict(pod.requests))
+    offered = final_partitions(node, plan, change)
+    for name, amount in sorted(wanted.items()):
+        limit = offered[name] if is_partition(name) else node.allocatable.get(name, 0)
+        assert amount <= limit, f"{node.name}: {amount} of {name} wanted, {limit} there"

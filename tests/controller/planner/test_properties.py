@@ -1,0 +1,78 @@
+"""Rules that every result keeps, on random clusters, with a judge that knows nothing of the planner."""
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.instances import MIXES, instance
+from controller.planner import plan
+from controller.views import Snapshot, Supply
+from tests.controller.planner.checker import check
+from tests.controller.planner.world import applied, bound
+
+
+@st.composite
+def instances(draw: st.DrawFn) -> Snapshot:
+    return instance(
+        nodes=draw(st.integers(1, 6)),
+        gpus=draw(st.integers(1, 4)),
+        pods=draw(st.integers(0, 40)),
+        seed=draw(st.integers(0, 10_000)),
+        mix=MIXES[draw(st.sampled_from(sorted(MIXES)))],
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(instances())
+def test_keeps_every_rule(snapshot: Snapshot) -> None:
+    check(snapshot, plan(snapshot))
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances())
+def test_is_the_same_for_the_same_snapshot(snapshot: Snapshot) -> None:
+    again = pickle.loads(pickle.dumps(snapshot))
+
+    assert repr(plan(snapshot)) == repr(plan(again))
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances())
+def test_supply_on_its_way_is_not_planned_twice(snapshot: Snapshot) -> None:
+    first = plan(snapshot)
+    second = plan(applied(snapshot, first, settled=False))
+
+    where = {one.uid: one.node for one in first.placed}
+    again = {one.uid: one.node for one in second.placed}
+    assert where.items() <= again.items()
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances())
+def test_a_plan_that_came_true_is_left_alone_until_pods_are_bound(snapshot: Snapshot) -> None:
+    first = plan(snapshot)
+    second = plan(applied(snapshot, first))
+
+    supplies = {one.uid: one.supply for one in second.placed}
+    assert {one.uid for one in first.placed} <= supplies.keys()
+    assert all(supplies[one.uid] is Supply.EXISTING for one in first.placed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances())
+def test_a_satisfied_cluster_is_left_alone(snapshot: Snapshot) -> None:
+    result = plan(snapshot)
+    satisfied = bound(applied(snapshot, result), result)
+    if result.unplaced:
+        check(satisfied, plan(satisfied))
+    else:
+        assert plan(satisfied).node_changes == ()
+
+
+@pytest.mark.parametrize("mix", sorted(MIXES))
+def test_nothing_pending_changes_nothing(mix: str) -> None:
+    snapshot = instance(nodes=4, gpus=4, pods=0, seed=1, mix=MIXES[mix])
+
+    assert plan(snapshot).node_changes == ()

@@ -77,7 +77,7 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
 
 
 def _name(product: str, model: GpuModel) -> str:
-    """NVML's name of the product that the label means: the label is that name with dashes, and suffixes once it is cut."""
+    """NVML's name of the labelled product: the label is that name with dashes, and a suffix once it is cut."""
     spelt = {name.replace(" ", "-"): name for name in model.names}
     found = [name for label, name in spelt.items() if product == label or product.startswith(f"{label}-")]
     return max(found, key=len, default=model.names[0])

@@ -21,9 +21,8 @@ from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
 from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
 
-
 KUBELET_START_SECONDS = 3.0
-"""The stand-in knows its pods 1.1 s after its start; a real one may take much longer, hence the agent's default of 60."""
+"""The stand-in knows its pods 1.1 s after its start; a real one may take longer, hence the agent's default of 60."""
 
 
 class SandboxNode:

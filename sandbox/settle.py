@@ -105,6 +105,9 @@ def _plan(plan: Raw) -> str:
     ready, stalled = _condition(plan, "Ready"), _condition(plan, "Stalled")
     if ready.get("observedGeneration") != plan["metadata"]["generation"]:
         return "the agent has not answered this generation"
+    parts = [part for gpu in plan["status"].get("gpus", []) for part in gpu.get("partitions", [])]
+    if any(part["state"] == "Unknown" for part in parts):
+        return "it is not known yet which slices are in use"
     if ready.get("status") == "True" or stalled.get("status") == "True" or ready.get("reason") in AT_REST:
         return ""
     return str(ready.get("reason", "not ready"))

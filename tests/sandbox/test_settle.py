@@ -26,14 +26,17 @@ def pod(
     }
 
 
-def plan(status: str = "True", reason: str = "Confirmed", seen: int = 1, stalled: str = "False") -> dict[str, Any]:
+def plan(
+    status: str = "True", reason: str = "Confirmed", seen: int = 1, stalled: str = "False", use: str = "Free"
+) -> dict[str, Any]:
     return {
         "metadata": {"name": "n", "generation": 1},
         "status": {
+            "gpus": [{"index": 0, "partitions": [{"state": use}]}],
             "conditions": [
                 {"type": "Ready", "status": status, "reason": reason, "observedGeneration": seen},
                 {"type": "Stalled", "status": stalled, "reason": "x", "observedGeneration": seen},
-            ]
+            ],
         },
     }
 
@@ -58,6 +61,8 @@ def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
         pytest.param([pod("Running", "n")], [], {**IDLE, "idle": False}, False, id="window-open"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "underWay": ["n"]}, False, id="in-flight"),
         pytest.param([], [], None, False, id="no-pass-yet"),
+        pytest.param([], [plan(use="Used")], IDLE, True, id="plan-in-use"),
+        pytest.param([], [plan(use="Unknown")], IDLE, False, id="use-not-known-yet"),
         pytest.param([], [plan(seen=0)], IDLE, False, id="plan-not-answered"),
         pytest.param([], [plan("False", "Changing")], IDLE, False, id="plan-changing"),
         pytest.param([], [plan("False", "WaitingForRelease")], IDLE, True, id="plan-waits-for-a-pod"),

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 1.0
 """Longest time between two turns: deadlines are kept to this."""
+WAIT_SECONDS = 0.2
+"""Between two looks whether the watches are synced and this process leads."""
 PAUSE_SECONDS = 0.05
 """Shortest one: events that come together are handled together."""
 REST_SHARE = 3.0
@@ -111,7 +113,7 @@ class Loop:
         self._turned_at = self._clock()
         self._parts.metrics.leader.set(self._leading())
         if not self._synced() or not self._leading():
-            return TURN_SECONDS
+            return WAIT_SECONDS
         if not self._began:
             self._began = True
             self._parts.window.add("start")

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
+POLL_SECONDS = 0.1
+"""How long `stop` may have to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class Server:
 
     def __init__(self, address: str, port: int, pages: Pages) -> None:
         self._http = _Http((address, port), pages)
-        self._thread = threading.Thread(target=self._http.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), name="http", daemon=True)
 
     @property
     def port(self) -> int:

@@ -10,10 +10,13 @@ from controller.parse_plan import PlanReading, read_plan
 from controller.views import NodeView, PodView
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
+from partitioning.models import known_models
+from partitioning.resources import mig_resource, profile_of_resource
 
 Json = dict[str, Any]
 SLICE = "nvidia.com/mig-1g.10gb"
 H100 = "NVIDIA H100 80GB HBM3"
+_MODEL = next(model for model in known_models() if H100 in model.names)
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
@@ -112,7 +115,9 @@ def plan(
 
 
 def partition(start: int = 0, state: str = "Free", *, pod: str = "", resource: str = SLICE) -> Json:
-    found = {"resource": resource, "uuid": f"MIG-{start}", "start": start, "size": 1, "state": state}
+    spec = _MODEL.profile(profile_of_resource(resource) or "")
+    size = spec.size if spec is not None else 1
+    found = {"resource": resource, "uuid": f"MIG-{start}", "start": start, "size": size, "state": state}
     return {**found, "pod": pod} if pod else found
 
 
@@ -155,7 +160,7 @@ def confirmed(raw: Json, *, used: Iterable[int] = ()) -> Json:
     for index, found in effective_items(PlanSpec.read(raw["spec"])).items():
         wire = found.wire()
         partitions = [
-            partition(i["start"], "Used" if i["start"] in used else "Free")
+            partition(i["start"], "Used" if i["start"] in used else "Free", resource=mig_resource(i["profile"]))
             for i in wire.get("mig", {}).get("instances", [])
         ]
         gpus.append(gpu(index, item=wire, partitions=partitions))

@@ -52,7 +52,7 @@ class Link:
     kubelet: SocketIdentity | None = None  # the socket that it was last registered on
     verified: bool = False
     verify_at: float | None = None  # look next; None: nothing to verify
-    verify_by: float = 0.0  # and give up then
+    verify_by: float | None = None  # and give up then; set by the first look
     problem: str = ""
 
 
@@ -156,7 +156,7 @@ class Registrar:
             server.end_streams()
             return timing.rest_seconds
         if link.verify_at is None and not link.verified:
-            link.verify_at, link.verify_by = now, now + timing.verify_seconds
+            link.verify_at, link.verify_by = now, None
         if link.verify_at is None:
             return timing.poll_seconds
         return self._verify(link, look, now) if now >= link.verify_at else link.verify_at - now
@@ -185,14 +185,17 @@ class Registrar:
 
     def _verify(self, link: Link, look: Look, now: float) -> float:
         server, timing = link.endpoint.server, self._timing
+        if link.verify_by is None:
+            link.verify_by = now + timing.verify_seconds
         expected = self._offer.listing(server.resource).healthy()
         shown = look()
         if server.pushed() and (shown is None or shown.get(server.resource, frozenset()) == expected):
             again = shown is None or not link.verified
             link.verified, link.problem = True, ""
+            link.due = now
             link.backoff.reset()
             link.verify_at = now + timing.verify_again_seconds if again else None
-            link.verify_by = now + timing.verify_again_seconds + timing.verify_seconds
+            link.verify_by = None
             return timing.poll_seconds
         if now < link.verify_by:
             link.verify_at = now + timing.verify_pause_seconds

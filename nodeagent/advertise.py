@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from nodeagent.changes import GpuChange
 from nodeagent.plugin.config import Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
@@ -35,11 +35,8 @@ def counts(config: PluginConfig) -> dict[str, int]:
 class Advertiser:
     """Owns `config.json`; the plugin owns `loaded.json`."""
 
-    def __init__(
-        self, files: PluginFiles, *, write: Callable[[PluginFiles, PluginConfig], None] = write_config
-    ) -> None:
+    def __init__(self, files: PluginFiles) -> None:
         self._files = files
-        self._write = write
         found = read_config(files)
         if isinstance(found, Unreadable):
             log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
@@ -72,7 +69,7 @@ class Advertiser:
         takes_away = before - {device.id for device in config.offered()}
         if self._exists and takes_away and not (in_force or overdue):
             return False
-        self._write(self._files, config)
+        write_config(self._files, config)
         self.config, self._exists = config, True
         log.info("offered to the kubelet from now on: %s", _spelled(counts(config)))
         return True

@@ -8,7 +8,6 @@ whatever plan is the newest. Never replays anything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -37,16 +36,15 @@ class Intent:
 
 
 class Journal:
-    def __init__(self, directory: Path, *, write: Callable[[Path, object], None] = write_json) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._write = write
 
     def begin(self, gpu_uuid: str, intent: Intent) -> None:
         """On disk when this returns."""
         place = intent.placed
         body = {"action": str(intent.action), "profile": place.profile, "start": place.start, "size": place.size}
         plan = {"planUid": intent.plan_uid, "generation": intent.generation}
-        self._write(self._path(gpu_uuid), {"version": VERSION, **plan, "intent": body})
+        write_json(self._path(gpu_uuid), {"version": VERSION, **plan, "intent": body})
 
     def end(self, gpu_uuid: str) -> None:
         """The step is done, or was found not to have happened."""

@@ -1,0 +1,52 @@
+"""Fixtures of the node agent's tests."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from partitioning.models import GpuModel, model_for_product
+from sandbox.driver.machine import GpuOptions
+from tests.nodeagent.world import World
+
+MakeWorld = Callable[..., World]
+
+
+def model(product: str) -> GpuModel:
+    found = model_for_product(product)
+    assert found is not None
+    return found
+
+
+H100 = model("NVIDIA-H100-80GB-HBM3")
+T4 = model("Tesla-T4")
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    made: list[World] = []
+
+    def make(*gpus: tuple[GpuModel, GpuOptions]) -> World:
+        path = tmp_path / f"w{len(made)}"
+        path.mkdir()
+        world = World(path, gpus)
+        made.append(world)
+        return world
+
+    yield make
+    for world in reversed(made):
+        world.undo()
+
+
+def empty(count: int = 1) -> list[tuple[GpuModel, GpuOptions]]:
+    """H100s with MIG mode on and nothing cut."""
+    return [(H100, {"mig_enabled": True}) for _ in range(count)]
+
+
+def cut(*instances: tuple[str, int]) -> tuple[GpuModel, GpuOptions]:
+    return (H100, {"mig_enabled": True, "instances": list(instances)})
+
+
+def plain() -> tuple[GpuModel, GpuOptions]:
+    """An H100 with MIG mode off."""
+    return (H100, {})

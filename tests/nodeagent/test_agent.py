@@ -1,0 +1,361 @@
+"""Whole passes of the agent against a strict world: what is cut, offered, kept, and said."""
+
+import pytest
+
+from sandbox.driver import faults, incidents
+from sandbox.driver.status import Status
+from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
+from tests.nodeagent.world import mig, mps, whole
+
+
+def test_cuts_an_empty_gpu_at_the_exact_placements_and_offers_them(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4), ("1g.10gb", 0), ("1g.20gb", 2)))
+
+    world.settle()
+
+    assert world.layout() == "1g.10gb at 0, 1g.20gb at 2, 3g.40gb at 4"
+    assert world.offered() == {"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-1g.20gb": 1, "nvidia.com/mig-3g.40gb": 1}
+    assert world.found() == ("Ready", "Confirmed")
+    assert world.condition("Ready")["status"] == "True"
+    assert world.condition("Ready")["observedGeneration"] == 1
+    assert world.status()["summary"] == {"mig": "0/3"}
+    assert world.partitions() == ["mig-1g.10gb Free", "mig-1g.20gb Free", "mig-3g.40gb Free"]
+    assert not world.tainted()
+
+
+def test_does_nothing_when_all_is_as_planned(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    world.effect.done.clear()
+
+    world.settle()
+
+    assert world.effect.done == []
+
+
+def test_an_idle_instance_is_withdrawn_seen_gone_and_only_then_destroyed(make_world: MakeWorld) -> None:
+    world = make_world(cut(("1g.10gb", 4)))
+    world.settle(4)
+
+    world.apply(mig(0, ("4g.40gb", 0)))
+    world.run()
+    # What fits beside it is made at once.
+    assert world.layout() == "4g.40gb at 0, 1g.10gb at 4"
+    assert world.found() == ("Changing", "Withdrawing")
+    assert world.partitions() == ["mig-4g.40gb Pending", "mig-1g.10gb Withdrawn"]
+    world.settle()
+
+    assert world.layout() == "4g.40gb at 0"
+    assert world.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("stuck", ["plugin", "kubelet"])
+def test_nothing_is_destroyed_before_plugin_and_kubelet_let_go(make_world: MakeWorld, stuck: str) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.settle(4)
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    if stuck == "plugin":
+        world.plugin.alive = False
+        for _ in range(6):
+            world.pass_only()
+            world.clock.now += 0.5
+    else:
+        for _ in range(6):
+            world.pass_only()
+            world.plugin.step()
+            world.clock.now += 0.5
+
+    assert world.layout() == "3g.40gb at 4"
+    assert world.found() == ("Changing", "Withdrawing")
+
+
+def test_an_instance_in_use_is_kept_and_its_holder_named(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4), ("1g.10gb", 0)))
+    world.settle(4)
+    holder = world.pod("nvidia.com/mig-3g.40gb")
+    world.apply(mig(0, ("4g.40gb", 0), ("1g.10gb", 4)))
+
+    world.settle()
+
+    assert world.layout() == "4g.40gb at 0, 3g.40gb at 4"
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert world.gpu_status()["message"] == "3g.40gb at 4 is held by pod default/p1"
+    assert world.condition("Ready")["reason"] == "WaitingForRelease"
+    assert world.condition("Reconciling")["status"] == "True"
+    assert world.condition("Stalled")["status"] == "False"
+    assert world.offered()["nvidia.com/mig-3g.40gb"] == 1
+
+    world.finish(holder)
+    world.settle()
+
+    assert world.layout() == "4g.40gb at 0, 1g.10gb at 4"
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_pod_that_takes_the_id_just_before_the_withdrawal_keeps_it(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.settle(4)
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.pass_only()
+
+    world.pod("nvidia.com/mig-3g.40gb")  # neither plugin nor kubelet knows of the withdrawal yet
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert world.offered() == {"nvidia.com/mig-3g.40gb": 1}
+
+
+def test_a_pod_after_the_withdrawal_is_refused_not_robbed(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.settle(4)
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.pass_only()
+    world.plugin.step()
+
+    refused = world.pod("nvidia.com/mig-3g.40gb")  # the kubelet still has it, the plugin refuses
+    world.kubelet.step()
+    world.settle()
+
+    assert world.pods[refused]["status"]["phase"] == "Failed"
+    assert world.layout() == "7g.80gb at 0"
+    assert ("p1", "PartitionGone") in [(name, reason) for name, reason, _ in world.events]
+
+
+def test_the_taint_stands_while_the_node_counts_what_is_withdrawn(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4), ("3g.40gb", 0)))
+    world.settle(4)
+    world.node_ticks = False
+    world.apply(mig(0, ("3g.40gb", 4)))
+
+    world.settle(6)
+
+    assert world.layout() == "3g.40gb at 4"
+    assert world.tainted()
+    assert world.effect.done.index("taint True") < world.effect.done.index("destroy CI 0 of 3g.40gb at 0")
+    assert world.found() == ("Advertising", "Advertising")
+
+    world.node_ticks = True
+    world.settle(4)
+
+    assert not world.tainted()
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_with_write_allocatable_the_node_is_written_and_never_tainted(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4), ("3g.40gb", 0)))
+    world.write_allocatable = True
+    world.restart()
+    world.node_ticks = False
+
+    world.settle(4)
+    assert world.node["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] == "2"
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle(8)
+
+    assert world.node["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] == "1"
+    assert "taint True" not in world.effect.done
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_counts_are_placed_around_what_is_in_use(make_world: MakeWorld) -> None:
+    world = make_world(cut(("1g.10gb", 2), ("2g.20gb", 4)))
+    world.settle(4)
+    world.pod("nvidia.com/mig-1g.10gb")
+    world.apply(mig(0, "1g.10gb*2", "3g.40gb"))
+
+    world.settle()
+
+    layout = world.layout()
+    assert "1g.10gb at 2" in layout
+    assert "3g.40gb at 4" in layout
+    assert layout.count("1g.10gb") == 2
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_unmanaged_gpus_are_reported_and_what_they_hold_is_offered(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)), plain(), (T4, {}))
+    world.apply()
+
+    world.settle()
+
+    assert world.layout() == "2g.20gb at 0"
+    assert world.offered() == {"nvidia.com/gpu": 2, "nvidia.com/mig-2g.20gb": 1}
+    assert [world.found(n) for n in range(3)] == [("Unmanaged", "Unmanaged")] * 3
+    assert world.condition("Ready")["status"] == "True"
+    assert world.status()["summary"] == {"mig": "0/1", "whole": "0/2"}
+
+
+def test_without_a_plan_everything_is_offered_as_it_is(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)), plain())
+
+    world.settle()
+
+    assert world.offered() == {"nvidia.com/gpu": 1, "nvidia.com/mig-2g.20gb": 1}
+    assert "status" not in world.effect.done
+
+
+def test_an_item_that_leaves_the_list_wipes_nothing(make_world: MakeWorld) -> None:
+    world = make_world(*empty(), plain())
+    world.apply(mig(0, ("3g.40gb", 4)), mps(1, 10, 10))
+    world.settle()
+
+    world.apply()
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert world.offered() == {"nvidia.com/gpu-10gb": 2, "nvidia.com/mig-3g.40gb": 1}
+
+
+def test_gpus_wins_over_planned(make_world: MakeWorld) -> None:
+    world = make_world(*empty(2))
+    world.apply(mig(0, ("7g.80gb", 0)), planned=[mig(0, ("1g.10gb", 0)), mig(1, ("4g.40gb", 0))])
+
+    world.settle()
+
+    assert world.layout(0) == "7g.80gb at 0"
+    assert world.layout(1) == "4g.40gb at 0"
+
+
+@pytest.mark.parametrize(
+    ("item", "reason", "part"),
+    [
+        (mig(0, ("3g.40gb", 4), uuid="GPU-0000"), "GPUMismatch", "the plan means GPU-0000"),
+        (mig(9, ("3g.40gb", 4)), "NoSuchGPU", "remove GPU 9 from the plan"),
+        (mig(1, ("3g.40gb", 4)), "MIGModeDisabled", "nvidia-smi -i 1 -mig 1"),
+        (mig(2, ("3g.40gb", 4)), "MIGNotSupported", "has no MIG"),
+        (mps(0, 10), "MIGModeEnabled", "MIG mode is on"),
+        (whole(0), "MIGModeEnabled", "MIG mode is on"),
+        (mig(0, ("3g.40gb", 1)), "InvalidLayout", "3g.40gb cannot begin at 1"),
+        (mig(0, ("3g.40gb", 4), ("1g.10gb", 5)), "InvalidLayout", "overlap"),
+        (mig(0, "3g.40gb*3"), "InvalidLayout", "do not fit"),
+        (mps(1, 60, 60), "InvalidLayout", "lower memoryGB"),
+        ({"index": 1, "mps": {"replicas": 4}}, "NotSupported", "replicas"),
+        ({"index": 1, "mps": {"slices": [{"memoryGiB": 4}]}}, "NotSupported", "memoryGiB"),
+    ],
+)
+def test_an_impossible_item_is_refused_with_a_reason_and_stops_nothing_else(
+    make_world: MakeWorld, item: dict[str, object], reason: str, part: str
+) -> None:
+    world = make_world(cut(("2g.20gb", 0)), plain(), (T4, {}), *empty())
+    world.apply(item, mig(3, ("4g.40gb", 0)))
+
+    world.settle()
+
+    index = item["index"]
+    assert isinstance(index, int)
+    assert world.found(index) == ("Failed", reason)
+    assert part in world.gpu_status(index)["message"]
+    assert world.found(3) == ("Ready", "Confirmed")
+    assert world.layout(0) == "2g.20gb at 0"
+    assert world.offered()["nvidia.com/gpu"] == 2
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Stalled")["reason"] == reason
+    assert ("gpu-node-1", reason) in [(name, found) for name, found, _ in world.events]
+
+
+def test_another_backend_is_refused(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply(mig(0, ("7g.80gb", 0)), backend="nvidia")
+
+    world.settle()
+
+    assert world.found() == ("Failed", "NotSupported")
+    assert world.layout() == "2g.20gb at 0"
+
+
+def test_a_paused_plan_changes_nothing_and_says_so(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply(mig(0, ("7g.80gb", 0)), paused=True)
+
+    world.settle()
+
+    assert world.layout() == "2g.20gb at 0"
+    assert world.found() == ("Changing", "Paused")
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Reconciling")["status"] == "False"
+    assert world.condition("Reconciling")["reason"] == "Paused"
+
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_pausing_keeps_what_was_confirmed_ready(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+
+    world.apply(mig(0, ("7g.80gb", 0)), paused=True)
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
+    assert world.condition("Ready")["observedGeneration"] == 2
+
+
+def test_instances_that_somebody_else_destroyed_are_made_again(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    gpu = world.gpu()
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0].id)
+
+    world.settle()
+
+    assert world.layout() == "7g.80gb at 0"
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_lost_gpu_keeps_its_offer_and_stops_no_other(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)), *empty())
+    world.settle(3)
+    incidents.lose(world.machine, world.gpu().uuid)
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("4g.40gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1, "nvidia.com/mig-4g.40gb": 1}
+    assert world.condition("GPUsHealthy")["status"] == "False"
+
+
+def test_a_driver_that_fails_is_tried_again_after_pauses(make_world: MakeWorld) -> None:
+    world = make_world(*empty(2))
+    broken = world.gpu(0).uuid
+    symbol = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    faults.inject(world.machine, symbol, faults.Action.FAIL, status=Status.UNKNOWN, times=2, gpu=broken)
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("7g.80gb", 0)))
+
+    world.run(0.1)
+    world.run(0.1)
+
+    assert world.found(0) == ("Failed", "DriverError")
+    assert world.layout(1) == "7g.80gb at 0"
+    world.settle(20)
+    assert world.found(0) == ("Ready", "Confirmed")
+
+
+def test_a_driver_that_answers_nothing_leaves_the_offer_as_it_is(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply()
+    world.settle(4)
+    faults.inject(
+        world.machine, "nvmlDeviceGetCount_v2", faults.Action.FAIL, status=Status.UNKNOWN, times=faults.ALWAYS
+    )
+
+    world.settle(3)
+    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1}
+    assert world.condition("Ready")["reason"] == "DriverError"
+
+    world.restart()
+    world.settle(3)
+    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1}
+
+    faults.clear(world.machine)
+    world.settle(3)
+    assert world.condition("Ready")["status"] == "True"

@@ -19,7 +19,7 @@ from pathlib import Path
 from kubernetes.config import ConfigException
 
 from controller.planner import plan
-from controller.settings import Settings, SettingsError, load_settings, read_settings
+from controller.settings import SettingsError, load_settings, read_settings
 from controller.wiring import Controller
 from kube import clients
 
@@ -32,14 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(arguments.config) if arguments.config else read_settings({})
         api = clients.load(arguments.kubeconfig, arguments.context)
-        _log_to_stderr(settings.log_level)
-        controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
     except SettingsError as error:
         return _unusable(str(error))
-    except ConfigException as error:
+    except (ConfigException, OSError) as error:
         return _unusable(f"no API server to talk to: {error}: give one with --kubeconfig FILE")
+    _log_to_stderr(settings.log_level)
+    try:
+        controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
     except OSError as error:
-        return _unusable(f"{_listen(settings)} cannot be listened on: {error}: change metricsAddress or metricsPort")
+        where = f"{settings.metrics_address}:{settings.metrics_port}"
+        return _unusable(f"{where} cannot be listened on: {error}: change metricsAddress or metricsPort")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: controller.stop())
     log.info("gpuplan-controller starts, against %s", api.configuration.host)
@@ -65,10 +67,6 @@ def _log_to_stderr(level: str) -> None:
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-
-
-def _listen(settings: Settings) -> str:
-    return f"{settings.metrics_address}:{settings.metrics_port}"
 
 
 def _unusable(sentence: str) -> int:

@@ -19,6 +19,7 @@ from controller.views import PartitionView
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+STAGES = ("state", "chores", "agents", "status", "planning", "write", "nominate", "report")
 READY_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
@@ -52,6 +53,8 @@ class Metrics:
         self.errors = Counter(
             "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry
         )
+        for stage in STAGES:
+            self.errors.labels(stage=stage)  # a series that exists from the start can be alerted on
         self.unplaced_pods = Gauge(
             "gpuplan_unplaced_pods",
             "Pods that the last pass could not place, by reason.",

@@ -36,10 +36,13 @@ class State:
         agent_silent_seconds: float = 60.0,
         under_way_seconds: float = 300.0,
         changed: Callable[[], None] = lambda: None,
+        remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
     ) -> None:
+        """`changed` is called after every change, `remark` with what is odd about a node's labels, once."""
         self._window = window
         self._clock = clock
         self._changed = changed
+        self._remark = remark
         self._lock = threading.RLock()
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
@@ -68,7 +71,7 @@ class State:
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
-                _remark(old, new)
+                self._look_at_labels(old, new)
             if old != new and any(node is not None and has_gpus(node) for node in (old, new)):
                 self._capacity(name)
             self._refresh(name)
@@ -185,7 +188,7 @@ class State:
             return self._plans.heartbeats.silent_for(name, self._clock())
 
     def pending(self) -> tuple[PodView, ...]:
-        """Every pending pod that was promised a node, with its node: `promises`."""
+        """Every unfinished pod without a node, by namespace and name."""
         with self._lock:
             return tuple(sorted(self._pods.pending.values(), key=_pod_order))
 
@@ -214,6 +217,12 @@ class State:
             return None
         self._unreadable.pop((kind, name), None)
         return seen
+
+    def _look_at_labels(self, old: NodeView | None, new: NodeView) -> None:
+        found = enablement(new.labels).remark
+        if found and (old is None or enablement(old.labels).remark != found):
+            log.warning("node %s: %s", new.name, found)
+            self._remark(new, found)
 
     def _node_uid(self, name: str) -> str:
         node = self._nodes.get(name)
@@ -245,9 +254,3 @@ def _pod_order(pod: PodView) -> PodKey:
 
 def _plan_order(plan: PlanView) -> str:
     return plan.name
-
-
-def _remark(old: NodeView | None, new: NodeView) -> None:
-    remark = enablement(new.labels).remark
-    if remark and (old is None or enablement(old.labels).remark != remark):
-        log.warning("node %s: %s", new.name, remark)

@@ -29,10 +29,10 @@ from controller.report import Reporter
 from controller.serve import Server, check_page, json_page, metrics_page
 from controller.settings import Settings
 from controller.state import State
-from controller.views import PlannerOptions
+from controller.views import NodeView, PlannerOptions
 from controller.writer import Writer
 from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
-from kube.events import EventRecorder
+from kube.events import EventRecorder, ObjectReference
 from kube.leases import Elector, LeaseTiming, lease_path
 from kube.reflector import Reflector
 
@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """A pod that finishes leaves this watch, which is all that planning needs to know."""
+
+
+EVENTS = 20_000
+"""How many may wait to be written: one pass of a large cluster may have something to say about every pending pod."""
 
 
 class Controller:
@@ -60,7 +64,7 @@ class Controller:
         self._stopping = False
         self._awake = threading.Event()
         self._settings = settings
-        self._recorder = EventRecorder(api, CONTROLLER_MANAGER, instance=identity)
+        self._recorder = EventRecorder(api, CONTROLLER_MANAGER, instance=identity, queue_size=EVENTS)
         self._elector = self._make_elector(api, identity)
         self.metrics = Metrics(CollectorRegistry())
         self._loop = self._make_loop(api, planner, clock, now)
@@ -157,6 +161,7 @@ class Controller:
             agent_silent_seconds=settings.agent_silent_seconds,
             under_way_seconds=settings.under_way_seconds,
             changed=self._awake.set,
+            remark=self._remark,
         )
         metrics.registry.register(ClusterGauges(state, lambda: window.open))
         writer = Writer(api, state, leading=leading, clock=clock)
@@ -210,6 +215,10 @@ class Controller:
                 on_change=lambda key, _old, new: state.observe_pod(key, new),
             ),
         )
+
+    def _remark(self, node: NodeView, text: str) -> None:
+        about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
+        self._recorder.emit(about, "Warning", "PartitioningLabels", text)
 
     def _lease_changed(self, key: tuple[str, str], _old: str | None, new: str | None) -> None:
         if new is not None:  # a Lease that is deleted just ages

@@ -363,6 +363,24 @@ def test_a_broken_object_is_left_out_and_the_rest_goes_on() -> None:
     assert bench.state.unreadable() == {}
 
 
+def test_odd_labels_are_remarked_on_once() -> None:
+    remarks: list[tuple[str, str]] = []
+    bench = Bench()
+    bench.state = State(
+        window=bench.window,
+        options=PlannerOptions(),
+        clock=bench.clock,
+        remark=lambda seen, text: remarks.append((seen.name, text)),
+    )
+    raw = node(mode="mips")
+    for _ in range(2):
+        bench.node(raw)
+    raw["metadata"]["labels"]["another"] = "label"
+    bench.node(raw)
+    assert [name for name, _ in remarks] == ["n1"]
+    assert "use one of mig, mps, auto" in remarks[0][1]
+
+
 def test_ages_of_what_is_gone() -> None:
     bench = Bench()
     settled(bench)

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.plugin.config import PluginFiles
@@ -18,7 +19,7 @@ from nodeagent.plugin.service import PluginService
 log = logging.getLogger("nodeagent.plugin")
 
 
-def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m nodeagent.plugin", description="Offers this node's GPU partitions to the kubelet."
     )
@@ -31,8 +32,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main() -> int:
-    arguments = parse_arguments()
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
     logging.basicConfig(level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     directory = PluginFiles(arguments.state_dir).directory
     directory.mkdir(parents=True, exist_ok=True)

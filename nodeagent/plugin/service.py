@@ -38,6 +38,8 @@ from nodeagent.plugin.watch import DirectoryWatch
 
 log = logging.getLogger(__name__)
 
+FileIdentity = tuple[int, int]  # inode and mtime
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTiming:
@@ -71,6 +73,8 @@ class PluginService:
         self._endpoints: dict[str, Endpoint] = {}
         self._config = PluginConfig()  # on offer
         self._in_force = ""  # hash of the config that loaded.json confirms
+        self._file: FileIdentity | None = None  # of config.json, when what is on offer was read from it …
+        self._confirmed_file: FileIdentity | None = None  # … and when loaded.json last answered one
         self._loaded_once = False
         self._config_problem = ""
         self._daemon_problems: Mapping[str, str] = {}
@@ -111,9 +115,11 @@ class PluginService:
         self._report()
 
     def _take_config(self) -> None:
+        file = _identity(self._files.config)  # before reading: a newer text under an older identity is read again
         found = read_config(self._files)
         if isinstance(found, PluginConfig):
             self._config_problem = ""
+            self._file = file
             if not self._loaded_once or found != self._config:
                 self._put_on_offer(found)
         elif isinstance(found, Unreadable):
@@ -169,8 +175,11 @@ class PluginService:
 
     def _report(self) -> None:
         pushed = all(endpoint.server.pushed() for endpoint in self._endpoints.values())
-        if self._loaded_once and pushed and not self._offer.running() & set(self._config.withdrawn):
+        settled = self._loaded_once and pushed and not self._offer.running() & set(self._config.withdrawn)
+        if settled:
             self._in_force = self._config.hash
+        # Every new config.json is answered by a new loaded.json, also one with the old text: the agent looks at times.
+        answering = settled and self._file != self._confirmed_file
         registered = self._registrar.registered()
         loaded = Loaded(
             hash=self._in_force,
@@ -179,9 +188,9 @@ class PluginService:
             registered={resource: registered.get(resource, False) for resource in self._offer.resources()},
             errors=self._problems(),
         )
-        if loaded == self._reported:
+        if loaded == self._reported and not answering:
             return
-        if self._reported is None or loaded.hash != self._reported.hash:
+        if answering or self._reported is None or loaded.hash != self._reported.hash:
             loaded = replace(loaded, loaded_at=time.time())
         try:
             write_loaded(self._files, loaded)
@@ -189,6 +198,8 @@ class PluginService:
             log.error("%s was not written: %s", self._files.loaded, error)
             return  # the next pass tries again
         self._reported = loaded
+        if answering:
+            self._confirmed_file = self._file
 
     def _problems(self) -> tuple[Problem, ...]:
         general = [text for text in (self._config_problem, self._ledger.problem) if text]
@@ -210,6 +221,14 @@ class PluginService:
             endpoint.stop()
         self._loaded_once, self._in_force = False, ""
         self._report()
+
+
+def _identity(path: Path) -> FileIdentity | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return (stat.st_ino, stat.st_mtime_ns)
 
 
 def _gpus_with_slices(config: PluginConfig) -> set[str]:

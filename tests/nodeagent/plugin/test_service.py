@@ -192,6 +192,20 @@ def messages(loaded: Loaded | None) -> str:
     return "; ".join(problem.message for problem in loaded.errors) if loaded else ""
 
 
+def test_every_config_file_is_answered_also_one_with_the_old_text(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    start_plugin()
+    first = node.load(ALL)
+    written = node.files.loaded.stat().st_mtime_ns
+    write_config(node.files, ALL)
+    eventually(lambda: node.files.loaded.stat().st_mtime_ns > written)
+    second = node.loaded()
+    assert second is not None
+    assert second.loaded_at > first.loaded_at
+    assert replace(second, loaded_at=first.loaded_at) == first
+
+
 def test_without_a_config_the_plugin_says_that_it_lives(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     eventually(node.loaded)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.demand import Demand
-from controller.planner.pools import Device, Fitting, Part, Pool, Reach
+from controller.planner.pools import Device, Entry, Fitting, Part, Pool, Reach, Tier
 from controller.simulator import Usage
 
 _PROBES = 32
@@ -189,12 +189,12 @@ class Board:
     def _place_single(self, ask: Ask, group: int, reach: Reach) -> bool:
         resource = ask.single
         assert resource is not None
-        if reach < Reach.NEW and self._place_ready(ask, resource, self.groups[group].ready.get(resource, [])):
+        if reach <= Reach.CHANGED and self._place_ready(ask, resource, self.groups[group].ready.get(resource, [])):
             return True
         for pool in self.groups[group].serving(resource):
             if pool.reach > reach:
                 return False
-            device = self._search(pool, resource, ask)
+            device = self._search(pool, resource, ask, reach)
             fitting = None if device is None else pool.fit(device.state, resource)
             if device is not None and fitting is not None:
                 self._commit(ask, device.node, [(device, fitting.part)])
@@ -225,11 +225,14 @@ class Board:
             self._commit(ask, found[0].node, [found])
         return found is not None
 
-    def _search(self, pool: Pool, resource: str, ask: Ask) -> Device | None:
+    def _search(self, pool: Pool, resource: str, ask: Ask, reach: Reach) -> Device | None:
         order = pool.order(resource)
         position = 0
         while position < len(order):
             key = order[position].key
+            if reach < Reach.NEW and key & 3 != Tier.CHANGED_ANYWAY:
+                position += 1
+                continue
             device = self._roomiest(pool, key, ask)
             if device is not None:
                 return device
@@ -299,20 +302,20 @@ class Board:
         reach: Reach,
     ) -> tuple[Device, Fitting] | None:
         best: tuple[Device, Fitting] | None = None
-        least: tuple[int, int, int, int] | None = None
+        least: tuple[bool, Entry] | None = None
         for device in self.devices[node]:
             pool = device.pool
             if resource not in pool.serves or (pool.reach > reach and not device.ready):
                 continue
+            may_cut = pool.reach <= reach and (reach is Reach.NEW or device.key & 3 == Tier.CHANGED_ANYWAY)
             state = states.get(id(device), device.state)
             taken = sum(one is device and fitting.part.ready for one, fitting in found) if device.ready else 0
             fittings = [pool.fit_ready(device, state, resource, taken) if device.ready else None]
-            if pool.reach <= reach:
+            if may_cut:
                 fittings.append(pool.fit(state, resource))
             for fitting in fittings:
                 if fitting is not None:
-                    tier = 0 if fitting.part.ready else device.key & 3
-                    cost = (0 if fitting.part.ready else 1, fitting.loss, tier, fitting.regret)
+                    cost = (not fitting.part.ready, pool.rate(fitting, device.key))
                     if least is None or cost < least:
                         least, best = cost, (device, fitting)
         return best

@@ -15,7 +15,6 @@ from controller.planner.board import Ask, Board
 from controller.planner.groups import IGNORED_TAINTS
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import could_hold, gpu_models, label_allows, most_on_empty
-from controller.planner.pools import Reach
 from controller.planner.releases import Candidate, blocking
 from controller.reasons import UnplacedReason
 from controller.simulator import Misfit, filter_node
@@ -126,7 +125,7 @@ class Explainer:
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)
             for node in nodes
             for device in self._board.devices[node]
-            if device.pool.reach is Reach.NEW and hardest in device.pool.serves
+            if device.gpu >= 0 and hardest in device.pool.serves
         ]
         if not candidates:
             return _all_closed(closed)

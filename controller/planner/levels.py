@@ -33,7 +33,9 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int) -> None:
         rest.extend(unserved)
     for group, members in enumerate(chosen):
         hardest_first = sorted(members, key=_hardness(board))
-        rest.extend(_place_new(board, group, _use_ready(board, group, hardest_first)))
+        left = _use_ready(board, group, hardest_first)
+        everybody = len(members) == len(assigned[group])
+        rest.extend(_place_thriftily(board, group, left) if everybody else _place_new(board, group, left))
     _backfill(board, rest, scales)
     placed = [ask for ask in asks if ask.node >= 0]
     waiting = [ask for ask in asks if ask.node < 0]
@@ -65,9 +67,27 @@ def _use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
     if len(left) == len(asks) or Tally.of(board, group).packs(left):
         return left
     for ask in asks:
-        if ask.node >= 0 and any(device.pool.reach is Reach.NEW for device, _ in ask.taken):
+        if ask.node >= 0 and any(device.gpu >= 0 for device, _ in ask.taken):
             board.take_off(ask)
     return [ask for ask in asks if ask.node < 0]
+
+
+def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
+    """Where all fit, on few GPUs; if that leaves somebody out, as if room were scarce."""
+    _be_thrifty(board, group, True)
+    failed = _place_new(board, group, asks)
+    _be_thrifty(board, group, False)
+    if not failed:
+        return []
+    for ask in asks:
+        if ask.node >= 0:
+            board.take_off(ask)
+    return _place_new(board, group, asks)
+
+
+def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:
+    for pool in board.groups[group].pools:
+        pool.be_thrifty(thrifty)
 
 
 def _place_new(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:

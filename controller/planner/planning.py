@@ -11,6 +11,7 @@ from itertools import groupby
 
 from controller.demand import collect, queue_order
 from controller.planner.bound import upper_bound
+from controller.planner.consolidate import consolidate
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import take_stock
@@ -46,6 +47,7 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
         expect_binding(board, [ask for ask in members if ask.node < 0])
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable]
         place_level(board, open_asks, options.improve_steps)
+    consolidate(board, [ask for ask in tried if ask.node >= 0], options.improve_steps)
     return outcome(demands, tried, stocks, board, bound)
 
 

@@ -28,8 +28,10 @@ class Reach(IntEnum):
     """Only partitions that a node offers now."""
     UNDER_WAY = 1
     """Also those that GPUs in change will offer."""
-    NEW = 2
-    """Also those that a new plan would make."""
+    CHANGED = 2
+    """Also new ones, on GPUs that this pass changes anyway."""
+    NEW = 3
+    """Also new ones on any open GPU."""
 
 
 class Share(NamedTuple):
@@ -48,6 +50,8 @@ class Part(NamedTuple):
 
 _CLIENT_BITS = 6
 _CLIENT_MASK = (1 << _CLIENT_BITS) - 1
+_LAST = 1 << 40
+"""Above every loss and every room."""
 _NO_PARTS: Mapping[str, tuple[Placement | Share, ...]] = {}
 
 
@@ -108,13 +112,19 @@ class Device:
 class Pool(ABC):
     """Devices of one kind on the nodes of one group."""
 
-    def __init__(self, serves: Iterable[str], reach: Reach = Reach.NEW) -> None:
+    def __init__(self, serves: Iterable[str], reach: Reach = Reach.CHANGED) -> None:
+        """`reach`: how far one must reach at least to take from this pool."""
         self.serves = frozenset(serves)
         self.reach = reach
         self.devices: list[Device] = []
         self.heaps: dict[int, list[tuple[int, int, int]]] = {}
         """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
         self._orders: dict[str, list[Entry]] = {}
+        self._thrifty = False
+
+    @abstractmethod
+    def room(self, state: int) -> int:
+        """How much a device in this state can still hold, in units that compare devices of one pool."""
 
     @abstractmethod
     def fit(self, state: int, resource: str) -> Fitting | None:
@@ -162,9 +172,22 @@ class Pool(ABC):
             if entry is not None:
                 order.remove(entry)
 
+    def be_thrifty(self, thrifty: bool) -> None:
+        """Where everybody fits, change few devices: those that change anyway first, then those that can hold most."""
+        if thrifty != self._thrifty:
+            self._thrifty = thrifty
+            self._orders.clear()
+
+    def rate(self, fitting: Fitting, key: int) -> Entry:
+        """What taking this from a device in bucket `key` costs."""
+        tier = key & 3
+        if self._thrifty and tier != Tier.CHANGED_ANYWAY:
+            return Entry(_LAST - self.room(key >> 2), tier, fitting.regret, key)
+        return Entry(fitting.loss, tier, fitting.regret, key)
+
     def _entry(self, key: int, resource: str) -> Entry | None:
         fitting = self.fit(key >> 2, resource)
-        return None if fitting is None else Entry(fitting.loss, key & 3, fitting.regret, key)
+        return None if fitting is None else self.rate(fitting, key)
 
 
 class StockPool(Pool):
@@ -172,6 +195,9 @@ class StockPool(Pool):
 
     def __init__(self, resource: str, reach: Reach) -> None:
         super().__init__((resource,), reach)
+
+    def room(self, state: int) -> int:
+        return state
 
     def fit(self, state: int, resource: str) -> Fitting | None:
         if state <= 0 or resource not in self.serves:
@@ -230,6 +256,9 @@ class MigPool(Pool):
         regret = spoiled * (self.model.slots + 1) - (state & self._slots).bit_count()
         return Fitting(loss=loss, regret=regret, after=after, part=part)
 
+    def room(self, state: int) -> int:
+        return self.potential(state)
+
     def potential(self, state: int) -> int:
         """Compute slices that demanded profiles can still get from a GPU in this state."""
         return self.table.potential(state, self._demanded)
@@ -251,6 +280,9 @@ class MpsPool(Pool):
     def __init__(self, sizes_mib: Mapping[str, int]) -> None:
         super().__init__(sizes_mib)
         self.sizes_mib = sizes_mib
+
+    def room(self, state: int) -> int:
+        return self.free_mib(state)
 
     @staticmethod
     def state_of(free_mib: int, clients: int) -> int:

@@ -1,0 +1,55 @@
+"""Serve the same pods with fewer changed GPUs.
+
+In go the board and the placed asks, out comes a board on which as many stand: a GPU whose newcomers all find room on
+GPUs that change anyway is left as it was. Bounded by a count of trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from controller.planner.board import Ask, Board
+from controller.planner.pools import Device, Reach
+
+
+def consolidate(board: Board, asks: Sequence[Ask], steps: int) -> None:
+    newcomers: dict[int, list[Ask]] = {}
+    devices: dict[int, Device] = {}
+    for ask in asks:
+        for device, part in ask.taken:
+            if not part.ready:
+                devices[id(device)] = device
+                newcomers.setdefault(id(device), []).append(ask)
+    hopeless: set[Hashable] = set()
+    for key in sorted(devices, key=lambda key: _emptiest_first(devices[key], newcomers[key])):
+        members = [ask for ask in newcomers[key] if any(device is devices[key] for device, _ in ask.taken)]
+        if steps <= 0:
+            return
+        if members and devices[key].changed and not any(_kind(ask) in hopeless for ask in members):
+            steps -= len(members)
+            failed = _move(board, members)
+            if failed is not None:
+                hopeless.add(_kind(failed))
+
+
+def _emptiest_first(device: Device, newcomers: Sequence[Ask]) -> tuple[int, int, int, int]:
+    """Few newcomers are moved most easily; of those, spare the GPUs that hold something idle."""
+    return (len(newcomers), -device.tier, device.node, device.gpu)
+
+
+def _kind(ask: Ask) -> Hashable:
+    """Room on changed GPUs only shrinks, so what found none once will find none later (but for CPU that moved)."""
+    return (ask.demand.wants, ask.groups)
+
+
+def _move(board: Board, members: Sequence[Ask]) -> Ask | None:
+    """Move all or nobody; returns the one that found no place."""
+    before = [(ask, *board.take_off(ask)) for ask in members]
+    for position, ask in enumerate(members):
+        if not board.place(ask, reach=Reach.CHANGED):
+            for other in members[:position]:
+                board.take_off(other)
+            for moved, node, taken in reversed(before):
+                board.put_back(moved, node, taken)
+            return ask
+    return None

@@ -1,0 +1,169 @@
+"""kill -9 of the agent after every single side effect: a new one, from disk alone, must reach the same end.
+
+Each scenario is run once to count the effects, then once per effect. The world itself fails the test when an instance
+that a container uses is touched.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
+from tests.nodeagent.world import Killed, World, mig, mps
+
+
+def recut(world: World) -> None:
+    world.apply(mig(0, ("4g.40gb", 0), ("1g.20gb", 4), ("1g.10gb", 6)))
+
+
+def recut_around_use(world: World) -> None:
+    world.pod(
+        "nvidia.com/mig-1g.10gb", device=next(p.id for p in world.plugin.config.devices if "1g.10gb" in p.resource)
+    )
+    world.apply(mig(0, "1g.10gb*3", "3g.40gb"))
+
+
+def two_gpus(world: World) -> None:
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("1g.10gb", 0), ("1g.10gb", 1)))
+
+
+def slices(world: World) -> None:
+    world.pod("nvidia.com/gpu-20gb")
+    world.apply(mps(0, 20, 40, 10))
+
+
+STORIES: dict[str, tuple[Callable[[MakeWorld], World], Callable[[World], None], tuple[str, ...]]] = {
+    "from empty": (lambda make: make(*empty()), recut, ("4g.40gb at 0, 1g.20gb at 4, 1g.10gb at 6",)),
+    "from cut": (
+        lambda make: make(cut(("3g.40gb", 4), ("1g.10gb", 0), ("2g.20gb", 2))),
+        recut,
+        ("4g.40gb at 0, 1g.20gb at 4, 1g.10gb at 6",),
+    ),
+    "around use": (
+        lambda make: make(cut(("1g.10gb", 1), ("2g.20gb", 4))),
+        recut_around_use,
+        (
+            "1g.10gb at 0, 1g.10gb at 1, 1g.10gb at 2, 3g.40gb at 4",
+            "1g.10gb at 1, 1g.10gb at 2, 1g.10gb at 3, 3g.40gb at 4",
+        ),
+    ),
+    "two GPUs": (
+        lambda make: make(cut(("3g.40gb", 4)), cut(("4g.40gb", 0))),
+        two_gpus,
+        ("7g.80gb at 0",),
+    ),
+}
+
+
+def outcome(world: World) -> tuple[object, ...]:
+    gpus = world.status()["gpus"]
+    return (
+        [world.layout(gpu["index"]) for gpu in gpus],
+        world.offered(),
+        [(gpu["state"], gpu["planHash"]) for gpu in gpus],
+        world.condition("Ready")["status"],
+        world.tainted(),
+        sorted(path.name for path in world.state.journal.glob("*")),
+    )
+
+
+def told(make_world: MakeWorld, name: str, kill_after: int) -> World:
+    make, act, _ = STORIES[name]
+    world = make(make_world)
+    world.settle(4)
+    world.effect.done.clear()
+    world.effect.kill_after = kill_after
+    act(world)
+    world.settle(16)
+    return world
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_restart_after_any_effect_reaches_the_same_end(make_world: MakeWorld, name: str) -> None:
+    unharmed = told(make_world, name, -1)
+    expected = outcome(unharmed)
+    assert unharmed.layout() in STORIES[name][2]
+    assert expected[3:] == ("True", False, [])
+    assert len(unharmed.effect.done) >= 10
+
+    for kill_after in range(1, len(unharmed.effect.done) + 1):
+        world = told(make_world, name, kill_after)
+
+        assert outcome(world) == expected, world.effect.done[:kill_after]
+
+
+def test_slices_survive_a_restart_after_any_effect(make_world: MakeWorld) -> None:
+    def story(kill_after: int) -> World:
+        world = make_world(plain())
+        world.apply(mps(0, 20, 20, 10))
+        world.settle(8)
+        world.effect.done.clear()
+        world.effect.kill_after = kill_after
+        slices(world)
+        world.settle(14)
+        return world
+
+    unharmed = story(-1)
+    expected = sorted(device.id for device in unharmed.plugin.config.offered())
+    assert unharmed.found() == ("Ready", "Confirmed")
+
+    for kill_after in range(1, len(unharmed.effect.done) + 1):
+        world = story(kill_after)
+        assert sorted(device.id for device in world.plugin.config.offered()) == expected
+        assert world.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("kill_after", range(1, 12))
+def test_a_newer_plan_after_the_crash_is_what_counts(make_world: MakeWorld, kill_after: int) -> None:
+    world = make_world(*empty())
+    world.settle(3)
+    world.effect.done.clear()
+    world.effect.kill_after = kill_after
+    recut(world)
+    world.settle(2)
+
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle(16)
+
+    assert world.layout() == "7g.80gb at 0"
+    assert world.found() == ("Ready", "Confirmed")
+    assert list(world.state.journal.glob("*")) == []
+
+
+@pytest.mark.parametrize("kill_after", range(1, 9))
+def test_what_was_left_half_made_goes_when_the_plan_is_gone(make_world: MakeWorld, kill_after: int) -> None:
+    world = make_world(*empty())
+    world.settle(3)
+    world.effect.done.clear()
+    world.effect.kill_after = kill_after
+    world.apply(mig(0, ("3g.40gb", 4)))
+    try:
+        world.run()
+    except Killed:
+        world.restart()
+    world.plan = None
+    world.settle(6)
+
+    assert all(not instance.half_made for instance in world.gpu().instances)
+    assert list(world.state.journal.glob("*")) == []
+
+
+def test_a_newer_generation_interrupts_between_two_steps(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, *(("1g.10gb", start) for start in range(7))))
+    made: list[int] = []
+
+    def newer_plan_after_two() -> None:
+        made.append(1)
+        if len(made) == 4:  # the compute instance of the second one
+            world.apply(mig(0, ("1g.10gb", 0)))
+            world._feed()
+
+    world.driver.before_change = newer_plan_after_two
+    due = world.pass_only()
+
+    assert due == 0.0
+    assert world.layout() == "1g.10gb at 0, 1g.10gb at 1"
+    world.step()
+    world.settle()
+    assert world.layout() == "1g.10gb at 0"

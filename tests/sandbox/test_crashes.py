@@ -1,0 +1,95 @@
+"""kill -9 of the controller and of an agent in the middle of a run: it converges, and no used instance is touched."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.manifests import load
+from sandbox.cluster import Cluster
+from sandbox.driver import machine
+from sandbox.settle import settlement
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+SURVIVORS = Path(__file__).parents[2] / "examples" / "survivors"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    found = Cluster()
+    yield found
+    found.stop()
+
+
+def until(what: str, condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def kill(cluster: Cluster, name: str) -> None:
+    child = cluster.supervisor.children[name]
+    before = child.restarts
+    pid = child.pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    until(f"{name} is started again", lambda: child.restarts > before and child.pid)
+
+
+def running(cluster: Cluster) -> set[str]:
+    return {pod["metadata"]["name"] for pod in cluster.pods() if pod.get("status", {}).get("phase") == "Running"}
+
+
+def states(cluster: Cluster) -> set[str]:
+    return {gpu["state"] for plan in cluster.plans() for gpu in plan.get("status", {}).get("gpus", [])}
+
+
+def used_instances(cluster: Cluster) -> dict[int, tuple[str, Any]]:
+    """What the driver knows of every GPU instance with a process in it, by process id."""
+    node = cluster.nodes["old-node"]
+    state = machine.observe(node.machine)
+    found = {}
+    for gpu in state["gpus"]:
+        instances = {instance["id"]: instance for instance in gpu["gpu_instances"]}
+        for process in gpu["processes"]:
+            found[process["pid"]] = (gpu["uuid"], instances[process["gpu_instance"] or 0])
+    return found
+
+
+def settled(cluster: Cluster) -> bool:
+    decisions = cluster.decisions()
+    return settlement(cluster.pods(), cluster.plans(), decisions).settled
+
+
+@pytest.mark.parametrize("moment", ["planned", "withdrawing", "advertising"])
+def test_killed_controller_and_agent_converge_without_touching_what_is_used(cluster: Cluster, moment: str) -> None:
+    manifests = load([str(SURVIVORS)])
+    old = [body for body in manifests if body["kind"] != "Pod" or body["spec"].get("nodeName")]
+    new = [body for body in manifests if body not in old]
+    cluster.start(old)
+    until("the old pods run", lambda: running(cluster) == {"old-training", "old-inference"})
+    until("their instances are known", lambda: settled(cluster))
+    before = used_instances(cluster)
+    assert len(before) == 2
+    for pod in new:
+        cluster.create(pod)
+
+    until("a plan is written", lambda: any(plan["spec"].get("planned") for plan in cluster.plans()))
+    if moment == "withdrawing":
+        until("the agent changes something", lambda: states(cluster) & {"Changing", "Advertising", "Ready"})
+    elif moment == "advertising":
+        until("the agent has cut", lambda: states(cluster) & {"Advertising", "Ready"})
+    kill(cluster, "agent-old-node")
+    kill(cluster, "controller")
+    until("the new pod runs", lambda: "new-inference" in running(cluster), seconds=90)
+    until("everything is settled", lambda: settled(cluster), seconds=60)
+
+    after = used_instances(cluster)
+    assert {pid: after[pid] for pid in before} == before
+    assert running(cluster) == {"old-training", "old-inference", "new-inference"}

@@ -1,7 +1,7 @@
 """Exchange placed asks of one level for more: the last per cent that greedy placing leaves.
 
-In go the board, the placed asks that may be moved and those that wait; at least as many stand on the board after. Three
-moves, each kept only if it places one more: one out and two in; one moved elsewhere and one in; two with equal
+In go the board, the placed asks that may be moved and those that wait; at least as many stand on the board after. Each
+move is kept only if it places one more: one out and two in; one or several moved elsewhere and one in; two with equal
 partitions change nodes, so that CPU or memory comes together where it is needed. Bounded by a count of trials, never by
 a clock.
 """
@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 
 from controller.planner.board import Ask, Board
+from controller.planner.clearing import Budget, clear_for
 
 _SHAPES = 64
 """How many kinds of waiting asks are tried on one node, cheapest first."""
@@ -21,7 +22,7 @@ class Improver:
     def __init__(self, board: Board, cost: Callable[[Ask], float], steps: int) -> None:
         self._board = board
         self._cost = cost
-        self._steps = steps
+        self._budget = Budget(steps)
         self._movable: list[Ask] = []
         self._waiting: dict[Hashable, list[Ask]] = {}
 
@@ -29,11 +30,12 @@ class Improver:
         """`movable` stand on the board, `waiting` do not."""
         self._movable = list(movable)
         self._queue(waiting)
-        while self._waiting and self._steps > 0:
+        while self._waiting and self._budget.steps > 0:
             before = len(self._movable)
             self._fill()
             self._swap()
             self._gather()
+            self._clear()
             if len(self._movable) == before:
                 return
 
@@ -62,8 +64,7 @@ class Improver:
         placed = []
         for same in self._waiting.values():
             for ask in same:
-                self._steps -= 1
-                if self._steps < 0 or not self._board.place(ask):
+                if not self._budget.spend() or not self._board.place(ask):
                     break
                 placed.append(ask)
         if placed:
@@ -72,7 +73,7 @@ class Improver:
     def _swap(self) -> None:
         """One out: two in instead, or one in and the other elsewhere. The dearest are tried first."""
         for ask in sorted(self._movable, key=self._order, reverse=True):
-            if self._steps <= 0 or not self._waiting:
+            if self._budget.steps <= 0 or not self._waiting:
                 return
             if self._may_admit(ask):
                 self._try_without(ask)
@@ -109,7 +110,7 @@ class Improver:
             for ask in same:
                 if not self._board.fits(ask, node):
                     break
-                self._steps -= 1
+                self._budget.spend()
                 if not self._board.place_on(ask, node):
                     break
                 admitted.append(ask)
@@ -123,15 +124,13 @@ class Improver:
 
     def _gather_for(self, ask: Ask) -> bool:
         board = self._board
+        at = self._standing()
         alike: dict[Hashable, list[Ask]] = {}
-        at: dict[int, list[Ask]] = {}
         for one in sorted(self._movable, key=lambda one: one.cpu):
             alike.setdefault(one.demand.wants, []).append(one)
-            at.setdefault(one.node, []).append(one)
         for node in [node for group in ask.groups for node in board.groups[group].nodes if node in at]:
-            self._steps -= 1
             lacking = ask.cpu - board.rooms[node].cpu
-            if self._steps > 0 and board.has_partitions(ask, node):
+            if self._budget.spend() and board.has_partitions(ask, node):
                 for here in at[node]:
                     if here.cpu > lacking and self._make_room(ask, here, alike[here.demand.wants], here.cpu - lacking):
                         return True
@@ -140,8 +139,7 @@ class Improver:
     def _make_room(self, ask: Ask, here: Ask, others: Sequence[Ask], most_cpu: int) -> bool:
         """Exchange one ask for another with equal partitions and at most this CPU, then place the waiting one."""
         for other in reversed(others[: bisect_right(others, most_cpu, key=lambda one: one.cpu)]):
-            self._steps -= 1
-            if self._steps <= 0:
+            if not self._budget.spend():
                 return False
             if other.node == here.node or self._board.rooms[other.node].cpu < here.cpu - other.cpu:
                 continue
@@ -151,6 +149,24 @@ class Improver:
                     return True
                 self._exchange(here, other)
         return False
+
+    def _clear(self) -> None:
+        """Several moved elsewhere, one in."""
+        for same in list(self._waiting.values())[:_SHAPES]:
+            ask = same[0]
+            at = self._standing()
+            nodes = [node for group in ask.groups for node in self._board.groups[group].nodes if node in at]
+            if any(
+                self._budget.spend() and clear_for(self._board, ask, node, at[node], self._budget) for node in nodes
+            ):
+                self._admitted([ask])
+
+    def _standing(self) -> dict[int, list[Ask]]:
+        """Movable asks per node, by rising CPU."""
+        at: dict[int, list[Ask]] = {}
+        for one in sorted(self._movable, key=lambda one: one.cpu):
+            at.setdefault(one.node, []).append(one)
+        return at
 
     def _exchange(self, one: Ask, other: Ask) -> bool:
         """Two asks with equal partitions change places, if everything else fits."""

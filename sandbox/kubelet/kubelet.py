@@ -26,11 +26,12 @@ from sandbox.kubelet.node_ticks import NodeTicks
 from sandbox.kubelet.podbook import PodBook
 from sandbox.kubelet.podresources import PodResources, RateLimit
 from sandbox.kubelet.pods import Pod
+from sandbox.kubelet.runner import PodRunner, Surroundings
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Switches, Timings
 from sandbox.kubelet.sockets import SocketServer, remove_sockets
 from sandbox.kubelet.starts import ContainerStarts
-from sandbox.kubelet.workers import PodWorkers, Surroundings
+from sandbox.kubelet.workers import PodWorkers
 from sandbox.kubelet.writer import ApiWriter
 
 _REGISTRATION_THREADS = 8  # a Register call can wait 10 s for its dial
@@ -68,7 +69,9 @@ class Kubelet:
         self._devices = self._make_devices()
         self._ticks = self._make_ticks(status_tick_seconds, new_node=new_node)
         self._writer = ApiWriter(f"kubelet {node_name} writer", api, self._clock, self._ticks.tick)
-        self._workers = self._make_workers()
+        around = self._surroundings()
+        self._runner = PodRunner(around)
+        self._workers = PodWorkers(around, self._runner)
         self._pod_resources_server, self._registration_server = self._make_servers()
         self._pods_watch = api.watch_pods(node_name, self._pod_seen)
         self._node_watch = api.watch_node(node_name, self._node_seen)
@@ -80,7 +83,7 @@ class Kubelet:
         """Returns at once; pod-resources answers from now, kubelet.sock and the pods follow."""
         self._pod_resources_server.start()
         self._api.start()
-        self.runtime.listen(lambda record: self._loop.post(lambda: self._workers.container_changed(record)))
+        self.runtime.listen(lambda record: self._loop.post(lambda: self._runner.container_changed(record)))
         self._loop.start()
         self._loop.after(self._timings.registration_after_seconds, self._serve_registration)
         self._node_watch.start()
@@ -126,7 +129,7 @@ class Kubelet:
             clock=self._clock,
             random=self._random,
             pause=self._quit.wait,
-            changed=lambda resource: self._loop.post(lambda: self._workers.health_changed(resource)),
+            changed=lambda resource: self._loop.post(lambda: self._runner.health_changed(resource)),
         )
 
     def _make_ticks(self, tick_seconds: float, *, new_node: bool) -> NodeTicks:
@@ -144,31 +147,29 @@ class Kubelet:
             new_node=new_node,
         )
 
-    def _make_workers(self) -> PodWorkers:
+    def _surroundings(self) -> Surroundings:
         devices, addresses = self._devices, PodAddresses(self.node_name)
-        return PodWorkers(
-            Surroundings(
-                book=self._book,
-                admission=Admission(
-                    allocator=devices.allocator, table=devices.table, book=self._book, node=lambda: self._ticks.node
-                ),
-                starts=ContainerStarts(
-                    table=devices.table,
-                    endpoints=devices.endpoints,
-                    runtime=self.runtime,
-                    timings=self._timings,
-                    random=self._random,
-                ),
+        return Surroundings(
+            book=self._book,
+            admission=Admission(
+                allocator=devices.allocator, table=devices.table, book=self._book, node=lambda: self._ticks.node
+            ),
+            starts=ContainerStarts(
+                table=devices.table,
+                endpoints=devices.endpoints,
                 runtime=self.runtime,
-                loop=self._loop,
-                writer=self._writer,
-                api=self._api,
-                clock=self._clock,
                 timings=self._timings,
-                switches=self._switches,
-                pod_ip=lambda pod: self._host_ip() if pod.host_network else addresses.take(),
-                host_ip=self._host_ip,
-            )
+                random=self._random,
+            ),
+            runtime=self.runtime,
+            loop=self._loop,
+            writer=self._writer,
+            api=self._api,
+            clock=self._clock,
+            timings=self._timings,
+            switches=self._switches,
+            pod_ip=lambda pod: self._host_ip() if pod.host_network else addresses.take(),
+            host_ip=self._host_ip,
         )
 
     def _make_servers(self) -> tuple[SocketServer, SocketServer]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.lifecycle import ContainerRun, PodRun, Step
-from sandbox.kubelet.pods import Pod, Role
+from sandbox.kubelet.pods import Role
 from sandbox.kubelet.predicates import Rejection
 
 Json = dict[str, Any]
@@ -24,11 +24,6 @@ def rejected_status(rejection: Rejection, now: float) -> Json:
         "message": f"Pod was rejected: {rejection.message}",
         "startTime": timestamp(now),
     }
-
-
-def ended_unstarted_status(pod: Pod, now: float) -> Json:
-    """A pod that was deleted before this kubelet ran anything of it."""
-    return {"phase": "Failed", "startTime": pod.start_time or timestamp(now)}
 
 
 def status_of(run: PodRun, *, host_ip: str, with_device_health: bool, now: float) -> Json:

@@ -17,6 +17,8 @@ class Entry:
     pod: Pod
     run: PodRun | None = None
     rejected: bool = False
+    finished: bool = False
+    """The object's final deletion was asked for."""
 
     @property
     def active(self) -> bool:

@@ -1,0 +1,220 @@
+"""Carries out the life of admitted pods: start, restart, stop, finish, and the status that tells of it.
+
+In: entries of the pod book, changes of containers and devices. Out: calls of the runtime, statuses for the writer,
+Events. What is to be done next is `lifecycle`'s decision; everything here runs in the sync loop.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sandbox.kubelet.admission import Admission
+from sandbox.kubelet.api import KubeletApi
+from sandbox.kubelet.clock import Clock, epoch_seconds
+from sandbox.kubelet.containers import ContainerRecord, ContainerState
+from sandbox.kubelet.lifecycle import PodRun, Step
+from sandbox.kubelet.loop import SyncLoop
+from sandbox.kubelet.pod_status import status_of
+from sandbox.kubelet.podbook import Entry, PodBook
+from sandbox.kubelet.pods import Pod
+from sandbox.kubelet.runtime import ScriptedRuntime
+from sandbox.kubelet.settings import Switches, Timings
+from sandbox.kubelet.starts import ContainerStarts, StartFailure
+from sandbox.kubelet.writer import ApiWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the pods' workers use and do not own."""
+
+    book: PodBook
+    admission: Admission
+    starts: ContainerStarts
+    runtime: ScriptedRuntime
+    loop: SyncLoop
+    writer: ApiWriter
+    api: KubeletApi
+    clock: Clock
+    timings: Timings
+    switches: Switches
+    pod_ip: Callable[[Pod], str]
+    host_ip: Callable[[], str]
+
+
+class PodRunner:
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._book = around.book
+        self._runtime = around.runtime
+        self._loop = around.loop
+        self._writer = around.writer
+        self._timings = around.timings
+
+    # ------------------------------------------------------------------------------- pods
+
+    def begin(self, entry: Entry) -> None:
+        """A pod was admitted."""
+        uid, run = entry.pod.uid, self.adopt(entry)
+        if entry.pod.active_deadline_seconds is not None:
+            left = run.admitted_at + entry.pod.active_deadline_seconds - self._around.clock.wall()
+            self._loop.after(max(0.0, left), lambda: self.deadline(uid))
+        self.health(entry)
+        self.sync(entry)
+
+    def adopt(self, entry: Entry) -> PodRun:
+        """A run for the pod, with the containers that the runtime has of it from before a kubelet restart."""
+        pod = entry.pod
+        admitted_at = epoch_seconds(pod.start_time) or self._around.clock.wall()
+        run = PodRun(pod=pod, admitted_at=admitted_at, pod_ip=pod.pod_ip or self._around.pod_ip(pod))
+        for record in self._runtime.containers(pod.uid):
+            if record.start_error:
+                continue
+            name = record.request.container
+            run.starting(name, record.container_id)
+            if record.state is not ContainerState.CREATED and record.started_at is not None:
+                run.started(name, record.started_at)
+            if record.state is ContainerState.EXITED and run.ended(name, record.finished_at or 0.0, record.exit_code):
+                run.start_again(name)
+        entry.run = run
+        return run
+
+    def sync(self, entry: Entry) -> None:
+        run = entry.run
+        if run is None:
+            return
+        for name in run.to_start():
+            self._start(entry, name)
+        if run.work_done and run.alive and not run.stopping:
+            run.stopping = True
+            self.stop_containers(run.pod.uid, self._timings.stop_seconds)
+        run.settle()
+        self.write(entry)
+        self.finish_if_deleting(entry)
+
+    def stop(self, entry: Entry, grace_seconds: float) -> None:
+        if entry.run is None:
+            return
+        entry.run.stopping = True
+        self.stop_containers(entry.pod.uid, grace_seconds)
+        self.sync(entry)
+
+    def stop_containers(self, pod_uid: str, grace_seconds: float) -> None:
+        for record in self._runtime.containers(pod_uid):
+            self._runtime.stop(record.container_id, grace_seconds)
+
+    def finish_if_deleting(self, entry: Entry) -> None:
+        ended = entry.run is None or entry.run.terminated
+        if entry.pod.deleting and ended and not entry.finished:
+            entry.finished = True
+            self._writer.finish(entry.pod)
+
+    def deadline(self, uid: str) -> None:
+        entry = self._book.get(uid)
+        if entry is not None and entry.run is not None and not entry.run.terminated:
+            entry.run.failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+            self.stop(entry, self._timings.stop_seconds)
+
+    def repair(self, uid: str) -> None:
+        """Somebody else ended the pod's phase while it runs: the kubelet's own view wins in the end."""
+        entry = self._book.get(uid)
+        if entry is not None and entry.run is not None and entry.pod.ended and not entry.run.terminated:
+            self.write(entry, again=True)
+
+    def write(self, entry: Entry, *, again: bool = False) -> None:
+        if entry.run is None:
+            return
+        around = self._around
+        status = status_of(
+            entry.run,
+            host_ip=around.host_ip(),
+            with_device_health=around.switches.resource_health_status,
+            now=around.clock.wall(),
+        )
+        self._writer.submit(entry.pod, status, again=again)
+
+    # ------------------------------------------------------------------------- containers
+
+    def container_changed(self, record: ContainerRecord) -> None:
+        name = record.request.container
+        entry, run = self._current(record)
+        if entry is None or run is None:
+            return
+        if record.state is ContainerState.RUNNING:
+            run.started(name, record.started_at or self._around.clock.wall())
+            self._around.api.emit(entry.pod, "Normal", "Started", "Container started")
+            self.sync(entry)
+        elif record.start_error:
+            self._start_failed(entry, name, StartFailure("RunContainerError", record.start_error))
+        elif run.stopping:
+            self._ended(record)
+        else:
+            self._loop.after(self._timings.exit_notice_seconds, lambda: self._ended(record))
+
+    def _ended(self, record: ContainerRecord) -> None:
+        entry, run = self._current(record)
+        if entry is None or run is None:
+            return
+        name = record.request.container
+        if run.ended(name, record.finished_at or self._around.clock.wall(), record.exit_code):
+            pauses = self._timings.restart_backoff_seconds
+            restarts = run.containers[name].restarts
+            self._start_later(entry, name, pauses[min(restarts, len(pauses)) - 1])
+        self.sync(entry)
+
+    def _current(self, record: ContainerRecord) -> tuple[Entry | None, PodRun | None]:
+        """The pod's run, if the record is about the container it has now and has not seen the end of."""
+        entry = self._book.get(record.request.pod_uid)
+        run = entry.run if entry else None
+        each = run.containers.get(record.request.container) if run else None
+        if each is None or each.container_id != record.container_id or each.step not in (Step.STARTING, Step.RUNNING):
+            return None, None
+        return entry, run
+
+    def _start(self, entry: Entry, name: str) -> None:
+        run = entry.run
+        if run is None:
+            return
+        run.starting(name, "")
+        uid = entry.pod.uid
+        # A plugin may take 30 s over PreStartContainer, so the answer comes back through the loop.
+        self._around.starts.prepare(
+            entry.pod, name, lambda result: self._loop.post(lambda: self._prepared(uid, name, result))
+        )
+
+    def _prepared(self, uid: str, name: str, failure: StartFailure | None) -> None:
+        entry = self._book.get(uid)
+        if entry is None or entry.run is None:
+            return
+        if failure is not None or entry.run.stopping:
+            self._start_failed(entry, name, failure or StartFailure("ContainerCreating", ""))
+            return
+        record = self._around.starts.start(entry.pod, name)
+        entry.run.starting(name, record.container_id)
+
+    def _start_failed(self, entry: Entry, name: str, failure: StartFailure) -> None:
+        if entry.run is None:
+            return
+        failures = entry.run.start_failed(name, failure.reason, failure.message)
+        pauses = self._timings.start_retry_seconds
+        self._start_later(entry, name, pauses[min(failures, len(pauses)) - 1])
+        self.sync(entry)
+
+    def _start_later(self, entry: Entry, name: str, seconds: float) -> None:
+        def again() -> None:
+            if entry.run is not None and self._book.get(entry.pod.uid) is entry:
+                entry.run.start_again(name)
+                self.sync(entry)
+
+        self._loop.after(seconds, again)
+
+    # ---------------------------------------------------------------------------- devices
+
+    def health_changed(self, resource: str) -> None:
+        for entry in self._book.entries():
+            run = entry.run
+            if run is None or run.terminated or not any(held == resource for _, held in run.device_health):
+                continue
+            if self.health(entry):
+                self.write(entry)
+
+    def health(self, entry: Entry) -> bool:
+        return entry.run is not None and entry.run.note_health(self._around.starts.health(entry.run))

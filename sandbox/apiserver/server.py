@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import yaml
 from aiohttp import web
+from multidict import CIMultiDict
 
 from sandbox.apiserver.api.dispatch import Dispatcher
 from sandbox.apiserver.api.requests import Reply, Request, json_reply
@@ -23,9 +25,11 @@ from sandbox.apiserver.faults import Delay, Disconnect, Fault, Refuse
 from sandbox.apiserver.furnish import furnish
 from sandbox.apiserver.lifecycle.context import Cluster
 
+logger = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 _MOST_BODY_BYTES: Final = 64 << 20
 _START_SECONDS: Final = 30.0
+_IDLE_SECONDS: Final = 3600.0  # clients keep connections in pools and stumble over those that were closed meanwhile
 _T = TypeVar("_T")
 
 
@@ -38,7 +42,7 @@ class ApiServer:
         self._port = port
         self._cluster = Cluster(watch_window=watch_window)
         self._dispatcher = Dispatcher(self._cluster, bookmark_seconds=bookmark_seconds)
-        self._watches: set[Watch] = set()
+        self._watches: dict[Watch, web.Request] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="sandbox-apiserver", daemon=True)
         self._ready = threading.Event()
@@ -83,12 +87,14 @@ class ApiServer:
     def __exit__(self, *_exception: object) -> None:
         self.stop()
 
-    def drop_watches(self) -> int:
-        """End every open watch, as a restart does; returns how many there were."""
+    def drop_watches(self, *, abort: bool = False) -> int:
+        """End every open watch, in good order or by cutting its connection; returns how many there were."""
 
         def drop() -> int:
-            for watch in self._watches:
+            for watch, http in self._watches.items():
                 watch.stop()
+                if abort and http.transport is not None:
+                    http.transport.abort()
             return len(self._watches)
 
         return self._on_loop(drop)
@@ -110,17 +116,22 @@ class ApiServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        runner = web.AppRunner(self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=0.1,
+            keepalive_timeout=_IDLE_SECONDS,
+        )
         try:
             self._loop.run_until_complete(self._open(runner))
+            self._serving = True
         except OSError as error:  # the port is taken
             self._failure = error
-            return
-        else:
-            self._serving = True
         finally:
             self._ready.set()
-        self._loop.run_forever()
+        if self._serving:
+            self._loop.run_forever()
         for watch in self._watches:
             watch.stop()
         self._loop.run_until_complete(runner.cleanup())
@@ -155,6 +166,10 @@ class ApiServer:
                 return _cut(http)
         except ApiError as error:
             answer = json_reply(error.code, error.status())
+        except Exception as error:
+            logger.exception("%s %s", http.method, http.path_qs)
+            broken = ApiError(500, "InternalError", f"Internal error occurred: {error!r}")
+            answer = json_reply(broken.code, broken.status())
         return await self._stream(http, answer) if isinstance(answer, Watch) else _response(answer)
 
     async def _faulted(self, request: Request) -> Disconnect | None:
@@ -172,7 +187,7 @@ class ApiServer:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(http)
-        self._watches.add(watch)
+        self._watches[watch] = http
         lines = watch.lines()
         try:
             async for chunk in lines:
@@ -181,19 +196,16 @@ class ApiServer:
         except ConnectionError:
             pass  # the client went away
         finally:
-            self._watches.discard(watch)
+            self._watches.pop(watch, None)
             await lines.aclose()
         return response
 
 
 def _response(reply: Reply) -> web.Response:
-    headers: list[tuple[str, str]] = [("Content-Type", reply.content_type), *reply.headers.items()]
-    headers += [("Warning", f"299 - {json.dumps(warning)}") for warning in reply.warnings]
-    return web.Response(status=reply.code, body=reply.body, headers=_multi(headers))
-
-
-def _multi(headers: list[tuple[str, str]]) -> Any:
-    return headers
+    headers = CIMultiDict({"Content-Type": reply.content_type, **reply.headers})
+    for warning in reply.warnings:
+        headers.add("Warning", f"299 - {json.dumps(warning)}")
+    return web.Response(status=reply.code, body=reply.body, headers=headers)
 
 
 def _cut(http: web.Request) -> web.Response:

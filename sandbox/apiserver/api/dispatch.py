@@ -12,7 +12,7 @@ from sandbox.apiserver.api.reads import read
 from sandbox.apiserver.api.requests import Reply, Request, Route, decode_body, json_reply, parse_route
 from sandbox.apiserver.api.watches import Watch
 from sandbox.apiserver.api.writes import write
-from sandbox.apiserver.errors import method_not_allowed, no_such_path
+from sandbox.apiserver.errors import ApiError, method_not_allowed, no_such_path
 from sandbox.apiserver.lifecycle.context import Cluster, Target
 from sandbox.apiserver.objects import Obj, encode
 
@@ -30,6 +30,7 @@ VERSION: Final[Obj] = {
     "platform": "linux/amd64",
 }
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_NEEDS_A_CONTAINER: Final = ("log", "exec", "attach", "portforward")
 _ROOT_PATHS: Final = ["/api", "/apis", *_HEALTH, "/openapi/v3", "/version"]
 
 
@@ -58,6 +59,8 @@ class Dispatcher:
         if resource is None:
             return _review(request, route)
         if route.subresource and route.subresource not in resource.subresources:
+            if resource.kind == "Pod" and route.subresource in _NEEDS_A_CONTAINER:
+                raise ApiError(404, "NotFound", f"the sandbox runs no containers: pods have no {route.subresource}")
             raise no_such_path()
         if route.namespace and not resource.namespaced:
             raise no_such_path()

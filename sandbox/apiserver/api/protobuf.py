@@ -1,7 +1,8 @@
 """The few protobuf bodies that kubectl sends and does not send as JSON when refused.
 
-`kubectl create configmap|namespace|secret|serviceaccount` and `auth can-i` encode a runtime.Unknown envelope around one
-small message. Comes in: such a body. Goes out: the object, or None for every other kind (the answer is then 415).
+`kubectl create configmap|namespace|priorityclass|secret|serviceaccount` and `auth can-i` encode a runtime.Unknown
+envelope around one small message. Comes in: such a body. Goes out: the object, or None for every other kind (the answer
+is then 415).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from sandbox.apiserver.objects import Obj
 
 MAGIC: Final = b"k8s\0"
-_TEXT, _BYTES, _BOOL, _TEXT_MAP, _BYTES_MAP = "text", "bytes", "bool", "text map", "bytes map"
+_TEXT, _BOOL, _INT, _TEXT_MAP, _BYTES_MAP = "text", "bool", "int", "text map", "bytes map"
 
 Message = dict[int, tuple[str, Any]]  # field number -> JSON name and type, or a message of its own
 _METADATA: Final[Message] = {
@@ -44,6 +45,13 @@ _MESSAGES: Final[dict[str, Message]] = {
         3: ("binaryData", _BYTES_MAP),
         4: ("immutable", _BOOL),
     },
+    "PriorityClass": {
+        1: ("metadata", _METADATA),
+        2: ("value", _INT),
+        3: ("globalDefault", _BOOL),
+        4: ("description", _TEXT),
+        5: ("preemptionPolicy", _TEXT),
+    },
     "Secret": {1: ("metadata", _METADATA), 2: ("data", _BYTES_MAP), 3: ("type", _TEXT), 5: ("immutable", _BOOL)},
     "Namespace": {1: ("metadata", _METADATA)},
     "ServiceAccount": {1: ("metadata", _METADATA)},
@@ -72,6 +80,8 @@ def _message(data: bytes, message: Message) -> Obj:
                 decoded[name] = value.decode()
         elif kind == _BOOL:
             decoded[name] = bool(value)
+        elif kind == _INT:
+            decoded[name] = value - (1 << 64) if value >> 63 else value  # negative numbers come as 64 bits
         elif kind in (_TEXT_MAP, _BYTES_MAP):
             pair = dict(_fields(value))
             raw = pair.get(2, b"")

@@ -49,7 +49,7 @@ class Request:
     @property
     def agent(self) -> str:
         """What the client calls itself: the default field manager."""
-        return self.headers.get("user-agent", "unknown").split("/")[0].split(" ")[0]
+        return self.headers.get("user-agent", "unknown").split("/")[0][:128]
 
     @property
     def is_watch(self) -> bool:

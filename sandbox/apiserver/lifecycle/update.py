@@ -57,7 +57,7 @@ def _write(cluster: Cluster, target: Target, build: Build, options: WriteOptions
         check(resource, new, old)
     if resource.kind == "CustomResourceDefinition":
         new = settle_definition(cluster, resource, new)
-    if resource.numbered and target.subresource != "status" and _intent_differs(resource, old, new):
+    if resource.numbered and not target.subresource and _intent_differs(resource, old, new):
         new = {**new, "metadata": {**new["metadata"], "generation": meta(old).get("generation", 0) + 1}}
     if new == old or options.dry_run:
         return new
@@ -78,7 +78,7 @@ def check_preconditions(resource: Resource, old: Obj, wanted: Obj) -> None:
         raise uid_mismatch(resource, name, uid, before["uid"])
     version = metadata.get("resourceVersion")
     if version in (None, "", "0"):
-        if resource.custom is not None:
+        if not resource.unconditional_update:
             problem = FieldError(
                 path="metadata.resourceVersion",
                 reason="FieldValueInvalid",

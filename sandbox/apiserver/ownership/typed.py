@@ -62,14 +62,14 @@ def _missing_key(item: Any, schema: Schema, items: Schema) -> str:
 def _scalar(value: Any, schema: Schema, path: tuple[str, ...]) -> Iterator[str]:
     if schema.int_or_string or schema.quantity or not schema.type:
         return
-    where = describe(path)
+    wanted = ""
     if schema.type == "string" and not isinstance(value, str):
-        yield f"{where}: expected string, got {value!r}"
+        wanted = "string"
     elif schema.type == "boolean" and not isinstance(value, bool):
-        yield f"{where}: expected boolean, got {value!r}"
+        wanted = "boolean"
     elif schema.type in ("integer", "number") and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        yield f"{where}: expected numeric (int or float), got {type(value).__name__}"
-    elif schema.type == "object":
-        yield f"{where}: expected map, got &{{{value}}}"
-    elif schema.type == "array":
-        yield f"{where}: expected list, got &{{{value}}}"
+        wanted = "numeric (int or float)"
+    elif schema.type in ("object", "array"):
+        wanted = "map" if schema.type == "object" else "list"
+    if wanted:
+        yield f"{describe(path)}: expected {wanted}, got {value!r}"

@@ -174,6 +174,7 @@ def resources_of(crd: Obj) -> Iterator[Resource]:
                 for field in version.get("selectableFields") or []
             },
             numbered=True,
+            unconditional_update=False,
         )
 
 

@@ -50,7 +50,11 @@ class Resource:
     numbered: bool = False
     """metadata.generation counts changes of what is wanted."""
     create_on_update: bool = False
+    """PUT of an absent object creates it."""
+    unconditional_update: bool = True
+    """PUT without a resourceVersion overwrites whatever is there."""
     returns_deleted: bool = False
+    """DELETE answers the object, where most kinds answer a Status."""
     verbs: tuple[str, ...] = ALL_VERBS
     stored_as: str = ""
     """The group whose collection holds the objects, where it is not this resource's own."""

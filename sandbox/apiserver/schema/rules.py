@@ -7,17 +7,41 @@ to compare with. What did not change is not judged again. Rules may be refused a
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import cel
-from cel.stdlib import add_stdlib_to_context
+from cel.stdlib import EXTENSIONS
 
 from sandbox.apiserver.errors import FieldError
 from sandbox.apiserver.objects import MISSING, Obj
 from sandbox.apiserver.schema.structural import Schema
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(one <= other for one, other in itertools.pairwise(items))
+
+
+def _find(text: str, pattern: str) -> str:
+    found = re.search(pattern, text)
+    return found[0] if found else ""
+
+
+# The libraries of cel-go that Kubernetes gives to rules, as far as there is an implementation.
+_LIBRARY: Final[dict[str, Callable[..., Any]]] = {
+    **{
+        name: call
+        for library in ("core", "strings", "math", "sets", "encoders")
+        for name, call in EXTENSIONS[library].items()
+    },
+    "isSorted": _is_sorted,
+    "find": _find,
+    "findAll": lambda text, pattern: [match[0] for match in re.finditer(pattern, text)],
+}
 
 
 class RuleError(ValueError):
@@ -39,6 +63,7 @@ class _Rule:
     field_path: str
     transition: bool
     optional_old: bool
+    functions: dict[str, Callable[..., Any]]
 
 
 class Rules:
@@ -119,19 +144,25 @@ def _compile(rule: Mapping[str, Any], path: str) -> _Rule:
         field_path=rule.get("fieldPath", ""),
         transition="oldSelf" in program.variables(),
         optional_old=rule.get("optionalOldSelf", False),
+        functions=_functions_of(program, message_program),
     )
+
+
+def _functions_of(*programs: cel.Program | None) -> dict[str, Callable[..., Any]]:
+    """What the programs call beyond CEL's own functions; a program names them without their namespace."""
+    called = {name for program in programs if program is not None for name in program.functions()}
+    return {name: function for name, function in _LIBRARY.items() if name.rpartition(".")[2] in called}
 
 
 def _evaluate(rule: _Rule, value: Any, old: Any, path: str) -> FieldError | None:
     if rule.transition and not rule.optional_old and old is MISSING:
         return None
-    context = cel.Context()
-    add_stdlib_to_context(context)
-    context.add_variable("self", value)
+    variables = {"self": value}
     if rule.optional_old:
-        context.add_variable("oldSelf", cel.OptionalValue.none() if old is MISSING else cel.OptionalValue.of(old))
+        variables["oldSelf"] = cel.OptionalValue.none() if old is MISSING else cel.OptionalValue.of(old)
     elif rule.transition:
-        context.add_variable("oldSelf", old)
+        variables["oldSelf"] = old
+    context = cel.Context(variables=variables, functions=rule.functions)
     where = (path + rule.field_path).lstrip(".")
     try:
         if rule.program.execute(context) is True:

@@ -119,6 +119,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     ),
     "Role": (NAME, _CREATED),
     "RoleBinding": (NAME, _ROLE, AGE),
+    "RuntimeClass": (NAME, Column(name="Handler", cell=_get("handler", missing="")), AGE),
     "Secret": (
         NAME,
         Column(name="Type", cell=_get("type", missing="Opaque")),

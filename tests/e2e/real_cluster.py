@@ -159,15 +159,18 @@ class RealCluster:
         """The CRD, then deploy/ in the order of its files, by kubectl as the documentation says."""
         self.kubectl("apply", "-f", str(CRD), check=True)
         self.wait_established()
-        if MANIFESTS.is_dir():
-            self.kubectl("apply", "-f", str(MANIFESTS), check=True)
+        self.kubectl("apply", "-f", str(MANIFESTS), check=True)
+        probe = plan("policy-probe", planned={"gpus": []})
+        eventually(
+            lambda: call(self.admin, "POST", PLANS, probe, dryRun="All").status == 403, "the policies are in force"
+        )
 
     def wait_established(self, name: str = f"{names.PLURAL}.{names.GROUP}") -> None:
         """Until the kind is served."""
 
         def established() -> bool:
             crd = apply.get(self.admin, f"{CRDS}/{name}")
-            conditions = crd.get("status", {}).get("conditions", [])
+            conditions = crd.get("status", {}).get("conditions") or []  # null at first on 1.30
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         eventually(established, f"{name} is established")

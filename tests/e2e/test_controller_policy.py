@@ -1,0 +1,296 @@
+"""What the controller may write when RBAC grants it everything: the policies alone must hold.
+
+Of a plan's spec `planned`, and in Manual or paused plans only that pinned indexes leave it; of a plan's status two
+conditions; of a pod's status the nomination; of a Node the removal of a silent agent's taint; its own Lease and Events.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1 import names
+from kube import apply
+from tests.e2e import fleet
+from tests.e2e.fleet import KEPT_TAINT
+from tests.e2e.real_cluster import (
+    APPLY,
+    CONTROLLER,
+    JSON_PATCH,
+    LEASES,
+    MERGE,
+    NODES,
+    PLANS,
+    Answer,
+    RealCluster,
+    call,
+    eventually,
+    plan,
+)
+
+NAME = "controlled"
+CHANGING = {"key": names.TAINT_CHANGING, "effect": "NoSchedule"}
+WHOLE = {"index": 0, "whole": {}}
+POD = "/api/v1/namespaces/default/pods/e2e-nominated"
+SEVEN = [{"profile": "1g.10gb", "start": start} for start in range(7)]
+
+
+def cut(index: int, instances: list[dict[str, Any]] = SEVEN) -> dict[str, Any]:
+    return {"index": index, "uuid": f"GPU-{index:08x}", "mig": {"instances": instances}}
+
+
+@pytest.fixture(scope="module")
+def controller(cluster: RealCluster) -> Iterator[ApiClient]:
+    """The controller's own token, and an RBAC that grants it everything."""
+    cluster.kubectl("create", "clusterrole", "e2e-wider", "--verb=*", "--resource=*.*", check=True)
+    account = f"--serviceaccount={names.NAMESPACE}:{CONTROLLER}"
+    cluster.kubectl("create", "clusterrolebinding", "e2e-wider", "--clusterrole=e2e-wider", account, check=True)
+    api = fleet.controller(cluster)
+    secrets = f"/api/v1/namespaces/{names.NAMESPACE}/secrets"
+    eventually(
+        lambda: "may not create secrets" in call(api, "POST", secrets, {"metadata": {"name": "x"}}).message, "wide RBAC"
+    )
+    apply.create(cluster.admin, NODES, fleet.node(NAME))
+    pod = {
+        "metadata": {"name": "e2e-nominated"},
+        "spec": {
+            "containers": [{"name": "c", "image": "none", "resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}]
+        },
+    }
+    apply.create(cluster.admin, POD.rpartition("/")[0], pod)
+    yield api
+    cluster.kubectl("delete", "clusterrolebinding,clusterrole", "e2e-wider", check=True)
+    for path in (POD, f"{NODES}/{NAME}"):
+        apply.delete(cluster.admin, path)
+    call(cluster.admin, "DELETE", f"{PLANS}/{NAME}")
+
+
+@pytest.fixture
+def made(cluster: RealCluster, controller: ApiClient) -> None:
+    """The plan anew, with GPUs 0 and 1 planned."""
+    call(cluster.admin, "DELETE", f"{PLANS}/{NAME}")
+    apply.create(controller, PLANS, plan(NAME), manager=names.CONTROLLER_MANAGER)
+    assert planned(controller, cut(0), cut(1)).allowed
+
+
+def planned(api: ApiClient, *items: dict[str, Any]) -> Answer:
+    """The controller's one write to a spec."""
+    body = plan(NAME, planned={"gpus": list(items)})
+    return call(api, "PATCH", f"{PLANS}/{NAME}", body, APPLY, fieldManager=names.CONTROLLER_MANAGER, force="true")
+
+
+def people_write(cluster: RealCluster, **spec: Any) -> None:
+    apply.merge_patch(cluster.admin, f"{PLANS}/{NAME}", {"spec": spec})
+
+
+@pytest.mark.usefixtures("made")
+def test_planned_changes_freely_in_auto(controller: ApiClient) -> None:
+    assert planned(controller, cut(0, []), cut(2)).allowed
+    assert planned(controller).allowed
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"gpus": [WHOLE]},
+        {"mode": "Auto"},
+        {"mode": "Manual"},
+        {"paused": True},
+        {"devicePlugin": {"backend": "nvidia"}},
+    ],
+    ids=str,
+)
+def test_the_rest_of_the_spec_is_peoples(controller: ApiClient, spec: dict[str, Any]) -> None:
+    refused = call(controller, "PATCH", f"{PLANS}/{NAME}", {"spec": spec}, MERGE)
+    assert refused.status == 403
+    assert "may write spec.planned only; gpus, mode, paused and devicePlugin belong to people" in refused.message
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("frozen", [{"mode": "Manual"}, {"paused": True}], ids=str)
+def test_a_frozen_plan_loses_pinned_indexes_and_nothing_else(
+    cluster: RealCluster, controller: ApiClient, frozen: dict[str, Any]
+) -> None:
+    people_write(cluster, **frozen, gpus=[WHOLE])
+    sentence = "this plan is Manual or paused; all that may change in spec.planned is that pinned indexes leave it"
+    for items in (
+        [cut(0)],  # 1 is not pinned
+        [],
+        [cut(0), cut(1), cut(2)],
+        [cut(0, []), cut(1)],
+        [cut(1, [])],
+    ):
+        refused = planned(controller, *items)
+        assert refused.status == 403, items
+        assert sentence in refused.message
+    assert planned(controller, cut(0), cut(1)).allowed  # no change
+    assert planned(controller, cut(1)).allowed  # 0 is pinned
+    refused = call(controller, "PATCH", f"{PLANS}/{NAME}", {"spec": {"planned": None}}, MERGE)
+    assert refused.status == 403
+    people_write(cluster, gpus=[WHOLE, {"index": 1, "whole": {}}])
+    assert planned(controller).allowed
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_metadata_is_not_its_own(controller: ApiClient, field: str) -> None:
+    for path in (f"{PLANS}/{NAME}", f"{NODES}/{NAME}", f"{POD}/status"):
+        refused = call(controller, "PATCH", path, {"metadata": {field: {"a": "b"}}}, MERGE)
+        assert refused.status == 403, path
+        assert "labels, annotations, finalizers and owners are not its own" in refused.message
+    # A custom resource's status subresource ignores metadata by itself.
+    body = {"metadata": {field: {"a": "b"}}}
+    assert field not in call(controller, "PATCH", f"{PLANS}/{NAME}/status", body, MERGE).body["metadata"]
+
+
+def test_a_new_plan_holds_node_name_only(controller: ApiClient) -> None:
+    for spec in ({"mode": "Auto"}, {"gpus": [WHOLE]}, {"planned": {"gpus": [WHOLE]}}):
+        refused = call(controller, "POST", PLANS, plan("controlled-new", **spec))
+        assert refused.status == 403
+        assert "a new plan holds nodeName only" in refused.message
+    assert call(controller, "POST", PLANS, plan("controlled-new"), dryRun="All").allowed
+
+
+@pytest.mark.usefixtures("made")
+def test_it_deletes_plans_in_which_people_wrote_nothing(cluster: RealCluster, controller: ApiClient) -> None:
+    for spec in ({"gpus": [WHOLE]}, {"mode": "Auto"}, {"paused": False}, {"devicePlugin": {}}):
+        people_write(cluster, **spec)
+        refused = call(controller, "DELETE", f"{PLANS}/{NAME}")
+        assert refused.status == 403
+        assert "people wrote in this plan, so it is theirs to delete" in refused.message
+        people_write(cluster, **dict.fromkeys(spec))
+    assert call(controller, "DELETE", f"{PLANS}/{NAME}").allowed
+
+
+def _condition(kind: str, status: str = "Unknown", reason: str = "AgentSilent") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+@pytest.mark.usefixtures("made")
+def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClient) -> None:
+    path = f"{PLANS}/{NAME}"
+    agents = {
+        **plan(NAME),
+        "status": {
+            "observedGeneration": 1,
+            "gpus": [{"index": 0, "state": "Ready"}],
+            "conditions": [_condition("Ready", "True", "Confirmed"), _condition("Applied", "True", "Confirmed")],
+        },
+    }
+    apply.apply_status(cluster.admin, path, agents, manager=names.AGENT_MANAGER)
+
+    def attempt(**status: Any) -> Answer:
+        body = {**plan(NAME), "status": status}
+        query = {"fieldManager": names.CONTROLLER_MANAGER, "force": "true"}
+        return call(controller, "PATCH", f"{path}/status", body, APPLY, **query)
+
+    assert attempt(conditions=[_condition("AgentAlive", "True", "Heartbeat")]).allowed
+    assert attempt(conditions=[_condition("AgentAlive", "False"), _condition("Ready")]).allowed
+    own = [_condition("AgentAlive", "False"), _condition("Ready")]
+    for status in (
+        {"conditions": [*own, _condition("Applied", "False")]},
+        {"conditions": [*own, _condition("Stalled")]},
+        {"conditions": own, "observedGeneration": 9},
+        {"conditions": own, "gpus": []},
+        {"conditions": own, "summary": {"mig": "0/7"}},
+    ):
+        refused = attempt(**status)
+        assert refused.status == 403, status
+        assert "it may write the conditions AgentAlive and Ready only" in refused.message
+    refused = attempt(conditions=[_condition("Ready", "True", "Confirmed"), _condition("AgentAlive", "False")])
+    assert refused.status == 403
+    assert "it may say that Ready is Unknown, nothing else of it" in refused.message
+    # An agent that is back says Ready itself; the controller's next word on AgentAlive leaves that standing.
+    apply.apply_status(cluster.admin, path, agents, manager=names.AGENT_MANAGER)
+    assert attempt(conditions=[_condition("AgentAlive", "True", "Heartbeat")]).allowed
+
+
+def test_of_a_pods_status_the_nomination(cluster: RealCluster, controller: ApiClient) -> None:
+    assert call(controller, "PATCH", f"{POD}/status", {"status": {"nominatedNodeName": NAME}}, MERGE).allowed
+    assert call(controller, "PATCH", f"{POD}/status", {"status": {"nominatedNodeName": None}}, MERGE).allowed
+    for status in (
+        {"phase": "Failed"},
+        {"message": "x"},
+        {"conditions": []},
+        {"nominatedNodeName": NAME, "reason": "x"},
+        {"startTime": "2026-01-01T00:00:00Z"},
+        {"hostIP": "10.0.0.1"},
+    ):
+        refused = call(controller, "PATCH", f"{POD}/status", {"status": status}, MERGE)
+        assert refused.status == 403, status
+        assert "of a pod's status it may write nominatedNodeName only" in refused.message
+
+
+def test_of_a_node_the_removal_of_our_taint(cluster: RealCluster, controller: ApiClient) -> None:
+    path = f"{NODES}/{NAME}"
+    sentence = "of a node it may remove the taint gpuplan.dev/changing only"
+    add = [{"op": "add", "path": "/spec/taints/-", "value": CHANGING}]
+    assert sentence in call(controller, "PATCH", path, add, JSON_PATCH).message
+    apply.json_patch(cluster.admin, path, add)
+    for spec in ({"unschedulable": True}, {"taints": [CHANGING]}, {"taints": []}, {"providerID": "x"}):
+        refused = call(controller, "PATCH", path, {"spec": spec}, MERGE)
+        assert refused.status == 403, spec
+        assert sentence in refused.message
+    taints = apply.get(cluster.admin, path)["spec"]["taints"]
+    position = [taint["key"] for taint in taints].index(names.TAINT_CHANGING)
+    off = [{"op": "remove", "path": f"/spec/taints/{position}"}]
+    assert call(controller, "PATCH", path, off, JSON_PATCH).allowed
+    assert KEPT_TAINT in apply.get(cluster.admin, path)["spec"]["taints"]
+
+
+def test_its_own_lease_and_events(cluster: RealCluster, controller: ApiClient) -> None:
+    def lease(name: str) -> dict[str, Any]:
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}}
+
+    for name in (names.agent_lease(NAME), "kube-scheduler"):
+        refused = call(controller, "POST", LEASES, lease(name))
+        assert refused.status == 403
+        assert "may write its own Lease only" in refused.message
+    assert call(controller, "POST", LEASES, lease(names.CONTROLLER_LEASE), dryRun="All").allowed
+    event = {
+        "metadata": {"name": "e2e-event"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "Planned",
+        "type": "Normal",
+    }
+    events = "/api/v1/namespaces/default/events"
+    for component, allowed in ((CONTROLLER, True), ("default-scheduler", False)):
+        answer = call(controller, "POST", events, {**event, "source": {"component": component}}, dryRun="All")
+        assert answer.allowed is allowed, answer.message
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", POD, None),
+        ("POST", f"{POD}/binding", {"metadata": {"name": "e2e-nominated"}, "target": {"kind": "Node", "name": NAME}}),
+        ("POST", f"{POD}/eviction", {"metadata": {"name": "e2e-nominated"}}),
+        ("PATCH", f"{NODES}/{NAME}/status", {"status": {"allocatable": {"nvidia.com/gpu": "1"}}}),
+        ("DELETE", f"{NODES}/{NAME}", None),
+        ("POST", NODES, {"metadata": {"name": "e2e-new"}}),
+        ("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "e2e-new"}}),
+        ("POST", f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/gpuplan-agent/token", {"spec": {}}),
+        ("DELETE", f"{LEASES}/e2e-nothing-but-policy", None),
+        ("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/gpuplan-agent", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_everything_else_is_refused(
+    cluster: RealCluster, controller: ApiClient, method: str, path: str, body: Any
+) -> None:
+    if path.startswith(LEASES):
+        call(cluster.admin, "POST", LEASES, {"metadata": {"name": path.rpartition("/")[2]}, "spec": {}})
+    if path == "/api/v1/namespaces/default/pods":
+        body = {**body, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+    answer = call(controller, method, path, body, MERGE if method == "PATCH" else "application/json")
+    assert answer.status == 403, answer
+    assert "gpuplan controller: may not" in answer.message

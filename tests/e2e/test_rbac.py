@@ -1,0 +1,173 @@
+"""RBAC of deploy/ on the real API server: every resource and verb there is, tried with the accounts' own tokens.
+
+What is granted is a short table; everything else that discovery lists answers 403, by a request and not by a review.
+Verbs: what the programs use and no more (the scenario tests compare with the audit log).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1 import names
+from kube import apply
+from tests.e2e import fleet
+from tests.e2e.real_cluster import AGENT, CONTROLLER, MERGE, RealCluster, call
+
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+# Everybody who is authenticated may ask these (system:basic-user).
+ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews")
+PLANS = f"{names.PLURAL}.{names.GROUP}"
+GRANTED: dict[str, dict[str, set[str]]] = {
+    CONTROLLER: {
+        PLANS: {"get", "list", "watch", "create", "patch", "delete"},
+        f"{PLANS}/status": {"patch"},
+        "pods": {"list", "watch"},
+        "pods/status": {"patch"},
+        "nodes": {"get", "list", "watch", "patch"},
+        "events": {"get", "create", "patch"},
+        "leases.coordination.k8s.io": {"get", "list", "watch", "create"},
+    },
+    AGENT: {
+        PLANS: {"list", "watch"},
+        f"{PLANS}/status": {"patch"},
+        "pods": {"list", "watch", "delete"},
+        "nodes": {"get", "list", "watch", "patch"},
+        "nodes/status": {"patch"},
+        "events": {"get", "create", "patch"},
+        "leases.coordination.k8s.io": {"create", "patch"},
+    },
+}
+# Granted in gpuplan's namespace only.
+IN_OWN_NAMESPACE = {CONTROLLER: {"leases.coordination.k8s.io"}, AGENT: {"leases.coordination.k8s.io"}}
+CLUSTER_WIDE_PODS = {"list", "watch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One line of discovery."""
+
+    group: str
+    version: str
+    name: str
+    namespaced: bool
+
+    @property
+    def title(self) -> str:
+        plain, _, subresource = self.name.partition("/")
+        return (f"{plain}.{self.group}" if self.group else plain) + (f"/{subresource}" if subresource else "")
+
+    def path(self, namespace: str, name: str) -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        plain, _, subresource = self.name.partition("/")
+        place = f"{root}/namespaces/{namespace}/{plain}" if self.namespaced else f"{root}/{plain}"
+        return place + (f"/{name}" if name else "") + (f"/{subresource}" if subresource else "")
+
+
+def resources(api: ApiClient) -> Iterator[Resource]:
+    """Everything that the server serves, in its preferred versions."""
+    groups = apply.get(api, "/apis")["groups"]
+    versions = [("", "v1"), *((group["name"], group["preferredVersion"]["version"]) for group in groups)]
+    for group, version in versions:
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        for found in apply.get(api, path)["resources"]:
+            yield Resource(group, version, found["name"], found["namespaced"])
+
+
+def attempt(api: ApiClient, resource: Resource, verb: str, namespace: str) -> int:
+    """The status of one request of that verb; nothing is written even where it is allowed."""
+    dry = {"dryRun": "All"}
+    one, all_of_them = resource.path(namespace, "e2e-nothing"), resource.path(namespace, "")
+    where = one if "/" in resource.name else all_of_them
+    match verb:
+        case "get":
+            return call(api, "GET", one).status
+        case "list":
+            return call(api, "GET", all_of_them, limit="1").status
+        case "watch":
+            return call(api, "GET", all_of_them, watch="true", timeoutSeconds="1").status
+        case "create":
+            return call(api, "POST", where, {"metadata": {"name": "e2e-nothing"}}, **dry).status
+        case "update":
+            return call(api, "PUT", one, {"metadata": {"name": "e2e-nothing"}}, **dry).status
+        case "patch":
+            return call(api, "PATCH", one, {"metadata": {"labels": {"e2e": "x"}}}, MERGE, **dry).status
+        case "delete":
+            return call(api, "DELETE", one, **dry).status
+        case _:
+            return call(api, "DELETE", all_of_them, **dry).status
+
+
+def verbs_of(resource: Resource) -> tuple[str, ...]:
+    """A subresource has no collection; to watch it or to list it means its parent."""
+    return VERBS if "/" not in resource.name else ("get", "create", "update", "patch", "delete")
+
+
+@pytest.mark.parametrize("account", [CONTROLLER, AGENT])
+def test_every_other_verb_and_resource_is_refused(cluster: RealCluster, account: str) -> None:
+    api = fleet.controller(cluster) if account == CONTROLLER else cluster.bearer(cluster.token(AGENT))
+    tried, wrong = 0, []
+    for resource in resources(cluster.admin):
+        if resource.name in ABOUT_ONESELF:
+            continue
+        granted = GRANTED[account].get(resource.title, set())
+        for verb in verbs_of(resource):
+            for namespace in (names.NAMESPACE, "kube-system") if resource.namespaced else ("",):
+                if verb in granted and _granted_there(account, resource, verb, namespace):
+                    continue
+                tried += 1
+                status = attempt(api, resource, verb, namespace)
+                if status != 403:
+                    wrong.append(f"{verb} {resource.title} in {namespace or 'the cluster'}: {status}")
+    assert wrong == []
+    assert tried > 500
+
+
+def _granted_there(account: str, resource: Resource, verb: str, namespace: str) -> bool:
+    if namespace == names.NAMESPACE or not resource.namespaced:
+        return True
+    if resource.title in IN_OWN_NAMESPACE[account]:
+        return False
+    return not (resource.title == "pods" and verb not in CLUSTER_WIDE_PODS)
+
+
+@pytest.mark.parametrize("account", [CONTROLLER, AGENT])
+def test_every_granted_verb_passes_rbac(cluster: RealCluster, account: str) -> None:
+    """By review: the policies, which come after RBAC, may still refuse the request of this test."""
+    api = fleet.controller(cluster) if account == CONTROLLER else cluster.bearer(cluster.token(AGENT))
+    refused = []
+    for title, verbs in GRANTED[account].items():
+        plain, _, subresource = title.partition("/")
+        resource, _, group = plain.partition(".")
+        for verb in sorted(verbs):
+            attributes = {"verb": verb, "resource": resource, "group": group, "namespace": names.NAMESPACE}
+            attributes |= {"subresource": subresource} if subresource else {}
+            body = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": attributes},
+            }
+            answer = apply.create(api, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+            if not answer["status"]["allowed"]:
+                refused.append(f"{verb} {title}")
+    assert refused == []
+
+
+def test_the_controller_updates_its_own_lease_only(cluster: RealCluster) -> None:
+    api = fleet.controller(cluster)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"
+    for name, allowed in ((names.CONTROLLER_LEASE, True), (names.agent_lease("n1"), False)):
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}}
+        created = apply.create(cluster.admin, path, lease)
+        answer = call(api, "PUT", f"{path}/{name}", created)
+        assert answer.allowed is allowed, answer.message
+        apply.delete(cluster.admin, f"{path}/{name}")
+
+
+def test_a_device_plugin_has_no_rights(cluster: RealCluster) -> None:
+    api = cluster.bearer(cluster.token("gpuplan-device-plugin"))
+    for resource in resources(cluster.admin):
+        if "/" not in resource.name and resource.name not in ABOUT_ONESELF:
+            assert attempt(api, resource, "create", names.NAMESPACE) == 403
+            assert attempt(api, resource, "list", names.NAMESPACE) == 403

@@ -21,6 +21,7 @@ Start = Callable[..., Running]
 
 
 def loaded_of(node: Node) -> Loaded:
+    eventually(node.loaded, "a first loaded.json")
     loaded = node.loaded()
     assert loaded is not None
     return loaded

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from controller.parse_plan import GpuReading, Stage
 from crds.v1alpha1.names import GpuState
 
-FIRST_BACKOFF_SECONDS = 30.0
+FIRST_BACKOFF_SECONDS = 5.0
 LAST_BACKOFF_SECONDS = 600.0
 
 
@@ -36,6 +36,7 @@ class _Clock:
     since: float | None = None
     stopped: bool = False
     failures: int = 0
+    failed_hash: str | None = None
     back_at: float = -math.inf
 
 
@@ -53,14 +54,16 @@ class Progress:
         clock = self._clock(plan_uid, gpu, generation)
         if gpu.stage is Stage.SETTLED:
             clock.since, clock.stopped = None, False
-            if now >= clock.back_at:
-                clock.failures = 0
+            if clock.failed_hash == gpu.item_hash or now >= clock.back_at:
+                # The agent got there after all, or has been quiet for long enough.
+                clock.failures, clock.failed_hash, clock.back_at = 0, None, -math.inf
         elif clock.since is None:
             clock.since = now
         stopped = gpu.stage is Stage.STOPPED and observed_generation >= clock.generation
         if stopped and not clock.stopped and gpu.view.state == GpuState.FAILED:
             clock.back_at = now + min(FIRST_BACKOFF_SECONDS * 2**clock.failures, LAST_BACKOFF_SECONDS)
             clock.failures += 1
+            clock.failed_hash = gpu.item_hash
         clock.stopped = stopped
         deadline = math.inf if clock.since is None else clock.since + self._under_way_seconds
         under_way = clock.since is not None and not stopped and now < deadline

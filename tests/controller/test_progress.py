@@ -68,14 +68,28 @@ def test_waiting_for_release_is_a_stop_but_no_failure() -> None:
 
 def test_failures_back_off_ever_longer() -> None:
     progress = Progress(under_way_seconds=300)
-    assert judge(progress, reading("Failed"), 0.0).holds_until == 30.0
-    assert judge(progress, reading("Failed"), 5.0).backing_off
-    assert judge(progress, reading("Changing"), 6.0).backing_off
-    assert judge(progress, reading("Failed"), 7.0).holds_until == 67.0
-    assert judge(progress, reading("Ready", confirmed=True), 60.0).backing_off
-    recovered = judge(progress, reading("Ready", confirmed=True), 67.0)
-    assert not recovered.backing_off
-    assert judge(progress, reading("Failed"), 100.0).holds_until == 130.0
+    assert judge(progress, reading("Failed"), 0.0).holds_until == 5.0
+    assert judge(progress, reading("Failed"), 2.0).backing_off
+    assert judge(progress, reading("Changing"), 3.0).backing_off
+    assert judge(progress, reading("Failed"), 4.0).holds_until == 14.0
+    assert not judge(progress, reading("Failed"), 14.0).backing_off
+
+
+def test_success_after_all_ends_the_back_off() -> None:
+    progress = Progress(under_way_seconds=300)
+    judge(progress, reading("Failed"), 0.0)
+    assert not judge(progress, reading("Ready", confirmed=True), 1.0).backing_off
+    assert judge(progress, reading("Failed"), 2.0).holds_until == 7.0
+
+
+def test_going_back_to_an_older_layout_does_not() -> None:
+    progress = Progress(under_way_seconds=300)
+    judge(progress, reading("Failed"), 0.0)
+    former = item(0, 4)
+    done = status(gpu(item=former), observed=3)
+    back = plan_reading(plan(planned=[former], generation=3, status=done))
+    assert judge(progress, back, 1.0).backing_off
+    assert not judge(progress, back, 5.0).backing_off
 
 
 def test_an_agent_is_alive_while_its_lease_changes() -> None:

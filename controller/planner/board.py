@@ -82,7 +82,7 @@ class Board:
         self.devices: list[list[Device]] = [[] for _ in rooms]
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._dead: set[tuple[Hashable, int, Reach]] = set()
-        self._queues: dict[int, list[int]] = {}
+        self._queues: dict[Hashable, list[int]] = {}
         self._gpus: dict[tuple[int, int], Device] = {}
 
     def add(self, device: Device) -> None:
@@ -115,8 +115,10 @@ class Board:
                 continue
             if self._place_single(ask, group, reach) if ask.single else self._place_many(ask, group, reach):
                 return True
-            # Room only shrinks until something is taken off, so whatever failed here goes on failing.
-            self._dead.add(key)
+            # Room only shrinks until something is taken off, so whatever failed here goes on failing; only changed
+            # devices become more.
+            if reach is not Reach.CHANGED:
+                self._dead.add(key)
         return False
 
     def place_on(self, ask: Ask, node: int, *, reach: Reach = Reach.NEW) -> bool:
@@ -270,18 +272,39 @@ class Board:
 
     def _place_many(self, ask: Ask, group: int, reach: Reach) -> bool:
         """The partitions of one pod come from one node, and from as many of its GPUs as need be."""
-        return any(self.place_on(ask, node, reach=reach) for node in self._queue(group))
-
-    def _queue(self, group: int) -> list[int]:
-        """Nodes of a group, the fullest first, so that empty nodes stay whole."""
-        queue = self._queues.get(group)
+        key = (ask.demand.wants, group, reach)
+        queue = self._queues.get(key)
         if queue is None:
-            load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
-            queue = self._queues[group] = sorted(load, key=lambda node: (-load[node], node))
-        return queue
+            queue = self._queues[key] = self._fullest_first(group)
+        passed: list[int] = []
+        placed = False
+        position = 0
+        while position < len(queue) and not placed:
+            node = queue[position]
+            position += 1
+            if not self.fits(ask, node):
+                passed.append(node)
+                continue
+            found = self._on_node(ask, node, reach)
+            if found is not None:
+                passed.append(node)
+                self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
+                placed = True
+        # Nodes without the partitions will not have them until something is taken off: do not look at them again.
+        if reach is not Reach.CHANGED:
+            queue[:position] = passed
+        return placed
+
+    def _fullest_first(self, group: int) -> list[int]:
+        """So that empty nodes stay whole."""
+        load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
+        return sorted(load, key=lambda node: (-load[node], node))
 
     def _on_node(self, ask: Ask, node: int, reach: Reach) -> list[tuple[Device, Fitting]] | None:
         """Choose devices for all partitions of an ask, hardest first, each where it costs least."""
+        if ask.single is not None:
+            best = self._best_device(node, ask.single, {}, (), reach)
+            return None if best is None else [best]
         states: dict[int, int] = {}
         found: list[tuple[Device, Fitting]] = []
         for resource, count in sorted(ask.demand.wants, key=lambda want: self.rank[want[0]]):
@@ -301,19 +324,23 @@ class Board:
         found: Sequence[tuple[Device, Fitting]],
         reach: Reach,
     ) -> tuple[Device, Fitting] | None:
+        """`states` and `found` are what the same ask takes already."""
         best: tuple[Device, Fitting] | None = None
         least: tuple[bool, Entry] | None = None
         for device in self.devices[node]:
             pool = device.pool
-            if resource not in pool.serves or (pool.reach > reach and not device.ready):
+            if resource not in pool.serves:
                 continue
-            may_cut = pool.reach <= reach and (reach is Reach.NEW or device.key & 3 == Tier.CHANGED_ANYWAY)
-            state = states.get(id(device), device.state)
-            taken = sum(one is device and fitting.part.ready for one, fitting in found) if device.ready else 0
-            fittings = [pool.fit_ready(device, state, resource, taken) if device.ready else None]
-            if may_cut:
-                fittings.append(pool.fit(state, resource))
-            for fitting in fittings:
+            state = states.get(id(device), device.state) if states else device.state
+            if device.ready:
+                taken = sum(one is device and fitting.part.ready for one, fitting in found)
+                fitting = pool.fit_ready(device, state, resource, taken)
+                if fitting is not None:
+                    cost = (False, pool.rate(fitting, device.key))
+                    if least is None or cost < least:
+                        least, best = cost, (device, fitting)
+            if pool.reach <= reach and (reach is Reach.NEW or device.key & 3 == Tier.CHANGED_ANYWAY):
+                fitting = pool.fit(state, resource)
                 if fitting is not None:
                     cost = (not fitting.part.ready, pool.rate(fitting, device.key))
                     if least is None or cost < least:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 
+from controller.demand import Wants
 from controller.planner.board import Ask, Board
 from controller.planner.clearing import Budget, clear_for
 
@@ -102,16 +103,19 @@ class Improver:
 
     def _admit(self, node: int) -> list[Ask]:
         """Put waiting asks on a node, cheapest first."""
+        board = self._board
         admitted: list[Ask] = []
-        group = self._board.group_of[node]
+        group = board.group_of[node]
+        without: set[Wants] = set()
         for same in list(self._waiting.values())[:_SHAPES]:
-            if group not in same[0].groups:
+            if same[0].demand.wants in without or group not in same[0].groups:
                 continue
             for ask in same:
-                if not self._board.fits(ask, node):
+                if not board.fits(ask, node):
                     break
                 self._budget.spend()
-                if not self._board.place_on(ask, node):
+                if not board.place_on(ask, node):
+                    without.add(ask.demand.wants)
                     break
                 admitted.append(ask)
         return admitted

@@ -35,7 +35,7 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
         elif stock.closed not in _HANDS_OFF:
             if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
                 del items[gpu.index]
-            else:
+            elif not gpu.settled:  # a settled GPU is as its item says
                 items[gpu.index] = _with_held(item, gpu)
     return items
 

@@ -1,7 +1,7 @@
 """A Kubernetes API server in one process, good enough that kubectl and the official client behave as on a cluster.
 
-Served: discovery in both forms, OpenAPI v3, CRUD, lists with pages, watches with bookmarks, WatchList and 410, label and
-field selectors, merge, JSON and strategic merge patches, server-side apply with managedFields, status subresources,
+Served: discovery in both forms, OpenAPI v3, CRUD, lists with pages, watches with bookmarks, WatchList and 410, label
+and field selectors, merge, JSON and strategic merge patches, server-side apply with managedFields, status subresources,
 generations, finalizers, graceful deletion, dry runs, field validation, definitions with pruning, defaults, validation
 and CEL rules, tables, bindings, evictions, events in both groups, leases, priority classes.
 

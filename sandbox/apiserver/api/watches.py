@@ -65,7 +65,7 @@ class Watch:
             if options.start == 0 or options.initial_events:
                 for chunk in self._initial():
                     yield chunk
-            while not (self._stopped or self._collection.closed):
+            while not self._stopped:
                 waker.clear()
                 if self._position < self._collection.horizon:
                     yield self._gone()
@@ -75,7 +75,7 @@ class Watch:
                     yield chunk
                     continue
                 left = ends - loop.time()
-                if left <= 0:
+                if left <= 0 or self._collection.closed:
                     break
                 bookmark = await self._wait(waker, left)
                 if bookmark:

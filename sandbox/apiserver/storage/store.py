@@ -126,19 +126,23 @@ class Store:
 
     def __init__(self, first_version: int, window: int) -> None:
         self.version = first_version
+        self._first_version = first_version
         self._window = window
+        self._dropped: dict[CollectionId, int] = {}
         self._collections: dict[CollectionId, Collection] = {}
         self._listeners: list[Callable[[CollectionId, Event], None]] = []
 
     def collection(self, identity: CollectionId) -> Collection:
         found = self._collections.get(identity)
         if found is None:
-            found = self._collections[identity] = Collection(self.version, self._window)
+            horizon = self._dropped.get(identity, self._first_version)  # since then nothing happened to it
+            found = self._collections[identity] = Collection(horizon, self._window)
         return found
 
     def drop(self, identity: CollectionId) -> None:
         """Forget a collection for good; its watches end."""
         gone = self._collections.pop(identity, None)
+        self._dropped[identity] = self.version
         if gone is not None:
             gone.close()
 

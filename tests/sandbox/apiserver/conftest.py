@@ -54,8 +54,10 @@ def core(api_client: client.ApiClient) -> client.CoreV1Api:
 
 
 @pytest.fixture(scope="module")
-def http(api_client: client.ApiClient) -> Http:
-    return Http(api_client)
+def http(api_client: client.ApiClient) -> Iterator[Http]:
+    http = Http(api_client)
+    yield http
+    http.close()
 
 
 @pytest.fixture(scope="module")

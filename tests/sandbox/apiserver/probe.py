@@ -71,6 +71,9 @@ class Http:
             decoded = response.data.decode()
         return Answer(response.status, decoded, response.headers)
 
+    def close(self) -> None:
+        self._pool.clear()
+
     def _address(self, path: str, query: Mapping[str, Any]) -> str:
         return f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
 

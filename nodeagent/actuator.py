@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from nodeagent.changes import GpuChange
@@ -112,7 +112,9 @@ class Actuator:
             yield _Step(Action.CREATE, placed, partial(self._create, gpu))
 
     def _destroy(self, gpu: ObservedGpu, instance: GpuInstance, intent: Intent) -> None:
-        found = [process.pid for process in self._driver.processes(gpu) if process.instance == instance.id]
+        # Of this instance only: others of the observation may be destroyed by now.
+        processes = self._driver.processes(replace(gpu, instances=(instance,)))
+        found = [process.pid for process in processes if process.instance == instance.id]
         if found:
             raise InUseError(f"destroying {instance.placed}", f"process {found[0]} runs on it")
         self._journal.begin(gpu.uuid, intent)

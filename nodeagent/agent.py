@@ -222,6 +222,8 @@ class Agent:
         """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
         seconds = [self._resync_seconds]
         seconds += [due for due in (report_seconds, self._parts.actuator.seconds_to_retry()) if due is not None]
+        if (young := result.seen.believed_in_seconds) is not None and young > 0:
+            seconds.append(young)
         if any(done.interrupted for done in result.actuated):
             seconds.append(0.0)
         if not result.confirmation.taken:

@@ -59,6 +59,8 @@ class Seen:
     """By GPU UUID; a text says why they could not be asked for."""
     unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
     """Placements at which this agent was interrupted, by GPU UUID."""
+    believed_in_seconds: float | None = None
+    """Until the List of a kubelet that has just started is believed."""
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The word of every witness on one partition."""
@@ -123,7 +125,8 @@ class Observer:
         allocatable = self._from.kubelet.allocatable()
         allocations = read_ledger(self._from.files) or ()
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
-        too_early = self._too_early() or unusable
+        kubelet_seconds = self._from.kubelet.seconds_since_start()
+        too_early = self._too_early(kubelet_seconds) or unusable
         listed = self._from.kubelet.listed()
         checkpoint = self._from.kubelet.checkpoint()
         pods = self._from.pods.seen()
@@ -146,6 +149,7 @@ class Observer:
             driver_problem=problem,
             processes={gpu.uuid: self._processes(gpu) for gpu in gpus if not gpu.problem},
             unfinished={gpu.uuid: self._from.journal.settle(gpu) for gpu in gpus},
+            believed_in_seconds=self._kubelet_start_seconds - kubelet_seconds if kubelet_seconds is not None else None,
         )
 
     def look_again(self, seen: Seen) -> Seen:
@@ -169,8 +173,7 @@ class Observer:
         except DriverError as error:
             return str(error)
 
-    def _too_early(self) -> str:
-        seconds = self._from.kubelet.seconds_since_start()
+    def _too_early(self, seconds: float | None) -> str:
         if seconds is None:
             return "the kubelet does not serve pod-resources"
         if seconds < self._kubelet_start_seconds:

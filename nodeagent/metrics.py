@@ -39,7 +39,6 @@ class AgentMetrics:
         self._steps = self._counter("steps", "MIG instances created and destroyed.", "action")
         self._errors = self._counter("errors", "Errors by what failed: driver call, API write, pass.", "kind")
         self._refused = self._counter("refused_pods", "Pods that the kubelet refused for want of a device.")
-        self._status_writes = self._counter("status_writes", "Status writes that the API took.")
         self._gauge("info", "Version of the agent.", "node", "version").labels(node_name, version).set(1)
 
     def watch_heartbeat(self, age_seconds: Callable[[], float]) -> None:
@@ -81,9 +80,6 @@ class AgentMetrics:
 
     def refused_pod(self) -> None:
         self._refused.inc()
-
-    def status_written(self) -> None:
-        self._status_writes.inc()
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"gpuplan_agent_{name}", text, labels, registry=self.registry)

@@ -51,6 +51,18 @@ def test_an_idle_instance_is_withdrawn_seen_gone_and_only_then_destroyed(make_wo
     assert world.found() == ("Ready", "Confirmed")
 
 
+def test_several_idle_instances_go_in_one_pass(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4), ("1g.10gb", 0), ("2g.20gb", 2)))
+    world.settle(3)
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    world.settle(2)
+
+    assert world.layout() == "7g.80gb at 0"
+    assert world.metrics.registry.get_sample_value("gpuplan_agent_steps_total", {"action": "destroy"}) == 3
+    assert world.metrics.registry.get_sample_value("gpuplan_agent_errors_total", {"kind": "driver-refused"}) is None
+
+
 @pytest.mark.parametrize("stuck", ["plugin", "kubelet"])
 def test_nothing_is_destroyed_before_plugin_and_kubelet_let_go(make_world: MakeWorld, stuck: str) -> None:
     world = make_world(cut(("3g.40gb", 4)))

@@ -20,8 +20,6 @@ from partitioning.mps import MpsSlice
 PodKey = tuple[str, str]
 """Namespace and name."""
 
-# --------------------------------------------------------------------------------------------------- pods
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
@@ -101,9 +99,6 @@ class PodView:
         return f"{self.namespace}/{self.name}"
 
 
-# -------------------------------------------------------------------------------------------------- nodes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taint:
     key: str
@@ -127,9 +122,6 @@ class NodeView:
     product: str = ""
     gpu_count: int = 0
     gpu_memory_mib: int = 0
-
-
-# -------------------------------------------------------------------------------------------------- plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +235,6 @@ class Snapshot:
     promises: Mapping[str, str] = field(default_factory=dict)
     """Pod uid -> node, from `placed` of the passes before: who was planned where goes there again if it still fits,
     so that supply under way is not dealt anew in each pass. May be empty (a controller that has just started)."""
-
-
-# ------------------------------------------------------------------------------------------------- results
 
 
 class Supply(StrEnum):

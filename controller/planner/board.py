@@ -8,68 +8,13 @@ in which order, is decided elsewhere. Nothing here looks at a view of the cluste
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
-from controller.demand import Demand
-from controller.planner.pools import Device, Entry, Fitting, Part, Pool, Reach, Tier
-from controller.simulator import Usage
+from controller.planner.asks import Ask, Group, Room, Taken
+from controller.planner.devices import Device, Entry, Fitting, Part, Pool, Reach, Tier
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""
-
-Taken = list[tuple[Device, Part]]
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Ask:
-    """One pod on its way to a place. `groups` are the node groups that its selectors and tolerations allow."""
-
-    demand: Demand
-    groups: tuple[int, ...]
-    cpu: int
-    memory: int
-    single: str | None
-    shape: Hashable
-    """Equal for asks that fit exactly where the other fits."""
-    odd: bool = False
-    """It needs more than CPU, memory and partitions."""
-    node: int = -1
-    taken: Taken = field(default_factory=list)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Room:
-    """What a node has left beside its devices. `usage` matters for asks with ports or other resources only."""
-
-    cpu: int
-    memory: int
-    pods: int
-    allocatable: Mapping[str, int]
-    usage: Usage
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Group:
-    """Nodes that no pending pod can tell apart by labels and taints."""
-
-    nodes: list[int] = field(default_factory=list)
-    pools: list[Pool] = field(default_factory=list)
-    """By reach: existing stocks first, devices that must be cut last."""
-    ready: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """Per resource a heap of GPUs with idle partitions: (-free CPU, node, GPU)."""
-    _serving: dict[str, list[Pool]] = field(default_factory=dict)
-
-    def add_pool(self, pool: Pool) -> None:
-        self.pools.append(pool)
-        self.pools.sort(key=lambda each: each.reach)
-        self._serving.clear()
-
-    def serving(self, resource: str) -> list[Pool]:
-        found = self._serving.get(resource)
-        if found is None:
-            found = self._serving[resource] = [pool for pool in self.pools if resource in pool.serves]
-        return found
 
 
 class Board:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
-from controller.planner.board import Ask, Board
-from controller.planner.pools import MigPool, MpsPool, Pool, StockPool
+from controller.planner.asks import Ask
+from controller.planner.board import Board
+from controller.planner.devices import Pool
+from controller.planner.pools import MigPool, MpsPool, StockPool
 from partitioning.models import ProfileSpec
 from partitioning.states import state_table
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.planner.board import Ask, Board
+from controller.planner.asks import Ask
+from controller.planner.board import Board
 from controller.planner.prices import Scale, Shares
 from controller.planner.tally import Tally
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.planner.board import Ask, Board, Taken
-from controller.planner.pools import Device
+from controller.planner.asks import Ask, Taken
+from controller.planner.board import Board
+from controller.planner.devices import Device
 
 _MOST_MOVED = 8
 """Beyond this many, somebody is nearly sure to find no other place."""

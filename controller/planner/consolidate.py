@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from controller.planner.board import Ask, Board
-from controller.planner.pools import Device, Reach
+from controller.planner.asks import Ask
+from controller.planner.board import Board
+from controller.planner.devices import Device, Reach
 
 
 def consolidate(board: Board, asks: Sequence[Ask], steps: int) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.planner.board import Ask, Board
-from controller.planner.pools import Reach
+from controller.planner.asks import Ask
+from controller.planner.board import Board
+from controller.planner.devices import Reach
 
 
 def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int]) -> None:

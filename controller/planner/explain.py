@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from controller.demand import Wants
-from controller.planner.board import Ask, Board
+from controller.planner.asks import Ask
+from controller.planner.board import Board
 from controller.planner.groups import IGNORED_TAINTS
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import could_hold, gpu_models, label_allows, most_on_empty

@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 
 from controller.demand import Wants
-from controller.planner.board import Ask, Board
+from controller.planner.asks import Ask
+from controller.planner.board import Board
 from controller.planner.clearing import Budget, clear_for
 
 _SHAPES = 64

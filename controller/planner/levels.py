@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from controller.planner.board import Ask, Board
+from controller.planner.asks import Ask
+from controller.planner.board import Board
 from controller.planner.choose import choose
 from controller.planner.deal import deal_ready
+from controller.planner.devices import Reach
 from controller.planner.improve import Improver
-from controller.planner.pools import MigPool, Reach
+from controller.planner.pools import MigPool
 from controller.planner.prices import Scale, measure
 from controller.planner.split import split
 from controller.planner.tally import Tally

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from controller.demand import Demand, kind_of
-from controller.planner.board import Ask, Board, Group, Room
+from controller.planner.asks import Ask, Group, Room
+from controller.planner.board import Board
+from controller.planner.devices import Device, Pool, Reach, Share, Tier
 from controller.planner.groups import NodeGroups, constraints_of
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
-from controller.planner.pools import Device, MigPool, MpsPool, Pool, Reach, Share, StockPool, Tier
+from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
 from controller.views import PartitionView
 from partitioning.layouts import Instance

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from controller.demand import Demand, DemandSet
-from controller.planner.board import Ask, Board
+from controller.planner.asks import Ask
+from controller.planner.board import Board
+from controller.planner.devices import Device, Part, Reach
 from controller.planner.explain import Explainer
 from controller.planner.inventory import NodeStock
-from controller.planner.pools import Device, Part, Reach
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
 from controller.views import Counts, Placed, PlanningResult, Supply

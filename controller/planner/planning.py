@@ -13,12 +13,12 @@ from controller.demand import collect, queue_order
 from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
 from controller.planner.deal import expect_binding, keep_promises
+from controller.planner.devices import Reach
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import take_stock
 from controller.planner.levels import place_level
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.outcome import outcome
-from controller.planner.pools import Reach
 from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, PlanningResult, Snapshot
 

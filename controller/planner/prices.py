@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.planner.board import Ask, Board
-from controller.planner.pools import MigPool, MpsPool, Pool, StockPool
+from controller.planner.asks import Ask
+from controller.planner.board import Board
+from controller.planner.devices import Pool
+from controller.planner.pools import MigPool, MpsPool, StockPool
 
 Shares = tuple[float, float, float]
 """GPU, CPU, memory."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.demand import kind_of
+from controller.planner.devices import Device, Share
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
-from controller.planner.pools import Device, Share
 from controller.planner.repair import slice_order
 from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu
 from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controller.demand import kind_of
+from controller.planner.devices import Device
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
-from controller.planner.pools import Device, MigPool, MpsPool
+from controller.planner.pools import MigPool, MpsPool
 from controller.reasons import UnplacedReason
 from controller.views import PartitionView
 from partitioning.mps import slice_of_gb

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.planner.board import Ask
+from controller.planner.asks import Ask
 from controller.planner.prices import Scale
 
 _ROUNDS = 30

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from controller.planner.board import Ask, Board
-from controller.planner.pools import MigPool, Pool
+from controller.planner.asks import Ask
+from controller.planner.board import Board
+from controller.planner.devices import Pool
+from controller.planner.pools import MigPool
 
 
 class Tally:

@@ -98,7 +98,7 @@ def _container_status(run: PodRun, name: str, each: ContainerRun, *, with_device
         "state": _state(run, each),
         "lastState": {},
     }
-    if each.container_id:
+    if each.container_id and each.started_at is not None:
         status["containerID"] = f"sandbox://{each.container_id}"
     if each.restarts and each.finished_at is not None and each.step is not Step.ENDED:
         status["lastState"] = {"terminated": _terminated(each)}

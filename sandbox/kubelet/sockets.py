@@ -34,6 +34,8 @@ class SocketServer:
         self._server.start()
         self._public.unlink(missing_ok=True)
         self._public.hardlink_to(self._hidden)
+        # Now rather than at the end: the link count is part of the inode, and plugins compare its ctime.
+        self._hidden.unlink()
 
     def stop(self) -> None:
         """At once, as a process that ends: calls under way are cut off."""

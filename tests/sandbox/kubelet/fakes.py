@@ -263,6 +263,8 @@ class FakePlugin(services.DevicePluginServicer):
         self.pre_start_error: str = ""
         self.may_allocate = threading.Event()
         self.may_allocate.set()
+        self.may_pre_start = threading.Event()
+        self.may_pre_start.set()
         self.allocating = threading.Event()
         self.ended_streams = 0
         self.streams: list[SimpleQueue[list[api.Device] | None]] = []
@@ -278,6 +280,7 @@ class FakePlugin(services.DevicePluginServicer):
 
     def stop(self) -> None:
         self.may_allocate.set()
+        self.may_pre_start.set()
         for stream in self.streams:
             stream.put(None)
         if self._server is not None:
@@ -364,6 +367,7 @@ class FakePlugin(services.DevicePluginServicer):
         self, request: api.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> api.PreStartContainerResponse:
         self.pre_started.append(list(request.devices_ids))
+        assert self.may_pre_start.wait(DEADLINE_SECONDS)
         if self.pre_start_error:
             context.abort(grpc.StatusCode.UNAVAILABLE, self.pre_start_error)
         return api.PreStartContainerResponse()

@@ -8,7 +8,7 @@ import pytest
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, pod
-from tests.sandbox.kubelet.conftest import Bench
+from tests.sandbox.kubelet.conftest import QUICK, Bench
 from tests.sandbox.kubelet.fakes import FakePlugin, wait_until
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
@@ -65,6 +65,21 @@ def test_missing_options_are_an_error(bench: Bench) -> None:
     code, text = refusal(old)
     assert code is grpc.StatusCode.UNKNOWN
     assert text == "failed to get device plugin options: rpc error: code = Unimplemented desc = Method not found!"
+
+
+def test_options_may_take_longer_than_the_dial(bench: Bench) -> None:
+    bench.kubelet()
+    may_answer = threading.Event()
+
+    class Slow(FakePlugin):
+        def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
+            self, request: api.Empty, context: grpc.ServicerContext
+        ) -> api.DevicePluginOptions:
+            may_answer.wait(QUICK.dial_timeout_seconds * 2)
+            return super().GetDevicePluginOptions(request, context)
+
+    bench.add_plugin(Slow(bench.paths.plugin_dir, MIG).offer("MIG-0"))
+    wait_until(lambda: bench.offered() == ["MIG-0"], "registered all the same")
 
 
 def test_the_requests_options_are_ignored(bench: Bench) -> None:

@@ -186,3 +186,22 @@ def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
 
     wait_until(lambda: len(plugin.allocated) == 3, "all admitted")
     assert [len(ids) for ids in plugin.allocated] == [1, 2, 3]
+
+
+def test_a_kill_during_an_allocate_rejects_nobody(bench: Bench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0")
+    plugin.may_allocate.clear()
+    raw = bench.api.add(pod("p"))
+    assert plugin.allocating.wait(5)
+    bench.kubelets[-1].kill()
+    plugin.may_allocate.set()
+    assert "startTime" not in bench.api.status(raw)
+
+    bench.api.reachable = False
+    bench.kubelet()
+    bench.wait_serving()
+    plugin.serve().register()
+    wait_until(lambda: bench.offered() == ["MIG-0"], "the plugin is back")
+    bench.api.come_back()
+    bench.wait_phase(raw, "Running")

@@ -36,6 +36,18 @@ def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
     assert plugin.allocated == [["MIG-0"]]
 
 
+def test_pre_start_has_a_deadline(bench: Bench) -> None:
+    bench.kubelet(timings=replace(QUICK, prestart_timeout_seconds=0.1))
+    plugin = bench.plugin("MIG-0", prestart=True)
+    plugin.may_pre_start.clear()
+    raw = bench.api.add(pod("p"))
+
+    wait_until(lambda: "code = DeadlineExceeded" in waiting(bench, raw)[1], "the deadline is shown")
+    bench.run(pod("other", containers=[container()]))
+    plugin.may_pre_start.set()
+    bench.wait_phase(raw, "Running")
+
+
 def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", prestart=True)

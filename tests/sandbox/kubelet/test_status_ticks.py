@@ -2,7 +2,13 @@
 
 import time
 from dataclasses import replace
+from random import Random
 
+from sandbox.kubelet import Clock
+from sandbox.kubelet.devices import DeviceTable
+from sandbox.kubelet.endpoints import Endpoints
+from sandbox.kubelet.node_status import read_node
+from sandbox.kubelet.node_ticks import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
 from tests.sandbox.kubelet.conftest import QUICK, Bench
 from tests.sandbox.kubelet.fakes import FakeApi, wait_until
@@ -111,3 +117,26 @@ def test_a_tick_that_the_api_missed_is_made_up_for(bench: Bench) -> None:
     bench.api.reachable = True
 
     wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after all")
+
+
+def test_a_tick_is_its_period_times_one_to_one_point_zero_four() -> None:
+    api = FakeApi(node())
+    ticks = NodeTicks(
+        api=api,
+        table=DeviceTable(),
+        endpoints=Endpoints(),
+        expired=lambda: None,
+        clock=Clock(),
+        random=Random(1),
+        tick_seconds=10,
+        lease_seconds=10,
+        version="v1.36.3",
+        boots=1,
+        new_node=False,
+    )
+    ticks.node = read_node(api.node or {})
+    pauses = [ticks.tick() for _ in range(200)]
+
+    assert all(10 <= pause <= 10.4 for pause in pauses)
+    assert max(pauses) - min(pauses) > 0.3
+    assert api.leases == 1, "the Lease has its own period"

@@ -1,5 +1,6 @@
 """A pod's whole way through one kubelet: admitted with a device, running, finished, and what is shown meanwhile."""
 
+from sandbox.kubelet import ContainerState
 from tests.sandbox.kubelet.builders import container, pod
 from tests.sandbox.kubelet.conftest import Bench
 from tests.sandbox.kubelet.fakes import wait_until
@@ -19,3 +20,34 @@ def test_a_pod_with_a_device_runs_and_finishes(bench: Bench) -> None:
     bench.wait_phase(raw, "Succeeded")
     wait_until(lambda: bench.held() == {}, "the ended pod is not listed")
     assert [record.request.options.env["NVIDIA_VISIBLE_DEVICES"] for record in bench.runtime.containers()] == ["MIG-0"]
+
+
+def test_statuses_wait_for_an_api_that_is_away(bench: Bench) -> None:
+    bench.kubelet()
+    raw = bench.run(pod(containers=[container(sleep=0.1)]))
+    bench.api.reachable = False
+    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "ended")
+    assert bench.api.phase(raw) == "Running"
+
+    bench.api.reachable = True
+    bench.wait_phase(raw, "Succeeded")
+
+
+def test_a_stopped_kubelet_still_writes_what_is_due(bench: Bench) -> None:
+    kubelet = bench.kubelet()
+    raw = bench.run(pod(containers=[container()]))
+    bench.api.change(raw, metadata={"labels": {"a": "b"}})
+    kubelet.stop()
+
+    statuses = [status["phase"] for uid, status in bench.api.statuses if uid == raw["metadata"]["uid"]]
+    assert statuses[-1] == "Running"
+    assert statuses == list(dict.fromkeys(statuses)), "nothing is written twice"
+
+
+def test_a_misspelt_annotation_is_told(bench: Bench) -> None:
+    bench.kubelet()
+    bench.run(pod("p", containers=[container()], annotations={"stop-seconds": "soon"}))
+
+    name, event_type, reason, message = bench.api.events[0]
+    assert (name, event_type, reason) == ("p", "Warning", "InvalidSandboxAnnotation")
+    assert '"soon"' in message

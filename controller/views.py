@@ -17,8 +17,7 @@ from partitioning.layouts import Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice
 
-PodKey = tuple[str, str]
-"""Namespace and name."""
+PodKey = tuple[str, str]  # namespace and name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +67,11 @@ class PodView:
     """The nomination was written by this controller; any other means that a scheduler is preempting there."""
     phase: str = "Pending"
     priority: int = 0
-    created: int = 0
-    """creationTimestamp in epoch seconds: orders pods of one priority, never compared with a clock here."""
-    requests: tuple[tuple[str, int], ...] = ()
-    """Sorted by resource; zero amounts left out."""
+    created: int = 0  # epoch seconds; orders pods of one priority, never compared with a clock here
+    requests: tuple[tuple[str, int], ...] = ()  # sorted by resource; zero amounts left out
     gpu: tuple[tuple[str, int], ...] = ()
     """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
-    most_mps_per_container: int = 0
-    """The largest number of MPS slices that one container asks for; more than one is not served."""
+    most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
     scheduler_name: str = "default-scheduler"
     tolerations: tuple[Toleration, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -83,12 +79,10 @@ class PodView:
     """requiredDuringSchedulingIgnoredDuringExecution: one of the terms must match. None: not given."""
     host_ports: tuple[HostPort, ...] = ()
     scheduling_gated: bool = False
-    unschedulable: bool = False
-    """PodScheduled=False with reason Unschedulable: the scheduler has tried and failed."""
+    unschedulable: bool = False  # PodScheduled=False/Unschedulable: the scheduler has tried and failed
     deleting: bool = False
     owner_kind: str = ""
-    claims: bool = False
-    """The pod has resource claims: DRA serves it, not we."""
+    claims: bool = False  # resource claims: DRA serves the pod, not we
 
     @property
     def key(self) -> PodKey:
@@ -168,8 +162,7 @@ class PartitionView:
     state: str = "Unknown"
     """Used, Free, Unknown or Changing, as in `status.gpus[].partitions[].state`."""
     id: str = ""
-    pod: str = ""
-    """`namespace/name` of the holder, where the agent knows it."""
+    pod: str = ""  # namespace/name of the holder, where the agent knows it
 
     @property
     def used(self) -> bool:
@@ -195,8 +188,7 @@ class GpuView:
     plan_hash: str = ""
     partitions: tuple[PartitionView, ...] = ()
     desired: Desired | None = None
-    pinned: bool = False
-    """`desired` comes from `spec.gpus`: people own this GPU."""
+    pinned: bool = False  # `desired` comes from `spec.gpus`: people own this GPU
     settled: bool = True
     """planHash equals the hash of the effective item (or there is none), state Ready, node uid right, agent alive."""
     under_way: bool = False
@@ -223,18 +215,18 @@ class PlanView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The cluster at one moment: nodes and plans sorted by name, pods by namespace and name."""
+    """The cluster at one moment: nodes and plans sorted by name, pods by namespace and name.
+
+    `pods` are bound and not finished (terminating ones included), `pending` neither. A node without a plan has none in
+    `plans`. `promises` (pod uid -> node) come from `placed` of the passes before: who was planned where goes there
+    again if it still fits, so that supply under way is not dealt anew. They may be empty, as after a start.
+    """
 
     nodes: tuple[NodeView, ...] = ()
     pods: tuple[PodView, ...] = ()
-    """Bound to a node and not Succeeded or Failed, terminating ones included."""
     pending: tuple[PodView, ...] = ()
-    """Not bound, not finished."""
     plans: tuple[PlanView, ...] = ()
-    """Plans that exist; a node without one is simply not in here."""
     promises: Mapping[str, str] = field(default_factory=dict)
-    """Pod uid -> node, from `placed` of the passes before: who was planned where goes there again if it still fits,
-    so that supply under way is not dealt anew in each pass. May be empty (a controller that has just started)."""
 
 
 class Supply(StrEnum):
@@ -247,11 +239,10 @@ class Supply(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerOptions:
-    """What a person can turn. Effort is a count of steps, so that the result never depends on the machine."""
+    """What a person can turn. Effort is a count of trials, so that the result never depends on the machine."""
 
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
     improve_steps: int = 20_000
-    """How many exchanges of planned pods may be tried after the first placement; 0 turns improvement off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +276,7 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What the pass did, for metrics and the log line."""
+    """What the pass did, for metrics and the log line. `requested`: partitions per resource, served or not."""
 
     demands: int = 0
     placed_existing: int = 0
@@ -295,9 +286,7 @@ class Counts:
     gpus_changed: int = 0
     partitions_created: int = 0
     partitions_destroyed: int = 0
-    """Idle ones: a used partition is never destroyed."""
     requested: tuple[tuple[str, int], ...] = ()
-    """Partitions that pending pods ask for, per resource, served or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

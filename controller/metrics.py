@@ -8,7 +8,7 @@ by `__main__` and by tests; nothing global.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -77,9 +77,15 @@ class Metrics:
 class ClusterGauges(Collector):
     """Read from the state at each scrape."""
 
-    def __init__(self, state: State, window_open: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        state: State,
+        window_open: Callable[[], bool],
+        watch_errors: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._state = state
         self._window_open = window_open
+        self._watch_errors = watch_errors
 
     def collect(self) -> Iterable[Metric]:
         """The series of this moment."""
@@ -91,6 +97,10 @@ class ClusterGauges(Collector):
         for kind, count in sorted(Tally(kind for kind, _ in self._state.unreadable()).items()):
             unreadable.add_metric([kind], count)
         yield unreadable
+        watches = GaugeMetricFamily("gpuplan_watch_working", "0 while this watch meets errors.", labels=["path"])
+        for path, error in sorted(self._watch_errors().items()):
+            watches.add_metric([path], int(not error))
+        yield watches
         yield GaugeMetricFamily(
             "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window_open())
         )

@@ -29,12 +29,13 @@ class PlanStore:
         self._holds_until: dict[str, float] = {}
         self._expected: dict[str, str] = {}
         self._gone_at: dict[str, float] = {}
+        self._gone_uid: dict[str, str] = {}
 
     def observe(self, new: PlanReading, *, node_uid: str, now: float) -> bool:
         """Take one plan as it is now; True: planning may come to another result."""
         old = self.readings.get(new.name)
-        if old is not None and _is_older(new, old):
-            return False
+        if (old is not None and _is_older(new, old)) or new.uid == self._gone_uid.get(new.name):
+            return False  # the answer to a write may arrive after the watch has told of the deletion
         if old is not None and old.uid != new.uid:
             self._forget(old)
         self.readings[new.name] = new
@@ -43,14 +44,20 @@ class PlanStore:
         return self.refresh(new.name, node_uid=node_uid, now=now, ours=self._our_indexes(old, new))
 
     def gone(self, name: str, *, now: float) -> bool:
-        """The plan was deleted, or cannot be read any more."""
-        old = self.readings.pop(name, None)
-        if old is None:
-            return False
-        self._forget(old)
-        self.heartbeats.forget(name)
-        self._expected.pop(name, None)
+        """The plan was deleted."""
+        old = self.readings.get(name)
         self._gone_at[name] = now
+        if old is not None:
+            self._gone_uid[name] = old.uid
+        self._expected.pop(name, None)
+        self.heartbeats.forget(name)
+        return self.hide(name)
+
+    def hide(self, name: str) -> bool:
+        """The plan is there, but cannot be read."""
+        old = self.readings.pop(name, None)
+        if old is not None:
+            self._forget(old)
         return self.views.pop(name, None) is not None
 
     def refresh(self, name: str, *, node_uid: str, now: float, ours: frozenset[int] = frozenset()) -> bool:

@@ -82,8 +82,10 @@ class State:
         with self._lock:
             now = self._clock()
             new = self._readable("plan", name, seen)
-            if new is None:
+            if seen is None:
                 changed = self._plans.gone(name, now=now)
+            elif new is None:
+                changed = self._plans.hide(name)
             else:
                 changed = self._plans.observe(new, node_uid=self._node_uid(name), now=now)
             if changed:
@@ -173,6 +175,11 @@ class State:
         """Every node."""
         with self._lock:
             return dict(self._nodes)
+
+    def node(self, name: str) -> NodeView | None:
+        """One node."""
+        with self._lock:
+            return self._nodes.get(name)
 
     def node_gone_for(self, name: str) -> float:
         """Seconds since this plan's Node is known to be gone; 0 while it is there."""

@@ -163,7 +163,7 @@ class Controller:
             changed=self._awake.set,
             remark=self._remark,
         )
-        metrics.registry.register(ClusterGauges(state, lambda: window.open))
+        metrics.registry.register(ClusterGauges(state, lambda: window.open, self._watch_errors))
         writer = Writer(api, state, leading=leading, clock=clock)
         parts = Parts(
             state=state,
@@ -215,6 +215,9 @@ class Controller:
                 on_change=lambda key, _old, new: state.observe_pod(key, new),
             ),
         )
+
+    def _watch_errors(self) -> dict[str, str]:
+        return {reflector.path: reflector.last_error for reflector in self._reflectors}
 
     def _remark(self, node: NodeView, text: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)

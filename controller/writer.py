@@ -113,7 +113,7 @@ class Writer:
         reading = self._state.plan(change.node)
         if view is None or reading is None:
             return Outcome(node=change.node, written=Written.OVERTAKEN, message="the plan is gone")
-        node = self._state.nodes().get(change.node)
+        node = self._state.node(change.node)
         if node is None or node.partitioning is None:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
         if reading.mode != Mode.AUTO or reading.paused:

@@ -363,6 +363,16 @@ def test_a_broken_object_is_left_out_and_the_rest_goes_on() -> None:
     assert bench.state.unreadable() == {}
 
 
+def test_an_answer_that_comes_after_the_deletion_revives_nothing() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.state.observe_plan("n1", None)
+    bench.plan(plan(version=30, generation=2))
+    assert not bench.state.plan_exists("n1")
+    bench.plan(plan(version=31, uid="another"))
+    assert bench.state.plan_exists("n1")
+
+
 def test_odd_labels_are_remarked_on_once() -> None:
     remarks: list[tuple[str, str]] = []
     bench = Bench()

@@ -74,6 +74,7 @@ class NvmlDriver:
         self._initialised = False
         self._uuids: dict[int, str] = {}
         self._profiles: dict[str, tuple[ProfileSpec, ...]] = {}
+        self._compute_profiles: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
 
     def version(self) -> str:
         with _attempt("asking for the driver's version"):
@@ -122,9 +123,11 @@ class NvmlDriver:
         with _attempt(what):
             handle = self._handle(gpu_uuid)
             instance = NVML.nvmlDeviceGetGpuInstanceById(handle, gpu_instance)
-            slices = self._slices(gpu_uuid, handle, NVML.nvmlGpuInstanceGetInfo(instance).profileId)
+            profile_id = NVML.nvmlGpuInstanceGetInfo(instance).profileId
+            spec = next(spec for spec in self._profiles_of(gpu_uuid, handle) if spec.profile_id == profile_id)
             # Found by size, not by name: the only profile of a 1g.20gb instance is 1_SLICE_REV1, number 7.
-            full = [info.id for info in _compute_profiles(instance) if info.sliceCount == slices]
+            profiles = self._compute_profiles_of(gpu_uuid, spec, instance)
+            full = [identity for identity, slices in profiles if slices == spec.compute_slices]
             if not full:
                 raise RefusedError(what, "the driver offers no compute instance of its full size")
             NVML.nvmlGpuInstanceCreateComputeInstance(instance, full[0])
@@ -184,7 +187,7 @@ class NvmlDriver:
             model=model_from_report(name, memory_mib, profiles, (major, minor)),
             mig_mode=mode,
             mig_mode_pending=pending,
-            instances=self._instances(handle, profiles) if mode is MigMode.ENABLED else (),
+            instances=self._instances(uuid, handle, profiles) if mode is MigMode.ENABLED else (),
             health=health,
             health_message=message,
         )
@@ -197,10 +200,17 @@ class NvmlDriver:
             self._profiles[uuid] = tuple(_profile(handle, n, info) for n, info in infos if info is not None)
         return self._profiles[uuid]
 
-    def _slices(self, uuid: str, handle: Any, profile_id: int) -> int:
-        return next(spec.compute_slices for spec in self._profiles_of(uuid, handle) if spec.profile_id == profile_id)
+    def _compute_profiles_of(self, uuid: str, spec: ProfileSpec, instance: Any) -> tuple[tuple[int, int], ...]:
+        """Id and slices of what fits in an instance of this profile: fixed, and eight questions each time."""
+        key = (uuid, spec.name)
+        if key not in self._compute_profiles:
+            indexes = range(NVML.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+            ask = partial(NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo, instance)
+            infos = [info for n in indexes if (info := _known(partial(ask, n, 0))) is not None]
+            self._compute_profiles[key] = tuple((int(info.id), int(info.sliceCount)) for info in infos)
+        return self._compute_profiles[key]
 
-    def _instances(self, handle: Any, profiles: tuple[ProfileSpec, ...]) -> tuple[GpuInstance, ...]:
+    def _instances(self, uuid: str, handle: Any, profiles: tuple[ProfileSpec, ...]) -> tuple[GpuInstance, ...]:
         found = []
         for spec in profiles:
             listed = _listed(NVML.c_nvmlGpuInstance_t, partial(NVML.nvmlDeviceGetGpuInstances, handle, spec.profile_id))
@@ -212,7 +222,7 @@ class NvmlDriver:
                         id=info.id,
                         placed=place,
                         compute_slices=spec.compute_slices,
-                        compute=_compute_instances(instance),
+                        compute=_compute_instances(instance, self._compute_profiles_of(uuid, spec, instance)),
                     )
                 )
         return tuple(sorted(found, key=lambda instance: instance.placed))
@@ -251,21 +261,15 @@ def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
     )
 
 
-def _compute_profiles(instance: Any) -> list[Any]:
-    indexes = range(NVML.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
-    infos = [_known(partial(NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo, instance, n, 0)) for n in indexes]
-    return [info for info in infos if info is not None]
-
-
-def _compute_instances(instance: Any) -> tuple[ComputeInstance, ...]:
+def _compute_instances(instance: Any, profiles: tuple[tuple[int, int], ...]) -> tuple[ComputeInstance, ...]:
     found = []
-    for profile in _compute_profiles(instance):
-        call = partial(NVML.nvmlGpuInstanceGetComputeInstances, instance, profile.id)
+    for profile_id, slices in profiles:
+        call = partial(NVML.nvmlGpuInstanceGetComputeInstances, instance, profile_id)
         for compute in _listed(NVML.c_nvmlComputeInstance_t, call):
             info = NVML.nvmlComputeInstanceGetInfo(compute)
             # `device` is the MIG device's own handle, so its UUID needs no walk over MIG indexes.
             uuid = str(NVML.nvmlDeviceGetUUID(info.device))
-            found.append(ComputeInstance(id=int(info.id), slices=int(profile.sliceCount), uuid=uuid))
+            found.append(ComputeInstance(id=int(info.id), slices=slices, uuid=uuid))
     return tuple(sorted(found, key=lambda compute: compute.id))
 
 

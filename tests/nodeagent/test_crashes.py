@@ -74,7 +74,7 @@ def told(make_world: MakeWorld, name: str, kill_after: int) -> World:
     world.effect.done.clear()
     world.effect.kill_after = kill_after
     act(world)
-    world.settle(16)
+    world.settle()
     return world
 
 
@@ -100,7 +100,7 @@ def test_slices_survive_a_restart_after_any_effect(make_world: MakeWorld) -> Non
         world.effect.done.clear()
         world.effect.kill_after = kill_after
         slices(world)
-        world.settle(14)
+        world.settle()
         return world
 
     unharmed = story(-1)
@@ -123,7 +123,7 @@ def test_a_newer_plan_after_the_crash_is_what_counts(make_world: MakeWorld, kill
     world.settle(2)
 
     world.apply(mig(0, ("7g.80gb", 0)))
-    world.settle(16)
+    world.settle()
 
     assert world.layout() == "7g.80gb at 0"
     assert world.found() == ("Ready", "Confirmed")

@@ -328,13 +328,18 @@ class World:
             self.tick()
         self.clock.now += seconds
 
-    def settle(self, passes: int = 12) -> None:
-        """Run until nothing changes any more; a kill brings a new agent."""
-        for _ in range(passes):
+    def settle(self, passes: int = 0) -> None:
+        """Run so many passes, or until nothing happens any more; a kill brings a new agent."""
+        quiet = 0
+        for _ in range(passes or 30):
+            before = len(self.effect.done)
             try:
                 self.run()
             except Killed:
                 self.restart()
+            quiet = 0 if len(self.effect.done) > before else quiet + 1
+            if quiet == 5 and not passes:
+                return
 
     # ------------------------------------------------------------------------------- API: plan and node
 

@@ -1,0 +1,299 @@
+"""The agent as it runs: with the sandbox's API server and kubelet, the real plugin, and the simulated driver."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from kubernetes.client import ApiClient
+
+from crds.definition import definition
+from crds.v1alpha1 import names
+from kube import apply, clients
+from kube.errors import NotFound
+from nodeagent.__main__ import main
+from nodeagent.nvml import NvmlDriver
+from nodeagent.plugin.service import PluginService
+from nodeagent.process import AgentProcess
+from nodeagent.settings import Settings
+from nodeagent.statedir import AnotherAgentError, StateDir
+from sandbox.apiserver import ApiServer
+from sandbox.driver.install import install
+from sandbox.driver.machine import create
+from sandbox.gpu_containers import GpuContainers
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.nodeagent.conftest import H100
+from tests.nodeagent.world import mig
+
+NODE = "n1"
+PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NODE}"
+PODS = "/api/v1/namespaces/default/pods"
+Raw = dict[str, Any]
+
+
+class Node:
+    """One node on a real HTTP API."""
+
+    def __init__(self, directory: Path, server: ApiServer) -> None:
+        self.api: ApiClient = clients.for_url(server.url)
+        self.directory = directory
+        self.machine = directory / "gpus.json"
+        self._undo = install(create(self.machine, [(H100, {"mig_enabled": True})] * 2, "seed"))
+        self.runtime = ScriptedRuntime(GpuContainers(self.machine))
+        (directory / "kubelet").mkdir()
+        self.kubelet = Kubelet(
+            NODE, directory / "kubelet", ClusterApi(self.api, NODE), status_tick_seconds=0.3, runtime=self.runtime
+        )
+        self.settings = Settings.model_validate(
+            {
+                "stateDir": str(directory / "state"),
+                "kubeletDir": str(directory / "kubelet"),
+                "metricsPort": 0,
+                "kubeletStartSeconds": 0,
+                "statusIntervalSeconds": 0.1,
+            }
+        )
+        self.plugin = PluginService(
+            state_dir=directory / "state",
+            kubelet_dir=directory / "kubelet",
+            mps_root=directory / "mps",
+            environment=os.environ,
+        )
+        self._plugin_thread = threading.Thread(target=self.plugin.run, daemon=True)
+        self.kubelet.start()
+        self._plugin_thread.start()
+        self.agent: AgentProcess | None = None
+
+    def start_agent(self) -> AgentProcess:
+        agent = self.agent = AgentProcess(
+            NODE, self.settings, clients.for_url(self.api.configuration.host), NvmlDriver()
+        )
+        agent.start()
+        self._agent_thread = threading.Thread(target=agent.run, daemon=True)
+        self._agent_thread.start()
+        return agent
+
+    def stop_agent(self) -> None:
+        if self.agent is not None:
+            self.agent.stop()
+            self._agent_thread.join(10)
+            assert not self._agent_thread.is_alive()
+            self.agent.close()
+            self.agent = None
+
+    def stop(self) -> None:
+        self.stop_agent()
+        self.plugin.stop()
+        self._plugin_thread.join(10)
+        self.kubelet.stop()
+        self.runtime.close()
+        self._undo()
+
+    def plan(self, *gpus: Raw) -> None:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": NODE},
+            "spec": {"nodeName": NODE, "gpus": list(gpus)},
+        }
+        apply.apply(self.api, PLAN, body, manager="test", force=True)
+
+    def ready(self) -> bool:
+        plan = apply.get(self.api, PLAN)
+        conditions = plan.get("status", {}).get("conditions", [])
+        return any(
+            c["type"] == "Ready" and c["status"] == "True" and c["observedGeneration"] == plan["metadata"]["generation"]
+            for c in conditions
+        )
+
+    def gpu(self, index: int = 0) -> Raw:
+        gpus = apply.get(self.api, PLAN).get("status", {}).get("gpus") or [{}] * 2
+        return dict(gpus[index])
+
+    def layouts(self) -> list[str]:
+        return [str(gpu.layout) for gpu in NvmlDriver().observe()]
+
+    def pod(self, name: str, resource: str) -> None:
+        container = {
+            "name": "main",
+            "image": "x",
+            "command": ["sleep", "3600"],
+            "resources": {"limits": {resource: "1"}},
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": NODE, "containers": [container]},
+        }
+        apply.create(self.api, PODS, body)
+
+    def phase(self, name: str) -> str:
+        return str(apply.get(self.api, f"{PODS}/{name}").get("status", {}).get("phase", ""))
+
+
+def wait_until(happens: Callable[[], object], *, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        threading.Event().wait(0.02)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ApiServer]:
+    found = ApiServer()
+    found.start()
+    api = clients.for_url(found.url)
+    apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}}
+    apply.create(api, "/api/v1/namespaces", namespace)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def node(server: ApiServer) -> Iterator[Node]:
+    api = clients.for_url(server.url)
+    status = {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "status": status}
+    apply.create(api, "/api/v1/nodes", body)
+    with tempfile.TemporaryDirectory(prefix="ga-", dir="/tmp") as directory:  # unix sockets want short paths
+        found = Node(Path(directory), server)
+        yield found
+        found.stop()
+    for path in (PLAN, f"/api/v1/nodes/{NODE}"):
+        try:
+            apply.delete(api, path)
+        except NotFound:
+            continue
+    for pod in apply.get(api, PODS)["items"]:
+        apply.delete(api, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+
+
+def test_a_plan_becomes_instances_that_pods_get_and_keep(node: Node) -> None:
+    node.plan(mig(0, ("3g.40gb", 4), ("1g.10gb", 0)))
+    node.start_agent()
+    wait_until(node.ready)
+    assert node.layouts() == ["1g.10gb at 0, 3g.40gb at 4", "empty"]
+    allocatable = apply.get(node.api, f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
+    assert allocatable["nvidia.com/mig-3g.40gb"] == "1"
+
+    node.pod("holder", "nvidia.com/mig-3g.40gb")
+    wait_until(lambda: node.phase("holder") == "Running")
+    node.plan(mig(0, ("7g.80gb", 0)), mig(1, "1g.10gb*7"))
+    wait_until(lambda: node.gpu().get("state") == "WaitingForRelease")
+    wait_until(lambda: node.gpu(1).get("state") == "Ready")
+    assert node.gpu()["message"] == "3g.40gb at 4 is held by pod default/holder"
+    assert node.layouts()[0] == "3g.40gb at 4"
+
+    node.stop_agent()
+    node.start_agent()
+    apply.delete(node.api, f"{PODS}/holder")
+    wait_until(node.ready)
+    assert node.layouts()[0] == "7g.80gb at 0"
+    assert apply.get(node.api, f"/api/v1/nodes/{NODE}")["spec"].get("taints", []) == []
+
+
+def test_it_serves_metrics_health_and_a_heartbeat(node: Node) -> None:
+    node.plan(mig(0, ("1g.10gb", 0)))
+    agent = node.start_agent()
+    wait_until(node.ready)
+
+    def page(path: str) -> str:
+        with urlopen(f"http://127.0.0.1:{agent.server.port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    assert page("/healthz") == page("/readyz") == "ok\n"
+    series = page("/metrics")
+    assert 'gpuplan_agent_partitions{node="n1",profile="1g.10gb",state="Free"} 1.0' in series
+    assert "gpuplan_agent_apply_seconds_count 1.0" in series
+    assert 'gpuplan_agent_confirmed_generation{node="n1"}' in series
+    assert "gpuplan_agent_heartbeat_age_seconds" in series
+    lease = apply.get(
+        node.api, f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.agent_lease(NODE)}"
+    )
+    assert lease["spec"]["holderIdentity"] == NODE
+
+
+def test_a_second_agent_is_refused(node: Node) -> None:
+    node.start_agent()
+
+    with pytest.raises(AnotherAgentError, match="one agent per node"):
+        AgentProcess(NODE, node.settings, node.api, NvmlDriver())
+
+
+def test_the_status_is_not_written_again_when_nothing_changes(node: Node) -> None:
+    node.plan(mig(0, ("1g.10gb", 0)))
+    node.start_agent()
+    wait_until(node.ready)
+    wait_until(lambda: [p["state"] for p in node.gpu()["partitions"]] == ["Free"])
+    before = apply.get(node.api, PLAN)["metadata"]["resourceVersion"]
+
+    agent = node.agent
+    assert agent is not None
+    passes = agent.metrics.registry.get_sample_value("gpuplan_agent_pass_seconds_count") or 0
+    node.pod("other", "nvidia.com/never-seen")
+    wait_until(lambda: (agent.metrics.registry.get_sample_value("gpuplan_agent_pass_seconds_count") or 0) > passes + 1)
+
+    assert apply.get(node.api, PLAN)["metadata"]["resourceVersion"] == before
+
+
+def test_a_forced_ready_unknown_is_answered(node: Node) -> None:
+    node.plan(mig(0, ("1g.10gb", 0)))
+    node.start_agent()
+    wait_until(node.ready)
+    silent = {
+        "type": "Ready",
+        "status": "Unknown",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "reason": "AgentSilent",
+        "message": "",
+    }
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": NODE},
+        "status": {"conditions": [silent]},
+    }
+    apply.apply_status(node.api, PLAN, body, manager=names.CONTROLLER_MANAGER, force=True)
+
+    wait_until(node.ready)
+
+
+def test_the_command_ends_cleanly_on_sigterm(node: Node, server: ApiServer) -> None:
+    kubeconfig, config = node.directory / "kubeconfig", node.directory / "agent.yaml"
+    kubeconfig.write_text(server.kubeconfig())
+    config.write_text(yaml.safe_dump(json.loads(node.settings.model_dump_json(by_alias=True))))
+    node.plan(mig(0, ("2g.20gb", 0)))
+    words = ["--node-name", NODE, "--config", str(config), "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sandbox.driver.run", str(node.machine), "-m", "nodeagent", *words],
+        stderr=subprocess.PIPE,
+    ) as process:
+        wait_until(node.ready)
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=20)
+
+    assert process.returncode == 0, log.decode()
+    assert node.layouts()[0] == "2g.20gb at 0"
+    StateDir(node.directory / "state").lock().release()
+
+
+def test_wrong_settings_end_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("resyncSecond: 5\n")
+
+    assert main(["--node-name", NODE, "--config", str(config)]) == 2
+
+    assert "unknown key resyncSecond (did you mean resyncSeconds?)" in capsys.readouterr().err

@@ -4,6 +4,7 @@ In: pods and plans as the API holds them, and the controller's /decisions docume
 still being waited for. Pure: it reads no clock and asks nobody.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -53,12 +54,17 @@ def settlement(pods: Iterable[Raw], plans: Iterable[Raw], decisions: Raw | None)
     at_rest = decisions is not None and decisions["idle"] and not decisions["underWay"]
     decided = {entry["uid"]: entry for entry in (decisions or {}).get("pods", [])}
     reports, waiting = [], []
-    for pod in sorted(pods, key=lambda pod: (pod["metadata"]["namespace"], pod["metadata"]["name"])):
+    pods = sorted(pods, key=lambda pod: (pod["metadata"]["namespace"], pod["metadata"]["name"]))
+    for pod in pods:
         report, pending = _pod(pod, decided.get(pod["metadata"]["uid"]))
         reports.append(report)
         if pending:
             waiting.append(f"pod {report.namespace}/{report.name}: {pending}")
-    waiting += [f"plan {plan['metadata']['name']}: {why}" for plan in plans if (why := _plan(plan))]
+    held = _held(pods)
+    for plan in plans:
+        name = plan["metadata"]["name"]
+        if why := _plan(plan, held.get(name, Counter())):
+            waiting.append(f"plan {name}: {why}")
     if not at_rest:
         waiting.append("the controller has work in hand" if decisions else "no pass of the controller has finished")
     return Settlement(pods=tuple(reports), waiting=tuple(waiting))
@@ -95,12 +101,28 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
 
 def _asks_for_gpu(pod: Raw) -> bool:
     """Whether the controller owes the pod a decision; of any other pod the scheduler's word is the last."""
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
-    limits = [container.get("resources", {}).get("limits") or {} for container in containers]
-    return any(classify(resource) is not None for limit in limits for resource in limit)
+    return bool(_slices([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]))
 
 
-def _plan(plan: Raw) -> str:
+def _slices(containers: Iterable[Raw]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for container in containers:
+        for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
+            if classify(resource) is not None:
+                found[resource] += int(amount)
+    return found
+
+
+def _held(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
+    """What running pods hold on each node, by resource."""
+    held: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") == "Running":
+            held.setdefault(pod["spec"]["nodeName"], Counter()).update(_slices(pod["spec"]["containers"]))
+    return held
+
+
+def _plan(plan: Raw, held: Counter[str]) -> str:
     """Why a plan is not at rest; '' when it is."""
     ready, stalled = _condition(plan, "Ready"), _condition(plan, "Stalled")
     if ready.get("observedGeneration") != plan["metadata"]["generation"]:
@@ -108,6 +130,8 @@ def _plan(plan: Raw) -> str:
     parts = [part for gpu in plan["status"].get("gpus", []) for part in gpu.get("partitions", [])]
     if any(part["state"] == "Unknown" for part in parts):
         return "it is not known yet which slices are in use"
+    if held - Counter(part["resource"] for part in parts if part["state"] == "Used"):
+        return "it does not show yet what running pods hold"
     if ready.get("status") == "True" or stalled.get("status") == "True" or ready.get("reason") in AT_REST:
         return ""
     return str(ready.get("reason", "not ready"))

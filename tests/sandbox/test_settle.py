@@ -32,7 +32,7 @@ def plan(
     return {
         "metadata": {"name": "n", "generation": 1},
         "status": {
-            "gpus": [{"index": 0, "partitions": [{"state": use}]}],
+            "gpus": [{"index": 0, "partitions": [{"resource": "nvidia.com/mig-1g.10gb", "state": use}]}],
             "conditions": [
                 {"type": "Ready", "status": status, "reason": reason, "observedGeneration": seen},
                 {"type": "Stalled", "status": stalled, "reason": "x", "observedGeneration": seen},
@@ -49,7 +49,7 @@ def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("pods", "plans", "decisions", "settled"),
     [
-        pytest.param([pod("Running", "n")], [plan()], IDLE, True, id="running"),
+        pytest.param([pod("Running", "n")], [plan(use="Used")], IDLE, True, id="running"),
         pytest.param([pod("Succeeded", "n")], [], IDLE, True, id="finished"),
         pytest.param([pod("Pending", "n")], [], IDLE, False, id="bound-not-running"),
         pytest.param([pod(scheduled="Unschedulable")], [], decided("unplaced"), True, id="explained"),
@@ -61,6 +61,7 @@ def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
         pytest.param([pod("Running", "n")], [], {**IDLE, "idle": False}, False, id="window-open"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "underWay": ["n"]}, False, id="in-flight"),
         pytest.param([], [], None, False, id="no-pass-yet"),
+        pytest.param([pod("Running", "n")], [plan(use="Free")], IDLE, False, id="holder-not-shown-yet"),
         pytest.param([], [plan(use="Used")], IDLE, True, id="plan-in-use"),
         pytest.param([], [plan(use="Unknown")], IDLE, False, id="use-not-known-yet"),
         pytest.param([], [plan(seen=0)], IDLE, False, id="plan-not-answered"),

@@ -29,49 +29,42 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self.passes = Counter("gpuplan_passes", "Finished planning passes.", registry=registry)
-        self.planning_seconds = Histogram(
-            "gpuplan_planning_seconds",
-            "Time of one planning pass, from snapshot to result.",
-            buckets=PLANNING_BUCKETS,
-            registry=registry,
-        )
         self.plans_applied = Counter(
             "gpuplan_plans_applied", "Plans whose spec.planned was written.", registry=registry
         )
-        self.apply_seconds = Histogram(
-            "gpuplan_plan_apply_seconds",
-            "Time to write one plan, repeated attempts included.",
-            buckets=APPLY_BUCKETS,
-            registry=registry,
+        self.nominations = Counter("gpuplan_nominations", "Pods nominated to their node.", registry=registry)
+        self.planning_seconds = self._seconds(
+            "gpuplan_planning_seconds", "Time of one planning pass, from snapshot to result.", PLANNING_BUCKETS
         )
-        self.ready_seconds = Histogram(
+        self.apply_seconds = self._seconds(
+            "gpuplan_plan_apply_seconds", "Time to write one plan, repeated attempts included.", APPLY_BUCKETS
+        )
+        self.ready_seconds = self._seconds(
             "gpuplan_plan_to_ready_seconds",
             "Time from writing a plan until every GPU of the node is settled.",
-            buckets=READY_BUCKETS,
-            registry=registry,
+            READY_BUCKETS,
         )
+        self.unplaced_pods = self._gauge("gpuplan_unplaced_pods", "Pods that the last pass could not place.", "reason")
+        self.placed_pods = self._gauge(
+            "gpuplan_placed_pods",
+            "Pending pods placed by the last pass, by where their partitions come from.",
+            "supply",
+        )
+        self.placeable_pods = self._gauge(
+            "gpuplan_placeable_pods_bound", "No plan could place more pods than this (last pass)."
+        )
+        self.leader = self._gauge("gpuplan_leader", "1 while this controller leads.")
         self.errors = Counter(
             "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry
         )
         for stage in STAGES:
             self.errors.labels(stage=stage)  # a series that exists from the start can be alerted on
-        self.unplaced_pods = Gauge(
-            "gpuplan_unplaced_pods",
-            "Pods that the last pass could not place, by reason.",
-            ["reason"],
-            registry=registry,
-        )
-        self.placed_pods = Gauge(
-            "gpuplan_placed_pods",
-            "Pending pods that the last pass placed, by where their partitions come from.",
-            ["supply"],
-            registry=registry,
-        )
-        self.placeable_pods = Gauge(
-            "gpuplan_placeable_pods_bound", "No plan could place more pods than this (last pass).", registry=registry
-        )
-        self.nominations = Counter("gpuplan_nominations", "Pods nominated to their node.", registry=registry)
-        self.leader = Gauge("gpuplan_leader", "1 while this controller leads.", registry=registry)
+
+    def _seconds(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, buckets=buckets, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
 
 
 class ClusterGauges(Collector):

@@ -9,7 +9,7 @@ GPU models come from NVML's report in the status, completed by the catalogue.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -17,11 +17,11 @@ from typing import Any
 
 from controller.items import desired_of
 from controller.parse import Unreadable, readable
-from controller.views import GpuView, PartitionView, PlannedGpu
+from controller.views import Desired, GpuView, PartitionView, PlannedGpu
 from crds.v1alpha1.names import Condition, GpuState, Mode
 from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
-from crds.v1alpha1.status import GpuStatus, ModelReport, PartitionStatus, PlanStatus, ProfileReport
+from crds.v1alpha1.status import ConditionStatus, GpuStatus, ModelReport, PartitionStatus, PlanStatus, ProfileReport
 from partitioning.models import GpuModel, ProfileSpec, model_for_name, model_for_product, model_from_report
 from partitioning.resources import profile_of_resource
 
@@ -107,33 +107,8 @@ def read_plan(raw: Mapping[str, Any]) -> PlanReading | Unreadable:
 def _plan(raw: Mapping[str, Any]) -> PlanReading:
     plan = GPUPartitionPlan.read(raw)
     spec, status = plan.spec, plan.status or PlanStatus()
+    cards = _Cards(spec, status)
     conditions = {condition.type: condition for condition in status.conditions or ()}
-    models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
-    memory_mib = {report.name: report.memory_mib for report in status.models or ()}
-    renamed = bool(spec.device_plugin and spec.device_plugin.rename_by_default)
-    reported = {gpu.index: gpu for gpu in status.gpus or ()}
-
-    def wanted(item: GpuItem) -> PlannedGpu:
-        name = (reported[item.index].model or "") if item.index in reported else ""
-        desired = desired_of(
-            item,
-            model=models.get(name) or model_for_name(name),
-            memory_mib=memory_mib.get(name, 0),
-            renamed=renamed,
-        )
-        return PlannedGpu(index=item.index, uuid=item.uuid or "", desired=desired)
-
-    def reading(condition: Condition) -> ConditionReading | None:
-        found = conditions.get(condition)
-        if found is None:
-            return None
-        return ConditionReading(
-            status=found.status,
-            reason=found.reason,
-            observed_generation=found.observed_generation or 0,
-            last_transition_time=found.last_transition_time,
-        )
-
     items = effective_items(spec)
     planned = sorted(spec.planned.gpus if spec.planned else (), key=lambda item: item.index)
     pinned = frozenset(item.index for item in spec.gpus or ())
@@ -147,16 +122,49 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         paused=bool(spec.paused),
         authored=_authored(spec),
         pinned=tuple(sorted(pinned)),
-        planned=tuple(wanted(item) for item in planned),
+        planned=tuple(
+            PlannedGpu(index=item.index, uuid=item.uuid or "", desired=cards.desired(item)) for item in planned
+        ),
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
         observed_generation=status.observed_generation or 0,
         node_uid=(status.node.uid or "") if status.node else "",
         gpus=tuple(
-            _gpu(gpu, items.get(index), wanted, models, pinned=index in pinned)
-            for index, gpu in sorted(reported.items())
+            _gpu(gpu, items.get(index), cards, pinned=index in pinned) for index, gpu in sorted(cards.reported.items())
         ),
-        alive=reading(Condition.AGENT_ALIVE),
-        ready=reading(Condition.READY),
+        alive=_condition(conditions.get(Condition.AGENT_ALIVE)),
+        ready=_condition(conditions.get(Condition.READY)),
+    )
+
+
+class _Cards:
+    """The cards of a node as its status tells them, to read items by."""
+
+    def __init__(self, spec: PlanSpec, status: PlanStatus) -> None:
+        self.reported = {gpu.index: gpu for gpu in status.gpus or ()}
+        self._models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
+        self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
+        self._renamed = bool(spec.device_plugin and spec.device_plugin.rename_by_default)
+
+    def model(self, index: int) -> GpuModel | None:
+        name = self._name(index)
+        return self._models.get(name) or model_for_name(name)
+
+    def desired(self, item: GpuItem) -> Desired:
+        memory_mib = self._memory_mib.get(self._name(item.index), 0)
+        return desired_of(item, model=self.model(item.index), memory_mib=memory_mib, renamed=self._renamed)
+
+    def _name(self, index: int) -> str:
+        return (self.reported[index].model or "") if index in self.reported else ""
+
+
+def _condition(found: ConditionStatus | None) -> ConditionReading | None:
+    if found is None:
+        return None
+    return ConditionReading(
+        status=found.status,
+        reason=found.reason,
+        observed_generation=found.observed_generation or 0,
+        last_transition_time=found.last_transition_time,
     )
 
 
@@ -164,26 +172,18 @@ def _authored(spec: PlanSpec) -> bool:
     return any(part is not None for part in (spec.mode, spec.paused, spec.device_plugin)) or bool(spec.gpus)
 
 
-def _gpu(
-    gpu: GpuStatus,
-    item: GpuItem | None,
-    wanted: Callable[[GpuItem], PlannedGpu],
-    models: Mapping[str, GpuModel],
-    *,
-    pinned: bool,
-) -> GpuReading:
-    name = gpu.model or ""
+def _gpu(gpu: GpuStatus, item: GpuItem | None, cards: _Cards, *, pinned: bool) -> GpuReading:
     digest = item_hash(item) if item is not None else ""
     view = GpuView(
         index=gpu.index,
         uuid=gpu.uuid or "",
-        model=models.get(name) or model_for_name(name),
+        model=cards.model(gpu.index),
         mig_enabled=gpu.mig_mode == "Enabled",
         state=gpu.state,
         reason=gpu.reason or "",
         plan_hash=gpu.plan_hash or "",
         partitions=tuple(_partition(partition) for partition in gpu.partitions or ()),
-        desired=wanted(item).desired if item is not None else None,
+        desired=cards.desired(item) if item is not None else None,
         pinned=pinned,
         settled=False,
     )

@@ -172,30 +172,36 @@ class Controller:
             options=options,
             writer=writer,
             metrics=metrics,
-            chores=Chores(
-                api,
-                state,
-                writer,
-                metrics,
-                leading=leading,
-                clock=clock,
-                plan_return_seconds=settings.plan_return_seconds,
-                orphan_plan_seconds=settings.orphan_plan_seconds,
-            ),
-            agents=Agents(
-                api,
-                state,
-                metrics,
-                leading=leading,
-                clock=clock,
-                now=now,
-                agent_silent_seconds=settings.agent_silent_seconds,
-                taint_removal_seconds=settings.taint_removal_seconds,
-            ),
+            chores=self._make_chores(api, writer, clock),
+            agents=self._make_agents(api, clock, now),
             reporter=Reporter(self._recorder, metrics, state, clock=clock, now=now),
             nominator=Nominator(api, state, metrics, enabled=settings.nominate_pods, leading=leading, clock=clock),
         )
         return Loop(parts, awake=self._awake, synced=lambda: not self._not_synced(), leading=leading, clock=clock)
+
+    def _make_chores(self, api: ApiClient, writer: Writer, clock: Callable[[], float]) -> Chores:
+        return Chores(
+            api,
+            self.state,
+            writer,
+            self.metrics,
+            leading=self._leading,
+            clock=clock,
+            plan_return_seconds=self._settings.plan_return_seconds,
+            orphan_plan_seconds=self._settings.orphan_plan_seconds,
+        )
+
+    def _make_agents(self, api: ApiClient, clock: Callable[[], float], now: Callable[[], datetime]) -> Agents:
+        return Agents(
+            api,
+            self.state,
+            self.metrics,
+            leading=self._leading,
+            clock=clock,
+            now=now,
+            agent_silent_seconds=self._settings.agent_silent_seconds,
+            taint_removal_seconds=self._settings.taint_removal_seconds,
+        )
 
     def _make_reflectors(self, api: ApiClient) -> tuple[Reflector[Any], ...]:
         state = self.state

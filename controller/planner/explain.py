@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.demand import Wants
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.groups import IGNORED_TAINTS
 from controller.planner.inventory import Closed, NodeStock
-from controller.planner.offers import could_hold, gpu_models, label_allows, most_on_empty
+from controller.planner.offers import could_hold, gpu_models, label_allows, most_on_empty, why_closed
 from controller.planner.releases import Candidate, blocking
 from controller.reasons import UnplacedReason
 from controller.simulator import Misfit, filter_node
@@ -26,7 +28,31 @@ _NAMED = 3
 """How many things of one sort a sentence names."""
 _GIB = 2**30
 
+_LOOKED_AT = 100
+"""How many nodes are compared to name the best one."""
+
 Answer = tuple[UnplacedReason, str]
+
+
+class _ClosedOne(NamedTuple):
+    """A node or GPU that could hold it but is left out."""
+
+    node: int
+    title: str
+    reason: Closed
+
+
+@dataclass(slots=True, kw_only=True)
+class _Outlook:
+    """What can be said of a request for partitions, whatever CPU and memory the pod asks."""
+
+    nodes: list[int]
+    """Whose GPUs could hold it, and which the scheduler allows."""
+    in_flight: list[tuple[int, Answer]]
+    """Nodes where something is going on that may serve it."""
+    answer: Answer | None
+    """None where GPUs have room: then it is the nodes that have not."""
+    with_room: list[int]
 
 
 class Explainer:
@@ -36,7 +62,7 @@ class Explainer:
         self._stocks = stocks
         self._board = board
         self._able: dict[Wants, list[int]] = {}
-        self._answers: dict[tuple[Wants, tuple[int, ...]], Answer | list[int]] = {}
+        self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
 
     def explain(self, ask: Ask) -> Unplaced:
         reason, message = self._answer(ask)
@@ -47,19 +73,32 @@ class Explainer:
         able = self._able_nodes(wants)
         if not able:
             return UnplacedReason.NEVER_FITS, self._no_gpu(wants)
-        large = [node for node in able if self._large_enough(ask, node)]
-        if not large:
+        if not any(self._large_enough(ask, node) for node in able):
             return UnplacedReason.NEVER_FITS, self._no_large_node(ask, able)
-        allowed = [node for node in large if self._board.group_of[node] in ask.groups]
-        if not allowed:
+        outlook = self._outlook(ask, able)
+        if not any(self._large_enough(ask, node) for node in outlook.nodes):
+            large = [node for node in able if self._large_enough(ask, node)]
             return UnplacedReason.FILTERED_BY_SCHEDULER, self._filtered(ask, large)
-        key = (wants, ask.groups)
-        if key not in self._answers:
-            self._answers[key] = self._about_gpus(
-                ask, [node for node in able if self._board.group_of[node] in ask.groups]
+        for node, answer in outlook.in_flight:
+            if self._board.fits(ask, node):
+                return answer
+        return outlook.answer or self._no_node_resources(ask, outlook.with_room)
+
+    def _outlook(self, ask: Ask, able: Sequence[int]) -> _Outlook:
+        key = (ask.demand.wants, ask.groups)
+        found = self._outlooks.get(key)
+        if found is None:
+            nodes = [node for node in able if self._board.group_of[node] in ask.groups]
+            with_room = [node for node in nodes if self._board.has_partitions(ask, node)]
+            with_room.sort(key=lambda node: -self._board.rooms[node].cpu)
+            closed = self._closed(ask.demand.wants, nodes)
+            found = self._outlooks[key] = _Outlook(
+                nodes=nodes,
+                in_flight=_in_flight(closed),
+                answer=None if with_room else self._about_gpus(ask, nodes, closed),
+                with_room=with_room,
             )
-        found = self._answers[key]
-        return self._no_node_resources(ask, found) if isinstance(found, list) else found
+        return found
 
     # ------------------------------------------------------------------------------------- hopeless ones
 
@@ -106,21 +145,8 @@ class Explainer:
 
     # ----------------------------------------------------------------------------- what the GPUs would need
 
-    def _about_gpus(self, ask: Ask, nodes: Sequence[int]) -> Answer | list[int]:
-        """The answer, or the nodes whose GPUs have room now."""
-        room = [node for node in nodes if self._board.has_partitions(ask, node)]
-        if room:
-            return room
+    def _about_gpus(self, ask: Ask, nodes: Sequence[int], closed: Sequence[_ClosedOne]) -> Answer:
         wants = ask.demand.wants
-        closed = self._closed(wants, nodes)
-        changing = [title for title, reason in closed if reason is Closed.CHANGING]
-        if changing:
-            return UnplacedReason.CHANGE_UNDER_WAY, (
-                f"{_listed(changing)} being changed: the pod is planned again when that has settled"
-            )
-        fresh = [title for title, reason in closed if reason in (Closed.NO_PLAN, Closed.NOT_REPORTED)]
-        if fresh:
-            return UnplacedReason.AWAITING_AGENT, f"GPUs not reported yet: {_listed(fresh)}: see the node agent"
         hardest = min((name for name, _ in wants), key=self._board.sizes.index)
         candidates = [
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)
@@ -132,28 +158,28 @@ class Explainer:
             return _all_closed(closed)
         return blocking(candidates, hardest) or (UnplacedReason.NO_CAPACITY, _full(wants, len(candidates), closed))
 
-    def _closed(self, wants: Wants, nodes: Iterable[int]) -> list[tuple[str, Closed]]:
+    def _closed(self, wants: Wants, nodes: Iterable[int]) -> list[_ClosedOne]:
         """Nodes and GPUs that could hold it but are left out, and why."""
-        closed: list[tuple[str, Closed]] = []
+        closed: list[_ClosedOne] = []
         for node in nodes:
             stock = self._stocks[node]
             name = stock.node.name
             if stock.closed is not None:
-                closed.append((name, stock.closed))
+                closed.append(_ClosedOne(node, f"node {name}", stock.closed))
             elif not label_allows(stock, wants):
-                closed.append((name, Closed.OTHER_LABEL))
+                closed.append(_ClosedOne(node, f"node {name}", Closed.OTHER_LABEL))
             else:
-                closed += [
-                    (f"GPU {gpu.view.index} of {name}", gpu.closed)
-                    for gpu in stock.gpus
-                    if gpu.closed is not None and (gpu.model is None or most_on_empty(gpu.model, wants[0][0]))
-                ]
+                for gpu in stock.gpus:
+                    reason = why_closed(gpu, wants)
+                    if reason is not None:
+                        closed.append(_ClosedOne(node, f"GPU {gpu.view.index} of {name}", reason))
         return closed
 
     def _no_node_resources(self, ask: Ask, nodes: Sequence[int]) -> Answer:
+        """`nodes` have the partitions; the one with most free CPU comes first."""
         rooms = self._board.rooms
-        node = max(nodes, key=lambda node: (min(rooms[node].cpu - ask.cpu, 0), rooms[node].memory, -node))
-        room, name = rooms[node], self._stocks[node].node.name
+        best = next((node for node in nodes[:_LOOKED_AT] if rooms[node].cpu >= ask.cpu), nodes[0])
+        room, name = rooms[best], self._stocks[best].node.name
         if room.cpu < ask.cpu or room.memory < ask.memory:
             lacking = (
                 f"{_cores(max(0, room.cpu))} and {_gib(max(0, room.memory))} are free there, "
@@ -169,12 +195,29 @@ class Explainer:
         )
 
 
+def _in_flight(closed: Sequence[_ClosedOne]) -> list[tuple[int, Answer]]:
+    """Per node what may still serve a pod there; changes before agents that have not reported."""
+    changing = [one for one in closed if one.reason is Closed.CHANGING]
+    fresh = [one for one in closed if one.reason in (Closed.NO_PLAN, Closed.NOT_REPORTED)]
+    about_changes = (
+        UnplacedReason.CHANGE_UNDER_WAY,
+        f"{_listed([one.title for one in changing])} is being changed: the pod is planned again when that has settled",
+    )
+    about_agents = (
+        UnplacedReason.AWAITING_AGENT,
+        f"GPUs not reported yet: {_listed([one.title for one in fresh])}: see the node agent there",
+    )
+    return [(one.node, about_changes) for one in changing] + [(one.node, about_agents) for one in fresh]
+
+
 def spelled(wants: Wants) -> str:
     return " and ".join(f"{count} x {resource}" for resource, count in wants)
 
 
-def _all_closed(closed: Sequence[tuple[str, Closed]]) -> Answer:
-    reasons = {reason for _, reason in closed}
+def _all_closed(closed: Sequence[_ClosedOne]) -> Answer:
+    reasons = {one.reason for one in closed}
+    if not reasons:
+        return UnplacedReason.BLOCKED, "no node offers GPUs for all of its partitions together: ask for one kind"
     if reasons == {Closed.AGENT_SILENT}:
         return UnplacedReason.AWAITING_AGENT, _worded(closed)
     if reasons == {Closed.MIG_MODE_DISABLED}:
@@ -182,18 +225,18 @@ def _all_closed(closed: Sequence[tuple[str, Closed]]) -> Answer:
     return UnplacedReason.BLOCKED, _worded(closed)
 
 
-def _full(wants: Wants, gpus: int, closed: Sequence[tuple[str, Closed]]) -> str:
+def _full(wants: Wants, gpus: int, closed: Sequence[_ClosedOne]) -> str:
     also = f"; besides, {_worded(closed)}" if closed else ""
     return (
         f"the {gpus} GPUs for {spelled(wants)} are full with pods that are served before it: add a node, or wait{also}"
     )
 
 
-def _worded(closed: Sequence[tuple[str, Closed]]) -> str:
+def _worded(closed: Sequence[_ClosedOne]) -> str:
     """One clause per reason, with the first names."""
     titles: dict[Closed, list[str]] = {}
-    for title, reason in closed:
-        titles.setdefault(reason, []).append(title)
+    for one in closed:
+        titles.setdefault(one.reason, []).append(one.title)
     return "; ".join(f"{_listed(names)} {reason.value}" for reason, names in titles.items())
 
 

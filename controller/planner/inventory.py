@@ -33,6 +33,7 @@ class Closed(Enum):
     PAUSED = "has a paused plan: set spec.paused to false"
     NODE_NOT_READY = "is not ready"
     PINNED = "is pinned in spec.gpus"
+    WAITING = "waits for a partition in use that its plan lacks"
     FAILED = "has failed: see status.gpus of its plan"
     BACKING_OFF = "backs off after failed changes"
     MIG_MODE_DISABLED = "has its MIG mode disabled: enable it (nvidia-smi -mig 1) while no process uses the GPU"
@@ -190,7 +191,9 @@ def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: list[P
     if wrong_mode is not None:
         return wrong_mode
     if not gpu.settled:
-        return Closed.CHANGING if gpu.under_way else Closed.FAILED
+        if gpu.under_way:
+            return Closed.CHANGING
+        return Closed.WAITING if gpu.state == "WaitingForRelease" else Closed.FAILED
     if gpu.backing_off:
         return Closed.BACKING_OFF
     held_whole = WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from controller.demand import Wants, kind_of
-from controller.planner.inventory import Cut, NodeStock
+from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, VOLTA, slice_of_gb
 from partitioning.resources import MigRequest, MpsRequest
@@ -49,5 +49,21 @@ def label_allows(stock: NodeStock, wants: Wants) -> bool:
     """Whether the node is labelled for this kind of partition; a node without the label does not say."""
     if stock.node.partitioning is None:
         return True
-    needed = {Cut.MIG if isinstance(kind_of(name), MigRequest) else Cut.MPS for name, _ in wants}
+    needed = {_cut_for(name) for name, _ in wants}
     return needed <= set(_CUTS.get(stock.node.partitioning, ()))
+
+
+def why_closed(gpu: GpuStock, wants: Wants) -> Closed | None:
+    """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
+    if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):
+        return None
+    if gpu.closed is not None:
+        return gpu.closed
+    needed = {_cut_for(name) for name, _ in wants}
+    if gpu.cut not in needed:
+        return Closed.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Closed.MIG_MODE_DISABLED
+    return None
+
+
+def _cut_for(resource: str) -> Cut:
+    return Cut.MIG if isinstance(kind_of(resource), MigRequest) else Cut.MPS

@@ -1,0 +1,121 @@
+"""Who is helped, who is not, and what the others are told."""
+
+import pytest
+
+from controller.demand import collect, demand_of, queue_order
+from controller.reasons import UnplacedReason
+from controller.views import PlannerOptions, PodView
+from tests.controller.planner.builders import pod, replaced
+
+MIG = "1g.5gb"
+
+
+def collected(*pods: PodView) -> tuple[list[str], list[str], dict[str, UnplacedReason]]:
+    found = collect(pods, PlannerOptions())
+    return (
+        [demand.pod.name for demand in found.helpable],
+        [demand.pod.name for demand in found.untried],
+        {one.key[1]: one.reason for one in found.refused},
+    )
+
+
+def test_a_pod_that_the_scheduler_could_not_place_is_helped() -> None:
+    assert collected(pod("a", MIG)) == (["a"], [], {})
+
+
+def test_one_that_was_not_tried_yet_waits_its_turn() -> None:
+    assert collected(pod("a", MIG, unschedulable=False)) == ([], ["a"], {})
+
+
+@pytest.mark.parametrize(
+    "somebody",
+    [
+        pytest.param(pod("a"), id="asks for no GPU"),
+        pytest.param(pod("a", "nvidia.com/gpu"), id="asks for whole GPUs only"),
+        pytest.param(replaced(pod("a", MIG), deleting=True), id="is going away"),
+    ],
+)
+def test_these_are_nobodys_demand(somebody: PodView) -> None:
+    assert collected(somebody) == ([], [], {})
+
+
+@pytest.mark.parametrize(
+    ("somebody", "reason", "remedy"),
+    [
+        pytest.param(
+            pod("a", "nvidia.com/gpu.shared"), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-<N>gb", id="equal replicas"
+        ),
+        pytest.param(
+            pod("a", ("aliyun.com/gpu-mem", 10)), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-11gb: 1", id="ACK memory"
+        ),
+        pytest.param(
+            pod("a", ("10gb", 2), most_mps=2),
+            UnplacedReason.NOT_SERVED,
+            "one larger slice",
+            id="two slices, one container",
+        ),
+        pytest.param(replaced(pod("a", MIG), claims=True), UnplacedReason.NOT_SERVED, "DRA", id="resource claims"),
+        pytest.param(
+            replaced(pod("a", MIG), scheduler_name="mine"),
+            UnplacedReason.NOT_SERVED,
+            "default-scheduler",
+            id="another scheduler",
+        ),
+        pytest.param(
+            replaced(pod("a", MIG), scheduling_gated=True), UnplacedReason.SCHEDULING_GATED, "gates", id="gated"
+        ),
+        pytest.param(
+            replaced(pod("a", MIG), nominated_node="node-1"), UnplacedReason.PREEMPTING, "node-1", id="preempting"
+        ),
+    ],
+)
+def test_these_are_told_what_to_do(somebody: PodView, reason: UnplacedReason, remedy: str) -> None:
+    found = collect([somebody], PlannerOptions())
+
+    assert not found.helpable
+    (refused,) = found.refused
+    assert refused.reason is reason
+    assert remedy in refused.message
+
+
+def test_our_own_nomination_is_no_preemption() -> None:
+    nominated = replaced(pod("a", MIG), nominated_node="node-1", nomination_ours=True)
+
+    assert collected(nominated) == (["a"], [], {})
+
+
+def test_two_slices_in_two_containers_are_served() -> None:
+    (demand,) = collect([pod("a", ("10gb", 2))], PlannerOptions()).helpable
+
+    assert demand.wants == (("nvidia.com/gpu-10gb", 2),)
+    assert demand.single is None
+
+
+def test_the_schedulers_queue_decides_the_order() -> None:
+    pods = [pod("late", MIG, created=2), pod("urgent", MIG, created=3, priority=9), pod("early", MIG, created=1)]
+
+    assert collected(*pods)[0] == ["urgent", "early", "late"]
+    assert [one.name for one in sorted(reversed(pods), key=queue_order)] == ["urgent", "early", "late"]
+
+
+def test_a_request_is_taken_apart() -> None:
+    asked = replaced(
+        pod("a", "1g.5gb", ("3g.20gb", 2), "nvidia.com/gpu", cpu=2500),
+        requests=tuple(
+            sorted(
+                {
+                    "cpu": 2500,
+                    "memory": 7,
+                    "ephemeral-storage": 9,
+                    "nvidia.com/gpu": 1,
+                    "nvidia.com/mig-1g.5gb": 1,
+                    "nvidia.com/mig-3g.20gb": 2,
+                }.items()
+            )
+        ),
+    )
+    demand = demand_of(asked)
+
+    assert demand.wants == (("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.20gb", 2))
+    assert (demand.cpu_milli, demand.memory_bytes) == (2500, 7)
+    assert demand.other == (("ephemeral-storage", 9), ("nvidia.com/gpu", 1))

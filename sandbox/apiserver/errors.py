@@ -48,7 +48,7 @@ class ApiError(Exception):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.code
         return body
@@ -119,9 +119,20 @@ def stale(resource: Named, name: str) -> ApiError:
     return conflict(resource, name, why)
 
 
-def uid_mismatch(resource: Named, name: str, wanted: str, found: str) -> ApiError:
-    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+def wrong_uid(resource: Named, key: str, name: str, wanted: str, found: str) -> ApiError:
+    """PUT with the uid of another object; `key` is the path in etcd that a real server would name."""
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    )
     return conflict(resource, name, why)
+
+
+def failed_precondition(resource: Named, name: str, why: str) -> ApiError:
+    """DELETE with a precondition that does not hold: this one error names the kind, not the plural."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {**details_of(resource, name), "kind": resource.kind}
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}', details=details)
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:

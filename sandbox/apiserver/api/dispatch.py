@@ -30,6 +30,7 @@ VERSION: Final[Obj] = {
     "platform": "linux/amd64",
 }
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
+PAGE_NOT_FOUND: Final = Reply(code=404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
 _NEEDS_A_CONTAINER: Final = ("log", "exec", "attach", "portforward")
 _ROOT_PATHS: Final = ["/api", "/apis", *_HEALTH, "/openapi/v3", "/version"]
 
@@ -84,7 +85,7 @@ class Dispatcher:
             )
         group = "" if core else parts[1]
         if group not in groups:
-            raise no_such_path()
+            return PAGE_NOT_FOUND
         if not core and len(parts) == 2:
             found = discovery.group_document(group, groups[group])
             return json_reply(200, {"kind": "APIGroup", "apiVersion": "v1", **found})
@@ -114,7 +115,7 @@ class Dispatcher:
                     self._documents[key] = encode(openapi.document(resources))
                 headers = {"Cache-Control": "public, immutable", "Vary": "Accept"} if "hash" in request.query else {}
                 return Reply(body=self._documents[key], headers=headers)
-        raise no_such_path()
+        return PAGE_NOT_FOUND
 
 
 def _review(request: Request, route: Route) -> Reply:

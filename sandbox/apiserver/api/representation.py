@@ -25,6 +25,15 @@ def object_bytes(resource: Resource, entry: Entry) -> bytes:
     return entry.encoded if served is entry.obj else encode(served)
 
 
+def item_bytes(resource: Resource, entry: Entry) -> bytes:
+    """An item of a list: those of builtin kinds do not repeat apiVersion and kind, those of custom resources do."""
+    whole = object_bytes(resource, entry)
+    prefix = encode({"apiVersion": resource.api_version, "kind": resource.kind})[:-1] + b","
+    if resource.custom is None and whole.startswith(prefix):
+        return b"{" + whole[len(prefix) :]
+    return whole
+
+
 def partial_metadata(obj: Obj) -> Obj:
     return {"kind": "PartialObjectMetadata", "apiVersion": _META_VERSION, "metadata": obj["metadata"]}
 
@@ -74,4 +83,4 @@ def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, form: Form
         kind = "PartialObjectMetadataList"
         return encode({"kind": kind, "apiVersion": _META_VERSION, "metadata": metadata, "items": items})
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    return encode(head)[:-1] + b',"items":[' + b",".join(object_bytes(resource, e) for e in entries) + b"]}"
+    return encode(head)[:-1] + b',"items":[' + b",".join(item_bytes(resource, e) for e in entries) + b"]}"

@@ -26,7 +26,7 @@ from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, a
 from sandbox.apiserver.lifecycle.create import create
 from sandbox.apiserver.lifecycle.delete import Deletion, delete
 from sandbox.apiserver.lifecycle.patch import JSON_PATCH, patch
-from sandbox.apiserver.lifecycle.update import update
+from sandbox.apiserver.lifecycle.update import replace as replace_object
 from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.selectors import selector
@@ -79,7 +79,7 @@ def _put(cluster: Cluster, request: Request, target: Target) -> Reply:
     absent = stored.key not in cluster.store.collection(stored.resource.collection).items
     if absent and stored.resource.create_on_update and not target.subresource:
         return _answer(request, target.resource, 201, create(cluster, stored, body, options), options)
-    return _answer(request, target.resource, 200, update(cluster, stored, lambda _old: body, options), options)
+    return _answer(request, target.resource, 200, replace_object(cluster, stored, body, options), options)
 
 
 def _patch(cluster: Cluster, request: Request, target: Target) -> Reply:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sandbox.apiserver.errors import conflict, uid_mismatch
+from sandbox.apiserver.errors import failed_precondition
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, entry_of
 from sandbox.apiserver.lifecycle.update import is_finished
 from sandbox.apiserver.objects import Obj, dig, meta, timestamp
@@ -55,15 +55,16 @@ def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Del
 
 def _check_preconditions(resource: Resource, old: Obj, wanted: dict[str, Any]) -> None:
     found = meta(old)
-    if wanted.get("uid") and wanted["uid"] != found["uid"]:
-        raise uid_mismatch(resource, found["name"], wanted["uid"], found["uid"])
-    version = wanted.get("resourceVersion")
-    if version and version != found["resourceVersion"]:
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {version}, "
-            f"ResourceVersion in object meta: {found['resourceVersion']}"
-        )
-        raise conflict(resource, found["name"], why)
+    for field, name, what in (
+        ("uid", "UID", "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "modified"),
+    ):
+        if wanted.get(field) and wanted[field] != found[field]:
+            why = (
+                f"the {name} in the precondition ({wanted[field]}) does not match the {name} in record "
+                f"({found[field]}). The object might have been {what}"
+            )
+            raise failed_precondition(resource, found["name"], why)
 
 
 def _grace_seconds(resource: Resource, obj: Obj, asked: int | None) -> int:

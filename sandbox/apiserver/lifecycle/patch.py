@@ -15,7 +15,7 @@ from sandbox.apiserver.errors import ApiError, FieldError, bad_request, conflict
 from sandbox.apiserver.lifecycle.checks import check_type
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.lifecycle.create import create_applied
-from sandbox.apiserver.lifecycle.update import Build, check_preconditions, update, update_applied
+from sandbox.apiserver.lifecycle.update import Build, update, update_applied
 from sandbox.apiserver.objects import Obj, meta
 from sandbox.apiserver.ownership.apply import apply
 from sandbox.apiserver.ownership.managedfields import APPLY, Manager
@@ -93,7 +93,6 @@ def _apply(cluster: Cluster, target: Target, body: bytes, options: WriteOptions)
         return _apply_absent(cluster, target, config, manager, options), True
 
     def build(old: Obj) -> Obj:
-        check_preconditions(resource, old, {**config, "metadata": {**meta(old), **meta(config)}})
         return apply(old, config, resource.schema, manager, force=options.force, now=cluster.now())
 
     return update_applied(cluster, target, build, options), False

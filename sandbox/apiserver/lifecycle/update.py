@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import FieldError, bad_request, invalid, qualified, stale, uid_mismatch
+from sandbox.apiserver.errors import FieldError, bad_request, invalid, stale, wrong_uid
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.lifecycle.settle import settle_definition
@@ -34,6 +34,16 @@ _KEPT: Final = (
 Build = Callable[[Obj], Obj]
 
 
+def replace(cluster: Cluster, target: Target, wanted: Obj, options: WriteOptions) -> Obj:
+    """PUT: the uid in the body is a condition."""
+    resource, found = target.resource, meta(entry_of(cluster, target).obj)
+    uid = meta(check_type(resource, wanted)).get("uid")
+    if uid and uid != found["uid"]:
+        key = "/".join(filter(None, ("/registry", resource.group, resource.plural, *target.key)))
+        raise wrong_uid(resource, key, target.name, uid, found["uid"])
+    return update(cluster, target, lambda _old: wanted, options)
+
+
 def update(cluster: Cluster, target: Target, build: Build, options: WriteOptions) -> Obj:
     """PUT and patches: the writer takes what it changed."""
     return _write(cluster, target, build, options, applied=False)
@@ -48,7 +58,7 @@ def _write(cluster: Cluster, target: Target, build: Build, options: WriteOptions
     resource = target.resource
     old = entry_of(cluster, target).obj
     wanted = check_type(resource, build(old))
-    check_preconditions(resource, old, wanted)
+    _check_identity(resource, old, wanted)
     new = _confined(target, old, wanted)
     new = rules_of(resource).default(conform(resource, new, old, options))
     if not applied:
@@ -65,17 +75,14 @@ def _write(cluster: Cluster, target: Target, build: Build, options: WriteOptions
     return cluster.store.commit(resource.collection, DELETED if gone else MODIFIED, target.key, new)
 
 
-def check_preconditions(resource: Resource, old: Obj, wanted: Obj) -> None:
-    """The name, uid and resourceVersion in the body are conditions of the write."""
+def _check_identity(resource: Resource, old: Obj, wanted: Obj) -> None:
+    """The name, resourceVersion and uid that a write brings along must be those of the stored object."""
     before, metadata = meta(old), meta(wanted)
     name = before["name"]
     if metadata.get("name", name) != name:
         raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
     if metadata.get("namespace", before.get("namespace")) != before.get("namespace"):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    uid = metadata.get("uid")
-    if uid and uid != before["uid"]:
-        raise uid_mismatch(resource, name, uid, before["uid"])
     version = metadata.get("resourceVersion")
     if version in (None, "", "0"):
         if not resource.unconditional_update:
@@ -85,9 +92,13 @@ def check_preconditions(resource: Resource, old: Obj, wanted: Obj) -> None:
                 value=0,
                 detail="must be specified for an update",
             )
-            raise invalid("", qualified(resource), name, [problem])
+            raise invalid(resource.group, resource.plural, name, [problem])
     elif version != before["resourceVersion"]:
         raise stale(resource, name)
+    uid = metadata.get("uid")
+    if uid and uid != before["uid"]:
+        problem = FieldError(path="metadata.uid", reason="FieldValueInvalid", value=uid, detail="field is immutable")
+        raise invalid(resource.group, resource.kind, name, [problem])
 
 
 def _confined(target: Target, old: Obj, wanted: Obj) -> Obj:

@@ -32,7 +32,7 @@ def from_storage(event: Obj) -> Obj:
 
 
 def _renamed(event: Obj, names: dict[str, str]) -> Obj:
-    return {names.get(name, name): value for name, value in event.items()}
+    return {"apiVersion": "", **{names.get(name, name): value for name, value in event.items()}}
 
 
 EVENTS_K8S_IO: Final = Conversion(to_storage=to_storage, from_storage=from_storage)

@@ -154,14 +154,22 @@ def test_a_change_of_ownership_alone_is_a_new_version_not_a_generation(plans: Pl
     assert second.body["metadata"]["generation"] == first.body["metadata"]["generation"]
 
 
-def test_stale_versions_come_before_conflicts(plans: Plans) -> None:
+def test_a_stale_version_is_a_conflict_without_causes(plans: Plans) -> None:
     plans.apply("n1", CONTROLLER, cards=[cut(0)])
 
-    answer = plans.apply("n1", AUTHOR, metadata={"resourceVersion": "1"}, cards=[cut(0, "3g.40gb")])
+    answer = plans.apply("n1", AUTHOR, metadata={"resourceVersion": "1"}, cards=[cut(1)])
 
     assert (answer.status, answer.body["reason"]) == (409, "Conflict")
     assert "causes" not in answer.body["details"]
     assert answer.body["details"]["name"] == "n1"
+
+
+def test_field_conflicts_come_before_a_stale_version(plans: Plans) -> None:
+    plans.apply("n1", CONTROLLER, cards=[cut(0)])
+
+    answer = plans.apply("n1", AUTHOR, metadata={"resourceVersion": "1"}, cards=[cut(0, "3g.40gb")])
+
+    assert answer.body["details"]["causes"][0]["field"] == ".spec.cards[index=0]"
 
 
 def test_the_right_version_and_uid_pass(plans: Plans) -> None:
@@ -171,11 +179,18 @@ def test_the_right_version_and_uid_pass(plans: Plans) -> None:
     assert plans.apply("n1", CONTROLLER, metadata=fence, mode="Auto").status == 200
 
 
-def test_another_uid_is_a_conflict(plans: Plans) -> None:
+def test_another_uid_is_refused(plans: Plans) -> None:
     plans.apply("n1", CONTROLLER)
 
-    assert plans.apply("n1", CONTROLLER, metadata={"uid": "0000"}, mode="Auto").status == 409
-    assert plans.apply("n2", CONTROLLER, metadata={"uid": "0000"}).status == 409
+    there = plans.apply("n1", CONTROLLER, metadata={"uid": "0000"}, mode="Auto")
+    stale = plans.apply("n1", CONTROLLER, metadata={"uid": "0000", "resourceVersion": "1"}, mode="Auto")
+    absent = plans.apply("n2", CONTROLLER, metadata={"uid": "0000"})
+
+    assert there.status == 422
+    assert 'metadata.uid: Invalid value: "0000": field is immutable' in there.message
+    assert stale.status == 409
+    assert absent.status == 409
+    assert "uid mismatch: the provided object specified uid 0000, and no existing object was found" in absent.message
 
 
 def test_a_version_alone_creates_what_is_gone(plans: Plans) -> None:

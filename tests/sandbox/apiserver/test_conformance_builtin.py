@@ -263,15 +263,18 @@ def test_events_of_the_new_group_are_seen_in_the_old(http: Http, namespace: str)
         "reportingInstance": "tests-1",
     }
     made = http("POST", new, body)
-    patched = http("PATCH", f"{new}/e2", {"note": "still no room"}, content_type=MERGE)
+    series = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
+    patched = http("PATCH", f"{new}/e2", {"series": series}, content_type=MERGE)
     old = http("GET", f"/api/v1/namespaces/{namespace}/events/e2").body
     found = http("GET", new, fieldSelector="regarding.name=x").body
 
     assert (made.status, made.body["note"]) == (201, "no room")
-    assert patched.body["note"] == old["message"] == "still no room"
+    assert patched.body["series"] == old["series"] == series
+    assert old["message"] == "no room"
     assert old["reportingComponent"] == "tests"
     assert found["kind"] == "EventList"
-    assert found["items"][0]["apiVersion"] == "events.k8s.io/v1"
+    assert found["apiVersion"] == "events.k8s.io/v1"
+    assert "apiVersion" not in found["items"][0]
     http("DELETE", new)
 
 

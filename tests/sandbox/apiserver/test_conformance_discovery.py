@@ -63,9 +63,11 @@ def test_explain_reads_builtin_kinds(kubectl: Kubectl) -> None:
 
 
 def test_paths_that_do_not_exist_are_404(http: Http) -> None:
-    for path in ("/apis/nothing.example.com/v1", "/apis/apps/v9", "/api/v1/unknowns", f"{CARDPLANS}/n1/scale"):
+    for path in ("/apis/apps/v9", "/api/v1/unknowns", f"{CARDPLANS}/n1/scale"):
         answer = http("GET", path)
         assert (answer.status, answer.body.get("reason")) == (404, "NotFound"), path
+    for path in ("/apis/nothing.example.com/v1", "/nothing"):
+        assert (http("GET", path).status, http("GET", path).body) == (404, "404 page not found\n")
 
 
 def test_may_i(kubectl: Kubectl) -> None:

@@ -35,7 +35,7 @@ def test_events_come_in_order_from_a_version(http: Http) -> None:
     http("PATCH", f"{CONFIGMAPS}/w", {"data": {"a": "1"}}, content_type=MERGE)
     http("DELETE", f"{CONFIGMAPS}/w")
 
-    events = http.watch(CONFIGMAPS, resourceVersion=start, count=3)
+    events = http.watch(CONFIGMAPS, resourceVersion=start, fieldSelector="metadata.name=w", count=3)
 
     assert names(events) == [("ADDED", "w"), ("MODIFIED", "w"), ("DELETED", "w")]
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]

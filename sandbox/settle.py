@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from controller.reasons import UnplacedReason
-from partitioning.resources import classify
+from partitioning.resources import WholeRequest, classify
 
 Raw = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
         pass
     elif node:
         pending = f"bound to {node}, not running yet"
-    elif decision is None and scheduled.get("status") == "False" and not _asks_for_gpu(pod):
+    elif decision is None and scheduled.get("status") == "False" and not _asks_for_slices(pod):
         reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
     elif decision is not None and decision["outcome"] == "unplaced":
         reason, message = decision["reason"], decision["message"]
@@ -99,9 +99,10 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
     return report, pending
 
 
-def _asks_for_gpu(pod: Raw) -> bool:
-    """Whether the controller owes the pod a decision; of any other pod the scheduler's word is the last."""
-    return bool(_slices([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]))
+def _asks_for_slices(pod: Raw) -> bool:
+    """Whether the controller owes the pod a decision; of whole GPUs and all else the scheduler's word is the last."""
+    asked = _slices([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])])
+    return any(not isinstance(classify(resource), WholeRequest) for resource in asked)
 
 
 def _slices(containers: Iterable[Raw]) -> Counter[str]:

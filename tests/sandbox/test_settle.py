@@ -58,6 +58,7 @@ def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
         pytest.param([pod(scheduled="Unschedulable")], [], IDLE, False, id="not-decided-yet"),
         pytest.param([pod(scheduled="Unschedulable", resource="cpu")], [], IDLE, True, id="explained-by-the-scheduler"),
         pytest.param([pod()], [], IDLE, False, id="not-looked-at"),
+        pytest.param([pod(scheduled="Unschedulable", resource="nvidia.com/gpu")], [], IDLE, True, id="whole-gpu"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "idle": False}, False, id="window-open"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "underWay": ["n"]}, False, id="in-flight"),
         pytest.param([], [], None, False, id="no-pass-yet"),

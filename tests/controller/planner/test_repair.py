@@ -1,0 +1,93 @@
+"""Corrections of `spec.planned` that need no pending pod."""
+
+from dataclasses import replace
+
+from controller.planner import plan
+from controller.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanningResult, PlanView, WholeDesired
+from partitioning.mps import slice_of_gb
+from tests.controller.planner.builders import A100, cluster, layout, mig, mps, node, plan_of, server
+
+
+def planned(*gpus: GpuView, **plan_fields: object) -> PlanningResult:
+    view, plan_view = server("node-1", *gpus)
+    return plan(cluster((view, replace(plan_view, **plan_fields))))  # type: ignore[arg-type]  # by field name
+
+
+def changing(gpu: GpuView, *desired: tuple[str, int]) -> GpuView:
+    wanted = MigDesired(layout=layout(A100, *desired))
+    return replace(gpu, desired=wanted, settled=False, under_way=True)
+
+
+def test_a_partition_that_was_taken_meanwhile_is_put_back_and_what_overlaps_it_dropped() -> None:
+    gpu = changing(mig(used=[("1g.5gb", 0)]), ("4g.20gb", 0), ("3g.20gb", 4))
+    result = planned(gpu)
+
+    (change,) = result.node_changes
+    assert change.gpus[0].desired == MigDesired(layout=layout(A100, ("1g.5gb", 0), ("3g.20gb", 4)))
+    assert change.gpus[0].uuid == gpu.uuid
+    assert result.placed == ()
+
+
+def test_an_unknown_partition_is_not_put_back() -> None:
+    gpu = changing(mig(used=[("1g.5gb", 0)]), ("4g.20gb", 0))
+    unknown = replace(gpu, partitions=tuple(replace(part, state="Unknown") for part in gpu.partitions))
+
+    assert planned(unknown).node_changes == ()
+
+
+def test_an_mps_slice_that_was_taken_meanwhile_pushes_out_planned_ones() -> None:
+    gpu = mps(used_gb=[20])
+    wanted = MpsDesired(slices=(slice_of_gb(10), slice_of_gb(30)))
+    result = planned(replace(gpu, desired=wanted, settled=False, under_way=True))
+
+    (change,) = result.node_changes
+    assert change.gpus[0].desired == MpsDesired(slices=(slice_of_gb(10), slice_of_gb(20)))
+
+
+def test_people_s_gpus_and_nodes_are_not_corrected() -> None:
+    gpu = changing(mig(used=[("1g.5gb", 0)]), ("4g.20gb", 0))
+
+    assert planned(gpu, mode="Manual").node_changes == ()
+    assert planned(gpu, paused=True).node_changes == ()
+    assert planned(replace(gpu, pinned=True)).node_changes == ()
+    assert planned(gpu, agent_alive=False).node_changes == ()
+
+
+def stale_pin(**plan_fields: object) -> PlanningResult:
+    """People have pinned GPU 0, of which the controller's list still holds an item."""
+    gpus = replace(mig(0), pinned=True, desired=WholeDesired()), mig(1, idle=[("1g.5gb", 0)])
+    items = tuple(
+        PlannedGpu(index=index, uuid=f"GPU-{index}", desired=MigDesired(layout=layout(A100, ("1g.5gb", 0))))
+        for index in range(2)
+    )
+    return planned(*gpus, planned=items, **plan_fields)
+
+
+def test_a_stale_item_of_a_pinned_gpu_is_dropped() -> None:
+    for fields in ({}, {"mode": "Manual"}, {"paused": True}):
+        (change,) = stale_pin(**fields).node_changes
+        assert [item.index for item in change.gpus] == [1]
+        assert change.changed == (0,)
+
+
+def test_a_node_that_lost_its_label_is_left_as_it_is() -> None:
+    view, plan_view = server("node-1", replace(mig(0), pinned=True))
+    items = (PlannedGpu(index=0, uuid="GPU-0", desired=WholeDesired()),)
+
+    result = plan(cluster((replace(view, partitioning=None), replace(plan_view, planned=items))))
+    assert result.node_changes == ()
+
+
+def test_the_item_of_a_card_that_is_gone_is_dropped() -> None:
+    items = (PlannedGpu(index=0, uuid="GPU-of-old", desired=MigDesired(layout=layout(A100, ("7g.40gb", 0)))),)
+    (change,) = planned(replace(mig(0), settled=False, state="Failed"), planned=items).node_changes
+
+    assert change.gpus == ()
+
+
+def test_an_item_of_a_gpu_that_is_not_reported_stays() -> None:
+    gpus = [mig(0)]
+    items = (PlannedGpu(index=7, uuid="GPU-7", desired=WholeDesired()),)
+    plan_view: PlanView = replace(plan_of("node-1", gpus=gpus), planned=items)
+
+    assert plan(cluster((node("node-1", gpus=gpus), plan_view))).node_changes == ()

@@ -155,7 +155,8 @@ def test_a_new_plan_holds_node_name_only(controller: ApiClient) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_it_deletes_plans_in_which_people_wrote_nothing(cluster: RealCluster, controller: ApiClient) -> None:
-    for spec in ({"gpus": [WHOLE]}, {"mode": "Auto"}, {"paused": False}, {"devicePlugin": {}}):
+    written: tuple[dict[str, Any], ...] = ({"gpus": [WHOLE]}, {"mode": "Auto"}, {"paused": False}, {"devicePlugin": {}})
+    for spec in written:
         people_write(cluster, **spec)
         refused = call(controller, "DELETE", f"{PLANS}/{NAME}")
         assert refused.status == 403
@@ -217,14 +218,15 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
 def test_of_a_pods_status_the_nomination(cluster: RealCluster, controller: ApiClient) -> None:
     assert call(controller, "PATCH", f"{POD}/status", {"status": {"nominatedNodeName": NAME}}, MERGE).allowed
     assert call(controller, "PATCH", f"{POD}/status", {"status": {"nominatedNodeName": None}}, MERGE).allowed
-    for status in (
+    others: tuple[dict[str, Any], ...] = (
         {"phase": "Failed"},
         {"message": "x"},
         {"conditions": []},
         {"nominatedNodeName": NAME, "reason": "x"},
         {"startTime": "2026-01-01T00:00:00Z"},
         {"hostIP": "10.0.0.1"},
-    ):
+    )
+    for status in others:
         refused = call(controller, "PATCH", f"{POD}/status", {"status": status}, MERGE)
         assert refused.status == 403, status
         assert "of a pod's status it may write nominatedNodeName only" in refused.message
@@ -236,7 +238,13 @@ def test_of_a_node_the_removal_of_our_taint(cluster: RealCluster, controller: Ap
     add = [{"op": "add", "path": "/spec/taints/-", "value": CHANGING}]
     assert sentence in call(controller, "PATCH", path, add, JSON_PATCH).message
     apply.json_patch(cluster.admin, path, add)
-    for spec in ({"unschedulable": True}, {"taints": [CHANGING]}, {"taints": []}, {"providerID": "x"}):
+    others: tuple[dict[str, Any], ...] = (
+        {"unschedulable": True},
+        {"taints": [CHANGING]},
+        {"taints": []},
+        {"providerID": "x"},
+    )
+    for spec in others:
         refused = call(controller, "PATCH", path, {"spec": spec}, MERGE)
         assert refused.status == 403, spec
         assert sentence in refused.message

@@ -1,0 +1,64 @@
+"""What a simulated cluster stands on: an API server, a scheduler, and a kubeconfig for each of its parts.
+
+In: nothing. Out: one protocol with two forms, `Embedded` (our API server and scheduler in this process) and
+`tenants.RealServers` (etcd, kube-apiserver and the rest). Whoever builds a cluster knows the protocol only.
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+from kube import clients
+from sandbox.apiserver import ApiServer
+from sandbox.scheduler import Scheduler
+
+
+class Role(StrEnum):
+    """Who talks to the API server."""
+
+    PERSON = "person"
+    """Whoever started the cluster: may do everything."""
+    CONTROLLER = "controller"
+    AGENT = "agent"
+    KUBELET = "kubelet"
+
+
+class ControlPlane(Protocol):
+    """Started before anything else, stopped after everything else."""
+
+    def start(self) -> None:
+        """Return when the API answers; raises where it cannot."""
+
+    def begin_scheduling(self) -> None:
+        """From now on pods are bound, at the latest."""
+
+    def kubeconfig(self, role: Role, node: str = "") -> str:
+        """Text of a kubeconfig; `node` is of an agent or a kubelet, whose Node exists."""
+
+    def stop(self) -> None: ...
+
+
+class Embedded:
+    """Everything in this process; nobody is asked for credentials."""
+
+    def __init__(self) -> None:
+        self._server = ApiServer()
+        self._scheduler: Scheduler | None = None
+
+    def start(self) -> None:
+        """Serve."""
+        self._server.start()
+
+    def begin_scheduling(self) -> None:
+        """Start the scheduler stand-in."""
+        self._scheduler = Scheduler(clients.for_url(self._server.url))
+        self._scheduler.start()
+
+    def kubeconfig(self, role: Role, node: str = "") -> str:  # noqa: ARG002 - the protocol's; all are one here
+        """The same for all."""
+        return self._server.kubeconfig()
+
+    def stop(self) -> None:
+        """End the scheduler, then the server."""
+        if self._scheduler:
+            self._scheduler.stop()
+        self._server.stop()

@@ -19,6 +19,7 @@ from nodeagent.plugin.config import Allocation
 from nodeagent.plugin.files import Unreadable, read_json, write_json
 from nodeagent.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
 from nodeagent.usage import Votes, lists_all_of
+from partitioning.resources import classify
 
 VERSION = 1
 log = logging.getLogger(__name__)
@@ -92,7 +93,8 @@ class Holdings:
 
     def _note(self, pod: NodePod, listed: Listed) -> None:
         containers = listed.pods[pod.key]
-        ids = {device_id for held in containers.values() for found in held.values() for device_id in found}
+        ours = (ids for held in containers.values() for name, ids in held.items() if classify(name) is not None)
+        ids = {device_id for found in ours for device_id in found}
         known = self._memory.pods.get(pod.uid)
         if known is not None and not lists_all_of(pod, containers):
             # A kubelet that lost its memory lists a running pod without its devices, for good.

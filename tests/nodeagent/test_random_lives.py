@@ -1,0 +1,145 @@
+"""Random lives of a node: plans change, pods come, end, vanish, the agent is killed. What runs is never touched.
+
+The world raises TouchedError by itself; here stand the invariants that hold after every step, and where it all ends.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nodeagent.plugin.config import DeviceKind
+from partitioning.packing import Packed, pack
+from tests.nodeagent.conftest import H100, cut, plain
+from tests.nodeagent.world import Killed, Raw, World, mig, mps, whole
+
+PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+RESOURCES = (*(f"nvidia.com/mig-{profile}" for profile in PROFILES[:4]), "nvidia.com/gpu-10gb", "nvidia.com/gpu")
+
+exact = st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3), max_size=3)
+slices = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=4).filter(lambda sizes: sum(sizes) <= 80)
+steps = st.one_of(
+    st.tuples(st.just("mig"), exact, st.booleans()),
+    st.tuples(st.just("mps"), slices),
+    st.tuples(st.just("whole")),
+    st.tuples(st.just("leave")),
+    st.tuples(st.just("pod"), st.sampled_from(RESOURCES)),
+    st.tuples(st.just("finish"), st.integers(0, 5)),
+    st.tuples(st.just("force delete"), st.integers(0, 5)),
+    st.tuples(st.just("kill after"), st.integers(1, 8)),
+    st.tuples(st.just("pass"), st.integers(1, 4)),
+)
+
+
+class Life:
+    def __init__(self, path: Path) -> None:
+        self.world = World(path, [cut(("3g.40gb", 4), ("1g.10gb", 0)), plain()])
+        self.items: dict[int, Raw] = {}
+        self.alive: list[tuple[str, str]] = []
+        self.orphans: list[tuple[tuple[str, str], float]] = []
+
+    def live(self, step: tuple[object, ...]) -> None:
+        """One step; afterwards the world goes on for a pass."""
+        match step:
+            case ("mig", dict() as wanted, bool() as counted):
+                packed = pack(H100, pinned=self.world.gpu().layout.without(self.world.gpu().layout), wanted=wanted)
+                if isinstance(packed, Packed):
+                    by_count = [f"{profile}*{count}" for profile, count in wanted.items()]
+                    placed = [(place.profile, place.start) for place in packed.layout]
+                    self.items[0] = mig(0, *(by_count if counted else placed))
+            case ("mps", list() as sizes):
+                self.items[1] = mps(1, *sizes)
+            case ("whole",):
+                self.items[1] = whole(1)
+            case ("leave",):
+                self.items.clear()
+            case ("pod", str() as resource):
+                self._bind(resource)
+            case ("finish", int() as number) if self.alive:
+                self.world.finish(self.alive.pop(number % len(self.alive)))
+            case ("force delete", int() as number) if self.alive:
+                key = self.alive.pop(number % len(self.alive))
+                self.world.force_delete(key, seen_by_driver=False)
+                self.orphans.append((key, self.world.clock.now + 50))
+            case ("kill after", int() as number):
+                self.world.effect.kill_after = len(self.world.effect.done) + number
+            case _:
+                pass
+        if step[0] in ("mig", "mps", "whole", "leave"):
+            self.world.apply(*self.items.values())
+        for _ in range(step[1] if step[0] == "pass" and isinstance(step[1], int) else 1):
+            self.go_on()
+
+    def _bind(self, resource: str) -> None:
+        key = self.world.pod(resource)
+        if self.world.pods[key]["status"]["phase"] == "Running":
+            self.alive.append(key)
+
+    def go_on(self) -> None:
+        """One pass; containers of vanished pods end in their time."""
+        for key, ends in list(self.orphans):
+            if self.world.clock.now >= ends:
+                self.world.end_container(key)
+                self.orphans.remove((key, ends))
+        try:
+            self.world.run()
+        except Killed:
+            self.world.restart()
+        self.check()
+
+    def check(self) -> None:
+        """What runs exists and is still known to the plugin; nothing is promised twice."""
+        world = self.world
+        config = world.plugin.config
+        present = {device.id for device in config.devices}
+        running = {device_id for ids in world.running.values() for device_id in ids}
+        assert running <= present
+        plain_gpu = world.gpu(1)
+        kinds = {device.kind for device in config.devices if device.gpu == plain_gpu.uuid}
+        assert (
+            not {DeviceKind.WHOLE, DeviceKind.MPS}
+            <= {device.kind for device in config.offered() if device.gpu == plain_gpu.uuid}
+            or kinds == set()
+        )
+        assert plain_gpu.model is not None
+        sliced = sum(device.memory_mib for device in config.devices if device.kind is DeviceKind.MPS)
+        assert sliced <= plain_gpu.model.memory_mib
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(steps, min_size=3, max_size=25))
+def test_what_runs_is_never_touched_and_in_the_end_all_is_as_planned(lived: list[tuple[object, ...]]) -> None:
+    with TemporaryDirectory() as path:
+        life = Life(Path(path))
+        try:
+            life.world.settle(3)
+            for step in lived:
+                life.live(step)
+            life.world.effect.kill_after = -1
+            for key in life.alive:
+                life.world.finish(key)
+            for key, _ in life.orphans:
+                life.world.end_container(key)
+            life.world.clock.now += 120
+            life.world.settle(5)
+            life.world.clock.now += 120
+            life.world.settle(25)
+            end(life.world, life.items)
+        finally:
+            life.world.undo()
+
+
+def end(world: World, items: dict[int, Raw]) -> None:
+    """Everything idle: each planned GPU is as its item says."""
+    if world.plan is None:
+        return
+    for index, item in items.items():
+        assert world.found(index) == ("Ready", "Confirmed"), world.gpu_status(index)
+        if "mig" in item:
+            wanted: dict[str, int] = {}
+            for entry in item["mig"]["instances"]:
+                wanted[entry["profile"]] = wanted.get(entry["profile"], 0) + entry.get("count", 1)
+            assert world.gpu(index).layout.counts() == dict(sorted(wanted.items()))
+    assert not world.tainted()
+    assert list(world.state.journal.glob("*")) == []

@@ -13,45 +13,27 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controller.reasons import UnplacedReason
+from controller.scheduling import (
+    NO_CONTEXT,
+    ClaimUse,
+    FilterProfile,
+    HostPort,
+    Labels,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Requirement,
+    SchedulingContext,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice
 
+__all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
+
 PodKey = tuple[str, str]  # namespace and name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """`operator` is 'Equal' (also when the pod gives none) or 'Exists'; empty key or effect matches all."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """One matchExpression or matchField: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSelectorTerm:
-    """All of its requirements must hold; a term without any matches nothing."""
-
-    labels: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class HostPort:
-    ip: str = "0.0.0.0"
-    protocol: str = "TCP"
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +60,16 @@ class PodView:
     node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     """requiredDuringSchedulingIgnoredDuringExecution: one of the terms must match. None: not given."""
     host_ports: tuple[HostPort, ...] = ()
+    labels: Labels = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()  # required ones only, as in anti_affinity
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    volumes: tuple[ClaimUse, ...] = ()
     scheduling_gated: bool = False
     unschedulable: bool = False  # PodScheduled=False/Unschedulable: the scheduler has tried and failed
     deleting: bool = False
     owner_kind: str = ""
+    owner_name: str = ""
     claims: bool = False  # resource claims: DRA serves the pod, not we
 
     @property
@@ -91,13 +79,6 @@ class PodView:
     @property
     def title(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +208,10 @@ class Snapshot:
     pending: tuple[PodView, ...] = ()
     plans: tuple[PlanView, ...] = ()
     promises: Mapping[str, str] = field(default_factory=dict)
+    context: SchedulingContext = NO_CONTEXT
+    other_nodes: tuple[NodeView, ...] = ()
+    """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity looks at them."""
+    other_pods: tuple[PodView, ...] = ()
 
 
 class Supply(StrEnum):
@@ -242,6 +227,8 @@ class PlannerOptions:
     """What a person can turn. Effort is a count of trials, so that the result never depends on the machine."""
 
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
+    profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
+    """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
     improve_steps: int = 20_000
 
 

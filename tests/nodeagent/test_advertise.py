@@ -1,0 +1,95 @@
+"""The plugin's config: what may replace what, and when it counts as loaded."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodeagent.advertise import Advertiser, counts
+from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, PluginFiles, write_config, write_loaded
+
+
+def device(name: str, resource: str = "nvidia.com/gpu-10gb") -> Device:
+    return Device(id=name, resource=resource, gpu="GPU-1", kind=DeviceKind.MPS, memory_mib=1)
+
+
+def config(*offered: str, withdrawn: tuple[str, ...] = ()) -> PluginConfig:
+    return PluginConfig.of([device(name) for name in (*offered, *withdrawn)], withdrawn)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> PluginFiles:
+    return PluginFiles(tmp_path)
+
+
+def load(files: PluginFiles, loaded: PluginConfig) -> Loaded:
+    found = Loaded(hash=loaded.hash, loaded_at=1.0, boot_token="t", registered={})
+    write_loaded(files, found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("then", "written"),
+    [
+        pytest.param(config("a", "b"), True, id="more"),
+        pytest.param(config("a", "b", "c"), True, id="still more"),
+        pytest.param(config("b"), False, id="one less"),
+        pytest.param(config("b", withdrawn=("a",)), False, id="one withdrawn"),
+        pytest.param(config("b", "c", withdrawn=("a",)), False, id="one for another"),
+    ],
+)
+def test_a_config_that_offered_something_is_not_replaced_by_less_before_it_was_loaded(
+    files: PluginFiles, then: PluginConfig, written: bool
+) -> None:
+    advertiser = Advertiser(files)
+    first = config("a", "b")
+    assert advertiser.advertise(first, in_force=False, overdue=False)
+
+    assert advertiser.advertise(then, in_force=False, overdue=False) is written
+    assert advertiser.advertise(then, in_force=True, overdue=False)
+    assert advertiser.advertise(first, in_force=True, overdue=False)
+    assert advertiser.advertise(then, in_force=False, overdue=True)
+    assert Advertiser(files).config == then
+
+
+def test_it_is_in_force_when_the_plugin_loaded_it_after_it_was_written(files: PluginFiles) -> None:
+    advertiser = Advertiser(files)
+    first, second = config("a"), config("a", "b")
+    assert not advertiser.in_force(None)
+    advertiser.advertise(first, in_force=False, overdue=False)
+    loaded = load(files, first)
+    assert advertiser.in_force(loaded)
+
+    advertiser.advertise(second, in_force=True, overdue=False)
+    assert not advertiser.in_force(loaded)
+
+    # The same text again: an older confirmation does not count for it.
+    advertiser.advertise(first, in_force=False, overdue=True)
+    later = files.loaded.stat().st_mtime_ns + 1_000_000
+    os.utime(files.config, ns=(later, later))
+    assert not advertiser.in_force(loaded)
+
+
+def test_an_unreadable_config_is_written_anew(files: PluginFiles) -> None:
+    files.directory.mkdir()
+    files.config.write_text("{")
+    advertiser = Advertiser(files)
+
+    assert advertiser.advertise(PluginConfig(), in_force=False, overdue=False)
+    assert Advertiser(files).config == PluginConfig()
+
+
+def test_an_empty_config_is_written_once(files: PluginFiles) -> None:
+    advertiser = Advertiser(files)
+    assert advertiser.advertise(PluginConfig(), in_force=False, overdue=False)
+    before = files.config.stat().st_mtime_ns
+
+    assert Advertiser(files).advertise(PluginConfig(), in_force=False, overdue=False)
+    assert files.config.stat().st_mtime_ns == before
+
+
+def test_counts_keep_the_resource_of_which_all_is_withdrawn(files: PluginFiles) -> None:
+    write_config(files, config("a", withdrawn=("b",)))
+
+    assert counts(config("a", withdrawn=("b",))) == {"nvidia.com/gpu-10gb": 1}
+    assert counts(config(withdrawn=("b",))) == {"nvidia.com/gpu-10gb": 0}

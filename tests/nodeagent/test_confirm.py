@@ -1,0 +1,179 @@
+"""Stages of an offer: loaded, taken, schedulable, and what is said when a deadline is over."""
+
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.confirm import Confirmer, Readings, Stage
+from nodeagent.kubelet import Allocatable, NoAnswer
+from nodeagent.node import NodeSeen
+from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, Problem
+from tests.nodeagent.world import Clock
+
+R = "nvidia.com/mig-1g.10gb"
+
+
+def device(name: str, gpu: str = "GPU-1", resource: str = R) -> Device:
+    return Device(id=name, resource=resource, gpu=gpu, kind=DeviceKind.MIG)
+
+
+def node(**counts: int) -> NodeSeen:
+    return NodeSeen(name="n", uid="u", allocatable={R: counts.get("r", 0)})
+
+
+def loaded(*errors: Problem) -> Loaded:
+    return Loaded(hash="h", loaded_at=1.0, boot_token="t", registered={R: True}, errors=errors)
+
+
+GOOD = Readings(
+    config=PluginConfig.of([device("a"), device("b", gpu="GPU-2")]),
+    loaded=loaded(),
+    in_force=True,
+    allocatable=Allocatable(ids={R: ("a", "b")}),
+    node=node(r=2),
+)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.confirmer = Confirmer(clock=self.clock, loaded_deadline_seconds=60, allocatable_deadline_seconds=30)
+
+    def stage(self, readings: Readings, gpu: str = "GPU-1") -> Stage:
+        return self.confirmer.confirm(readings, ["GPU-1", "GPU-2"]).stages[gpu]
+
+
+def test_all_seen_is_schedulable() -> None:
+    found = Bench().confirmer.confirm(GOOD, ["GPU-1", "GPU-2"])
+
+    assert found.taken
+    assert found.schedulable == {"a", "b"}
+    assert all(stage.schedulable for stage in found.stages.values())
+
+
+@pytest.mark.parametrize(
+    ("readings", "deadline_seconds", "before", "after", "part"),
+    [
+        pytest.param(
+            replace(GOOD, in_force=False), 60, "Advertising", "DevicePluginError", "does not answer", id="not loaded"
+        ),
+        pytest.param(
+            replace(GOOD, allocatable=Allocatable(ids={R: ("b",)})),
+            30,
+            "Advertising",
+            "AdvertiseTimeout",
+            "the kubelet does not show a",
+            id="not taken",
+        ),
+        pytest.param(
+            replace(GOOD, allocatable=Allocatable(ids={R: ("b", "c")})),
+            30,
+            "Advertising",
+            "AdvertiseTimeout",
+            "the kubelet does not show a",
+            id="equal counts hide a wrong id",
+        ),
+        pytest.param(
+            replace(GOOD, node=node(r=1)), 30, "Advertising", "AdvertiseTimeout", "the new count of", id="not shown"
+        ),
+        pytest.param(
+            replace(GOOD, node=node(r=3)),
+            30,
+            "Advertising",
+            "AdvertiseTimeout",
+            "the new count of",
+            id="shown too high",
+        ),
+        pytest.param(
+            replace(GOOD, node=None), 30, "Advertising", "AdvertiseTimeout", "this Node was not read", id="no Node"
+        ),
+        pytest.param(
+            replace(GOOD, allocatable=NoAnswer(reason="UNAVAILABLE")),
+            30,
+            "Advertising",
+            "AdvertiseTimeout",
+            "UNAVAILABLE",
+            id="kubelet away",
+        ),
+        pytest.param(
+            replace(GOOD, loaded=loaded(Problem(gpu="GPU-1", message="no daemon"))),
+            30,
+            "DevicePluginError",
+            "DevicePluginError",
+            "no daemon",
+            id="plugin's problem",
+        ),
+    ],
+)
+def test_what_is_not_seen_has_a_reason_and_after_its_deadline_a_person_must_look(
+    readings: Readings, deadline_seconds: float, before: str, after: str, part: str
+) -> None:
+    bench = Bench()
+
+    first = bench.stage(readings)
+    assert (first.schedulable, first.failed, str(first.reason)) == (False, False, before)
+    bench.clock.now += deadline_seconds
+    late = bench.stage(readings)
+    assert (late.schedulable, late.failed, str(late.reason)) == (False, True, after)
+    assert part in late.message
+    assert bench.stage(GOOD).schedulable
+    bench.clock.now += 1
+    assert not bench.stage(replace(readings, config=PluginConfig.of([device("z")]))).failed
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        pytest.param(replace(GOOD, in_force=False), id="another GPU's config is on its way"),
+        pytest.param(replace(GOOD, allocatable=NoAnswer(reason="RESOURCE_EXHAUSTED")), id="a question not put"),
+    ],
+)
+def test_what_was_confirmed_stays_so(readings: Readings) -> None:
+    bench = Bench()
+    bench.stage(GOOD)
+
+    assert bench.stage(readings).schedulable
+
+
+def test_one_gpu_in_trouble_does_not_hold_back_another() -> None:
+    bench = Bench()
+    readings = replace(GOOD, allocatable=Allocatable(ids={R: ("b",)}), node=node(r=1))
+
+    assert not bench.stage(readings, "GPU-1").schedulable
+    assert bench.stage(readings, "GPU-2").schedulable
+
+
+def test_free_ids_stay_schedulable_while_new_ones_are_on_their_way() -> None:
+    bench = Bench()
+    bench.stage(GOOD)
+    more = replace(
+        GOOD,
+        config=PluginConfig.of([*GOOD.config.devices, device("c")]),
+        allocatable=Allocatable(ids={R: ("a", "b", "c")}),
+    )
+
+    assert bench.confirmer.confirm(more, ["GPU-1"]).schedulable == {"a", "b"}
+    assert bench.confirmer.confirm(replace(more, node=node(r=3)), ["GPU-1"]).schedulable == {"a", "b", "c"}
+
+
+def test_an_emptied_gpu_is_confirmed_when_the_node_counts_less() -> None:
+    bench = Bench()
+    bench.stage(GOOD)
+    emptied = replace(
+        GOOD, config=PluginConfig.of([device("b", gpu="GPU-2")]), allocatable=Allocatable(ids={R: ("b",)})
+    )
+
+    assert not bench.stage(emptied).schedulable
+    assert bench.stage(emptied, "GPU-2").schedulable
+    assert bench.stage(replace(emptied, node=node(r=1))).schedulable
+
+
+def test_foreign_ids_are_named_after_the_deadline_only() -> None:
+    bench = Bench()
+    readings = replace(
+        GOOD, allocatable=Allocatable(ids={R: ("a", "b"), "nvidia.com/gpu": ("GPU-9",), "x.y/z": ("1",)})
+    )
+
+    assert bench.confirmer.confirm(readings, []).foreign == ()
+    bench.clock.now += 30
+    assert bench.confirmer.confirm(readings, []).foreign == ("GPU-9",)

@@ -1,0 +1,171 @@
+"""The taint and the counts on the own Node, against the sandbox's API server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1.names import TAINT_CHANGING
+from kube import apply, clients
+from nodeagent.node import NodeCell, NodeSeen, parse_node
+from nodeagent.taint import NodeGuard, NodeWriter, lowered, stale
+from sandbox.apiserver import ApiServer
+
+R = "nvidia.com/mig-1g.10gb"
+PATH = "/api/v1/nodes/n"
+FOREIGN = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ApiServer]:
+    found = ApiServer()
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def api(server: ApiServer) -> Iterator[ApiClient]:
+    found = clients.for_url(server.url)
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
+    apply.create(found, "/api/v1/nodes", body)
+    yield found
+    apply.delete(found, PATH)
+
+
+def taints(api: ApiClient) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = apply.get(api, PATH)["spec"].get("taints") or []
+    return found
+
+
+@pytest.mark.parametrize("foreign", [[], [FOREIGN]])
+def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreign: list[dict[str, str]]) -> None:
+    apply.merge_patch(api, PATH, {"spec": {"taints": foreign}})
+    cell = NodeCell()
+    writer = NodeWriter(api, "n", cell)
+
+    assert writer.set_taint(True) == ""
+    assert [taint["key"] for taint in taints(api)] == [*(t["key"] for t in foreign), TAINT_CHANGING]
+    seen = cell.get()
+    assert seen is not None
+    assert seen.changing
+
+    before = apply.get(api, PATH)["metadata"]["resourceVersion"]
+    assert writer.set_taint(True) == ""
+    assert apply.get(api, PATH)["metadata"]["resourceVersion"] == before
+
+    assert writer.set_taint(False) == ""
+    assert [taint["key"] for taint in taints(api)] == [t["key"] for t in foreign]
+
+
+def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
+    cell = NodeCell()
+
+    assert NodeWriter(api, "n", cell).set_allocatable({R: 3}) == ""
+
+    status = apply.get(api, PATH)["status"]
+    assert status["allocatable"] == {"cpu": "8", R: "3"}
+    assert status["capacity"][R] == "3"
+    seen = cell.get()
+    assert seen is not None
+    assert seen.allocatable == {R: 3}
+
+
+def test_a_failure_is_a_sentence(api: ApiClient) -> None:
+    writer = NodeWriter(api, "gone", NodeCell())
+
+    assert "cannot change the taint" in writer.set_taint(True)
+    assert "cannot write the Node's allocatable" in writer.set_allocatable({R: 1})
+
+
+def seen(changing: bool = False, **counts: int) -> NodeSeen:
+    return NodeSeen(name="n", uid="u", allocatable={f"nvidia.com/{k}": v for k, v in counts.items()}, changing=changing)
+
+
+def test_absent_and_zero_are_one_thing() -> None:
+    assert lowered(seen(a=0, b=2), {"nvidia.com/b": 2}) == ()
+    assert lowered(seen(a=1, b=3), {"nvidia.com/b": 2}) == ("nvidia.com/a", "nvidia.com/b")
+    assert stale(seen(a=0), {"nvidia.com/b": 0}) == {}
+    assert stale(seen(a=1), {"nvidia.com/b": 2}) == {"nvidia.com/a": 0, "nvidia.com/b": 2}
+
+
+class Writer:
+    def __init__(self, answer: str = "") -> None:
+        self.done: list[object] = []
+        self._answer = answer
+
+    def set_taint(self, wanted: bool) -> str:
+        self.done.append(wanted)
+        return self._answer
+
+    def set_allocatable(self, counts: Any) -> str:
+        self.done.append(dict(counts))
+        return self._answer
+
+
+A = "nvidia.com/a"
+
+
+@pytest.mark.parametrize(
+    ("node", "counts", "done"),
+    [
+        pytest.param(seen(a=2), {A: 1}, [True], id="lowered"),
+        pytest.param(seen(a=2), {A: 2}, [], id="equal"),
+        pytest.param(seen(a=2), {A: 3}, [], id="raised"),
+        pytest.param(seen(a=2, changing=True), {A: 1}, [], id="tainted already"),
+        pytest.param(seen(a=1, other=5), {A: 1}, [], id="another plugin's resource"),
+    ],
+)
+def test_a_push_that_lowers_a_count_waits_for_the_taint(
+    node: NodeSeen, counts: dict[str, int], done: list[object]
+) -> None:
+    writer = Writer()
+
+    assert NodeGuard(writer, write_allocatable=False).before_push(node, counts, [A]) == ""
+    assert writer.done == done
+
+
+def test_it_does_not_go_without_the_taint_or_the_node() -> None:
+    assert NodeGuard(Writer("no"), write_allocatable=False).before_push(seen(a=2), {A: 1}, [A]) == "no"
+    assert "was not read" in NodeGuard(Writer(), write_allocatable=False).before_push(None, {A: 1}, [A])
+    assert NodeGuard(Writer("no"), write_allocatable=True).before_push(seen(a=2), {A: 1}, [A]) == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "taken", "write", "done"),
+    [
+        pytest.param(seen(a=2, changing=True), True, False, [], id="the Node still counts more"),
+        pytest.param(seen(a=1, changing=True), True, False, [False], id="the Node shows it"),
+        pytest.param(seen(a=1, changing=True), False, False, [], id="the kubelet has not taken it"),
+        pytest.param(seen(a=2), True, True, [{A: 1}], id="written down"),
+        pytest.param(seen(), True, True, [{A: 1}], id="written up"),
+        pytest.param(seen(a=2), False, True, [], id="not written before it is taken"),
+        pytest.param(seen(a=1, changing=True), True, True, [False], id="a taint from before the option"),
+    ],
+)
+def test_after_the_push(node: NodeSeen, taken: bool, write: bool, done: list[object]) -> None:
+    writer = Writer()
+
+    NodeGuard(writer, write_allocatable=write).after_push(node, {A: 1}, [A], taken=taken)
+
+    assert writer.done == done
+
+
+def test_an_older_event_does_not_undo_our_own_write() -> None:
+    def version(number: int, changing: bool) -> NodeSeen:
+        taint = [{"key": TAINT_CHANGING, "effect": "NoSchedule"}] if changing else []
+        metadata = {"name": "n", "uid": "u", "resourceVersion": str(number)}
+        return parse_node({"metadata": metadata, "spec": {"taints": taint}})
+
+    cell = NodeCell()
+    cell.change(None, None, version(5, changing=False))
+    cell.accept(version(7, changing=True))
+    cell.change(None, None, version(6, changing=False))
+    found = cell.get()
+    assert found is not None
+    assert found.changing
+    cell.change(None, None, version(8, changing=False))
+    found = cell.get()
+    assert found is not None
+    assert not found.changing

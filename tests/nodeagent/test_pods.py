@@ -1,0 +1,141 @@
+"""Reading pods: what they may hold, whether they ended, and how long a vanished one counts."""
+
+from typing import Any
+
+import pytest
+
+from nodeagent.pods import PodBook, parse_pod
+from tests.nodeagent.world import RUNNING, Clock
+
+R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
+Raw = dict[str, Any]
+
+
+def container(name: str, count: int = 0, resource: str = R, **more: str) -> Raw:
+    limits = {resource: str(count)} if count else {}
+    return {"name": name, "resources": {"limits": limits}, **more}
+
+
+def raw(*containers: Raw, init: tuple[Raw, ...] = (), status: Raw | None = None, **spec: Any) -> Raw:
+    return {
+        "metadata": {"namespace": "a", "name": "b", "uid": "u"},
+        "spec": {"initContainers": list(init), "containers": list(containers), **spec},
+        "status": status or {},
+    }
+
+
+SIDECAR = {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "hidden"),
+    [
+        pytest.param(raw(container("c", 1)), (), id="no init containers"),
+        pytest.param(raw(container("c", 1), init=(container("i", 1),)), (), id="reused"),
+        pytest.param(raw(container("c", 1), init=(container("i", 3),)), ((R, 2),), id="the rest stays held"),
+        pytest.param(raw(container("c"), init=(container("i", 1),)), ((R, 1),), id="init alone"),
+        pytest.param(
+            raw(container("c", 1), init=(container("i", 2), container("j", 2))), ((R, 1),), id="the peak counts"
+        ),
+        pytest.param(
+            raw(container("c", 1), init=(container("s", 1, **SIDECAR), container("i", 2))),
+            ((R, 1),),
+            id="a sidecar before it keeps its own",
+        ),
+        pytest.param(
+            raw(container("c", 1), init=(container("i", 2), container("s", 1, **SIDECAR))), (), id="a sidecar after it"
+        ),
+        pytest.param(raw(container("c", 1), init=(container("i", 1, S),)), ((S, 1),), id="another resource"),
+    ],
+)
+def test_what_init_containers_hold_unseen(pod: Raw, hidden: tuple[tuple[str, int], ...]) -> None:
+    assert parse_pod(pod).hidden == hidden
+
+
+def test_app_and_sidecar_containers_are_listed_with_what_they_ask_for() -> None:
+    pod = parse_pod(raw(container("c", 2), container("d"), init=(container("s", 1, **SIDECAR), container("i", 1))))
+
+    assert pod.containers == (("s", ((R, 1),)), ("c", ((R, 2),)))
+
+
+def test_other_plugins_resources_are_none_of_our_business() -> None:
+    assert parse_pod(raw(container("c", 1, "example.com/nic"))).containers == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        ({"phase": "Running"}, False),
+        ({"phase": "Succeeded"}, True),
+        ({"phase": "Failed"}, True),
+        ({"phase": "Failed", "containerStatuses": [RUNNING]}, False),
+        ({"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": {"terminated": {}}}]}, True),
+        ({}, False),
+    ],
+)
+def test_a_phase_alone_does_not_end_a_container(status: Raw, ended: bool) -> None:
+    assert parse_pod(raw(container("c", 1), status=status)).ended is ended
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [
+        ({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"}, "no devices"),
+        ({"phase": "Failed", "reason": f"OutOf{R}"}, f"OutOf{R}"),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, ""),
+        ({"phase": "Failed", "reason": "Evicted"}, ""),
+        ({"phase": "Running", "reason": "UnexpectedAdmissionError"}, ""),
+    ],
+)
+def test_refusals_for_want_of_a_device(status: Raw, refused: str) -> None:
+    assert parse_pod(raw(container("c", 1), status=status)).refused == refused
+
+
+def test_the_longest_grace_period_counts_and_reported_ids_are_read() -> None:
+    devices = [{"resourceID": "MIG-1", "health": "Healthy"}]
+    status = {"containerStatuses": [{"name": "c", "allocatedResourcesStatus": [{"name": R, "resources": devices}]}]}
+    pod = raw(container("c", 1), status=status, terminationGracePeriodSeconds=45)
+    pod["metadata"]["deletionGracePeriodSeconds"] = 0
+
+    assert parse_pod(pod).grace_seconds == 45
+    assert parse_pod(pod).reported == ("MIG-1",)
+
+
+def test_a_vanished_pod_counts_for_grace_and_slack() -> None:
+    clock = Clock()
+    book = PodBook(clock=clock, slack_seconds=30)
+    pod = parse_pod(raw(container("c", 1), terminationGracePeriodSeconds=10))
+    book.change(("a", "b"), None, pod)
+    book.change(("a", "b"), pod, None)
+
+    clock.now += 39
+    assert [gone.pod.uid for gone in book.seen().vanished] == ["u"]
+    clock.now += 1
+    assert book.seen().vanished == ()
+
+
+def test_an_ended_pod_that_leaves_does_not_vanish() -> None:
+    clock = Clock()
+    book = PodBook(clock=clock, slack_seconds=30)
+    pod = parse_pod(raw(container("c", 1), status={"phase": "Succeeded"}))
+    book.change(("a", "b"), None, pod)
+    book.change(("a", "b"), pod, None)
+
+    seen = book.seen()
+    assert seen.vanished == ()
+    assert seen.ended == {"u"}
+    assert seen.departed == {("a", "b")}
+    clock.now += 10
+    assert book.seen().departed == frozenset()
+
+
+def test_a_pod_of_the_same_name_is_another_pod() -> None:
+    book = PodBook(clock=Clock(), slack_seconds=30)
+    first = parse_pod(raw(container("c", 1)))
+    second = raw(container("c", 1))
+    second["metadata"]["uid"] = "v"
+    book.change(("a", "b"), None, first)
+    book.change(("a", "b"), first, parse_pod(second))
+
+    assert [gone.pod.uid for gone in book.seen().vanished] == ["u"]
+    assert [pod.uid for pod in book.seen().pods] == ["v"]

@@ -1,0 +1,162 @@
+"""Journal, lock, ages, driver thread, settings: the parts that stand alone."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from nodeagent.ages import Ages
+from nodeagent.driver import (
+    ComputeInstance,
+    DriverTimeoutError,
+    GpuInstance,
+    GpuProcess,
+    MigMode,
+    ObservedGpu,
+)
+from nodeagent.driver_thread import ThreadedDriver
+from nodeagent.journal import Action, Intent, Journal
+from nodeagent.settings import Settings, SettingsError, load_settings, read_settings
+from nodeagent.statedir import AnotherAgentError, StateDir
+from partitioning.layouts import Instance
+from tests.nodeagent.world import Clock
+
+PLACED = Instance(start=4, size=4, profile="3g.40gb")
+WHOLE = GpuInstance(id=1, placed=PLACED, compute_slices=3, compute=(ComputeInstance(id=0, slices=3, uuid="MIG-1"),))
+HALF = GpuInstance(id=1, placed=PLACED, compute_slices=3)
+
+
+def gpu(*instances: GpuInstance, problem: str = "") -> ObservedGpu:
+    return ObservedGpu(index=0, uuid="GPU-1", mig_mode=MigMode.ENABLED, instances=instances, problem=problem)
+
+
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize(
+    ("observed", "left", "ended"),
+    [
+        pytest.param(gpu(), set(), True, id="nothing there"),
+        pytest.param(gpu(WHOLE), set(), True, id="complete"),
+        pytest.param(gpu(HALF), {PLACED}, False, id="half-made"),
+        pytest.param(gpu(problem="lost"), set(), False, id="cannot be read"),
+    ],
+)
+def test_an_open_intent_is_settled_against_what_is_observed(
+    tmp_path: Path, action: Action, observed: ObservedGpu, left: set[Instance], ended: bool
+) -> None:
+    intent = Intent(action=action, placed=PLACED, plan_uid="u", generation=3)
+    Journal(tmp_path).begin("GPU-1", intent)
+    journal = Journal(tmp_path)
+    assert journal.intent("GPU-1") == intent
+
+    assert journal.settle(observed) == left
+    assert (journal.intent("GPU-1") is None) is ended
+
+
+@pytest.mark.parametrize("text", ["{", "null", "[]", '{"version": 1}', '{"intent": {"action": "burn"}}'])
+def test_a_journal_that_cannot_be_read_is_no_intent(tmp_path: Path, text: str) -> None:
+    (tmp_path / "GPU-1.json").write_text(text)
+
+    assert Journal(tmp_path).settle(gpu(HALF)) == frozenset()
+
+
+def test_one_agent_per_state_directory(tmp_path: Path) -> None:
+    state = StateDir(tmp_path / "state")
+    lock = state.lock()
+    with pytest.raises(AnotherAgentError, match="is held by process"):
+        state.lock()
+
+    lock.release()
+    state.lock().release()
+
+
+def test_ages_start_anew_after_a_pass_without_the_question() -> None:
+    clock = Clock()
+    ages = Ages(clock)
+    assert ages.seconds("a") == 0
+    clock.now += 5
+    assert ages.seconds("a") == 5
+    ages.end_pass()
+    ages.end_pass()
+    clock.now += 5
+    assert ages.seconds("a") == 0
+
+
+class SlowDriver:
+    """Hangs until `release`."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.threads: set[str] = set()
+
+    def version(self) -> str:
+        self.threads.add(threading.current_thread().name)
+        return "580"
+
+    def observe(self) -> tuple[ObservedGpu, ...]:
+        self.release.wait(20)
+        return (gpu(),)
+
+    def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
+        raise NotImplementedError
+
+    def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
+        raise NotImplementedError
+
+    def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        raise NotImplementedError
+
+    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
+        raise NotImplementedError
+
+    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        raise NotImplementedError
+
+
+def test_a_driver_call_that_hangs_is_given_up_and_nothing_is_asked_on_top_of_it() -> None:
+    slow = SlowDriver()
+    driver = ThreadedDriver(slow, timeout_seconds=0.05)
+    assert driver.version() == "580"
+    assert slow.threads == {"nvml_0"}
+
+    with pytest.raises(DriverTimeoutError, match="no answer from the driver"):
+        driver.observe()
+    with pytest.raises(DriverTimeoutError, match="has not returned yet"):
+        driver.version()
+
+    slow.release.set()
+    done = threading.Event()
+    driver._executor.submit(done.set)
+    assert done.wait(5)
+    assert driver.version() == "580"
+    driver.close()
+
+
+def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+
+    assert load_settings(tmp_path / "empty.yaml") == Settings()
+    assert Settings().kubelet_start_seconds == 60
+    assert not Settings().write_allocatable
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"stateDirr": "/x"}, "unknown key stateDirr (did you mean stateDir?)"),
+        ({"resyncSeconds": 0}, "resyncSeconds is 0: input should be greater than 0; the default is 10.0"),
+        ({"logLevel": "loud"}, "logLevel is 'loud'"),
+        ([], "must be a mapping"),
+    ],
+)
+def test_a_wrong_setting_is_named(content: object, sentence: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(content)
+    assert sentence in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="unreadable"):
+        load_settings(tmp_path / "unreadable")
+    (tmp_path / "bad.yaml").write_text("{")
+    with pytest.raises(SettingsError, match="is not valid YAML"):
+        load_settings(tmp_path / "bad.yaml")

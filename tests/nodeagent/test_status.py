@@ -1,0 +1,178 @@
+"""What the status says: sizes, times, hashes, and when it is written."""
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from crds.definition import definition
+from crds.v1alpha1.plan import item_hash
+from crds.v1alpha1.spec import GpuItem
+from nodeagent.publish import same
+from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
+from tests.nodeagent.world import World, mig
+
+Raw = dict[str, Any]
+
+
+def check(world: World) -> None:
+    """Against the schema of the CRD."""
+    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    problems = [error.message for error in Draft202012Validator(schema).iter_errors(world.status())]
+    assert problems == []
+
+
+def test_it_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)), plain(), (T4, {}))
+    world.settle(3)
+    world.pod("nvidia.com/mig-3g.40gb")
+    world.apply(
+        mig(0, ("7g.80gb", 0)),
+        {"index": 1, "mps": {"slices": [{"memoryGB": 1, "count": 48}]}},
+        mig(2, "1g.10gb"),
+        mig(9, "1g.10gb"),
+    )
+
+    for _ in range(8):
+        world.run()
+        check(world)
+
+    assert len(world.gpu_status(1)["partitions"]) == 48
+    assert world.status()["summary"] == {"mig": "1/1", "mps": "0/48", "whole": "0/1"}
+
+
+def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.apply(mig(0, ("7g.80gb", -1)))
+
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert world.condition("Ready")["reason"] == "InvalidLayout"
+    assert "start: Input should be greater than or equal to 0" in world.condition("Ready")["message"]
+    assert world.condition("Stalled")["status"] == "True"
+    check(world)
+
+
+def test_models_come_from_nvml_once_each(make_world: MakeWorld) -> None:
+    world = make_world(*empty(2), (T4, {}))
+    world.apply()
+
+    world.settle()
+
+    names = [model["name"] for model in world.status()["models"]]
+    assert names == ["NVIDIA H100 80GB HBM3", "Tesla T4"]
+    assert world.status()["models"][0]["computeCapability"] == "9.0"
+    profiles = {profile["name"]: profile["starts"] for profile in world.status()["models"][0]["profiles"]}
+    assert profiles["3g.40gb"] == [0, 4]
+
+
+def test_the_plan_hash_is_that_of_the_item_that_was_confirmed(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    first, second = mig(0, ("3g.40gb", 4)), mig(0, ("7g.80gb", 0))
+    world.apply(first)
+    world.settle()
+    confirmed = item_hash(GpuItem.read(first))
+    assert world.gpu_status()["planHash"] == confirmed
+
+    holder = world.pod("nvidia.com/mig-3g.40gb")
+    world.apply(second)
+    world.settle()
+    assert (world.found()[0], world.gpu_status()["planHash"]) == ("WaitingForRelease", confirmed)
+    world.restart()
+    world.settle()
+    assert world.gpu_status()["planHash"] == confirmed
+
+    world.finish(holder)
+    world.settle()
+    assert world.gpu_status()["planHash"] == item_hash(GpuItem.read(second))
+
+
+def test_ready_carries_the_generation_and_moves_its_time_with_its_status_only(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    first = world.condition("Ready")
+
+    world.apply(mig(0, ("3g.40gb", 4)), planned=[])
+    world.run()
+    again = world.condition("Ready")
+    assert (again["status"], again["observedGeneration"]) == ("True", 2)
+    assert again["lastTransitionTime"] == first["lastTransitionTime"]
+
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.run()
+    busy = world.condition("Ready")
+    assert (busy["status"], busy["observedGeneration"]) == ("False", 3)
+    assert busy["lastTransitionTime"] != first["lastTransitionTime"]
+    assert world.condition("Reconciling")["status"] == "True"
+    assert world.status()["observedGeneration"] == 3
+
+
+def test_every_condition_but_the_controllers_is_written_at_first_sight(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply()
+    world.run()
+
+    assert [condition["type"] for condition in world.status()["conditions"]] == [
+        "Advertised",
+        "Applied",
+        "Drifted",
+        "GPUsHealthy",
+        "OwnershipConflict",
+        "Ready",
+        "Reconciling",
+        "Stalled",
+    ]
+
+
+def test_drift_is_shown_while_it_is_healed(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    gpu = world.gpu()
+    world.driver.create_gpu_instance(gpu.uuid, gpu.instances[0].placed.__class__(start=0, size=1, profile="1g.10gb"))
+    half = next(instance for instance in world.gpu().instances if instance.half_made)
+    world.driver.create_compute_instance(gpu.uuid, half.id)
+
+    world.run()
+    assert world.condition("Drifted")["status"] == "True"
+    world.settle()
+    assert world.condition("Drifted")["status"] == "False"
+    assert world.layout() == "3g.40gb at 4"
+
+
+def test_another_plugin_on_the_node_is_an_ownership_conflict(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    world.apply()
+    world.settle()
+
+    for _ in range(70):
+        world.plugin.step()
+        world.kubelet.step()
+        world.kubelet.devices["nvidia.com/gpu"] = (*world.kubelet.devices["nvidia.com/gpu"], "GPU-ffff")
+        world.pass_only()
+        world.clock.now += 0.5
+
+    assert world.condition("OwnershipConflict")["status"] == "True"
+    assert "GPU-ffff" in world.condition("OwnershipConflict")["message"]
+
+
+READY = {"type": "Ready", "status": "True"}
+STATUS: Raw = {"observedGeneration": 1, "gpus": [], "conditions": [READY]}
+
+
+@pytest.mark.parametrize(
+    ("live", "equal"),
+    [
+        ({**STATUS}, True),
+        ({**STATUS, "conditions": [READY, {"type": "AgentAlive", "status": "True"}]}, True),
+        ({**STATUS, "observedGeneration": 2}, False),
+        ({**STATUS, "conditions": [{"type": "Ready", "status": "Unknown"}]}, False),
+        ({**STATUS, "conditions": [READY, {"type": "Stalled", "status": "True"}]}, False),
+        ({**STATUS, "summary": {}}, False),
+        ({}, False),
+    ],
+)
+def test_the_live_object_decides_whether_to_write(live: Raw, equal: bool) -> None:
+    assert same(STATUS, live) is equal

@@ -1,0 +1,59 @@
+"""The scripted runtime's program, built once from `cri/` with Go and cached outside the repository.
+
+In: where to cache, and the environment of `go`. Out: the program's path, or what is missing. The folder is named by
+its sources, so that another revision never runs an older program.
+"""
+
+import fcntl
+import hashlib
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from sandbox.controlplane import Missing, Places
+
+SOURCES = Path(__file__).parent / "cri"
+PROGRAM = "scripted-cri"
+BUILD_SECONDS = 900.0
+
+
+def scripted_runtime(places: Places) -> Path | Missing:
+    """The program; the first call after a change builds it."""
+    target = places.cache / f"{PROGRAM}-{_digest()}"
+    if target.exists():
+        return target
+    go = shutil.which("go", path=dict(places.environ).get("PATH"))
+    if go is None:
+        return Missing(
+            f"{PROGRAM} is not built yet, and there is no go on PATH. Install Go 1.26 or newer (https://go.dev/dl/)"
+        )
+    places.cache.mkdir(parents=True, exist_ok=True)
+    with (places.cache / f"{PROGRAM}.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        return target if target.exists() else _build(go, target, places)
+
+
+def _build(go: str, target: Path, places: Places) -> Path | Missing:
+    unfinished = target.with_suffix(".new")
+    environ = dict(places.environ) | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    command = [go, "build", "-trimpath", "-mod=readonly", "-ldflags=-s -w", "-o", str(unfinished), "."]
+    try:
+        built = subprocess.run(
+            command, cwd=SOURCES, env=environ, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Missing(f"go build of {PROGRAM} took more than {BUILD_SECONDS:.0f} s; run again to go on")
+    if built.returncode != 0:
+        return Missing(f"go build of {PROGRAM} failed: {' / '.join(built.stderr.strip().splitlines()[-5:])}")
+    for older in places.cache.glob(f"{PROGRAM}-*"):
+        if older != unfinished:
+            older.unlink()
+    unfinished.rename(target)
+    return target
+
+
+def _digest() -> str:
+    parts = [platform.system(), platform.machine()]
+    parts += [path.read_text() for path in sorted(SOURCES.iterdir()) if path.suffix in (".go", ".mod", ".sum")]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -62,8 +62,7 @@ class PodResources(services.PodResourcesListerServicer):
         self._switches = switches
         self._random = random
 
-    # The method names are the proto's.
-    def List(  # noqa: N802
+    def List(  # noqa: N802 - the name in the proto
         self,
         request: api.ListPodResourcesRequest,  # noqa: ARG002 - it has no fields
         context: grpc.ServicerContext,
@@ -73,7 +72,7 @@ class PodResources(services.PodResourcesListerServicer):
         entries = self._book.active() if self._switches.list_active_pods_only else self._book.entries()
         return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
 
-    def Get(  # noqa: N802
+    def Get(  # noqa: N802 - the name in the proto
         self, request: api.GetPodResourcesRequest, context: grpc.ServicerContext
     ) -> api.GetPodResourcesResponse:
         self._admit(context)
@@ -86,7 +85,7 @@ class PodResources(services.PodResourcesListerServicer):
         self._free_inactive()
         return api.GetPodResourcesResponse(pod_resources=self._pod(entry))
 
-    def GetAllocatableResources(  # noqa: N802
+    def GetAllocatableResources(  # noqa: N802 - the name in the proto
         self,
         request: api.AllocatableResourcesRequest,  # noqa: ARG002 - it has no fields
         context: grpc.ServicerContext,

@@ -42,7 +42,9 @@ class Registration(services.RegistrationServicer):
         self._open: list[PluginClient] = []
         self._closed = False
 
-    def Register(self, request: api.RegisterRequest, context: grpc.ServicerContext) -> api.Empty:  # noqa: N802 - the name in the proto
+    def Register(  # noqa: N802 - the name in the proto
+        self, request: api.RegisterRequest, context: grpc.ServicerContext
+    ) -> api.Empty:
         problem = check(request)
         if problem:
             context.abort(grpc.StatusCode.UNKNOWN, problem)

@@ -124,6 +124,9 @@ class Agent:
         for order in plan.orders:
             if order.gpu is not None:
                 standing = seen.standing(order.gpu, self._parts.advertiser.config)
+                if plan.paused:
+                    # Not even what this agent left half-made is touched.
+                    standing = replace(standing, unfinished=frozenset())
                 busy = [p.placed for p in standing.partitions if p.placed and not standing.verdict(p).free]
                 found[order.index] = gpu_change(plan.target(order, busy), standing)
         return found

@@ -94,12 +94,12 @@ class NvmlDriver:
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         with _attempt(f"listing the processes on GPU {gpu.index}"):
             handle = self._handle(gpu.uuid)
-            clients = {entry.pid for entry in NVML.nvmlDeviceGetMPSComputeRunningProcesses(handle)}
-            found = {
-                GpuProcess(pid=entry.pid, mps_client=entry.pid in clients)
-                for entry in NVML.nvmlDeviceGetComputeRunningProcesses(handle)
-                if not gpu.mig_enabled
-            }
+            found: set[GpuProcess] = set()
+            if not gpu.mig_enabled:
+                mps = _known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, handle)) or ()
+                clients = {entry.pid for entry in mps}
+                listed = NVML.nvmlDeviceGetComputeRunningProcesses(handle)
+                found.update(GpuProcess(pid=entry.pid, mps_client=entry.pid in clients) for entry in listed)
             # On a GPU with MIG the parent's list needs a privilege and need not tell the instance: ask each device.
             for instance in gpu.instances:
                 for device in _mig_devices(NVML.nvmlDeviceGetGpuInstanceById(handle, instance.id), instance):

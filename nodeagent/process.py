@@ -42,7 +42,7 @@ from nodeagent.taint import NodeGuard, NodeWriter
 from partitioning import __version__
 
 log = logging.getLogger(__name__)
-LEAST_PAUSE_SECONDS = 0.05
+LEAST_PAUSE_SECONDS = 0.1
 """A burst of events is one pass."""
 FAILED_PAUSE_SECONDS = 5.0
 STUCK_SECONDS = 600.0
@@ -190,7 +190,7 @@ class AgentProcess:
     def _pass(self) -> float:
         # Before the plan was read, "no plan" would be believed and every GPU taken for unmanaged.
         if not self._plans.synced.is_set():
-            return LEAST_PAUSE_SECONDS * 2
+            return LEAST_PAUSE_SECONDS
         if self._bound.synced.is_set():
             self._pods.set_synced()
         self._files.ensure()

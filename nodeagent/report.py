@@ -130,12 +130,15 @@ class Reporter:
     def _note(self, outcome: GpuOutcome, plan: PlanSeen | None) -> None:
         """One GPU: what was confirmed, how long it took, and whether its state is news."""
         state = (str(outcome.state), str(outcome.reason))
-        if self._states.get(outcome.index) != state:
+        before = self._states.get(outcome.index)
+        if before != state:
             self._states[outcome.index] = state
             log.info("GPU %d: %s (%s) %s", outcome.index, *state, outcome.message)
+            # Of a GPU that an earlier agent has confirmed already, Ready is no news.
+            known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
             if outcome.state is GpuState.FAILED and plan is not None:
                 self._emit(plan, "Warning", outcome)
-            elif outcome.state is GpuState.READY and plan is not None:
+            elif outcome.state is GpuState.READY and plan is not None and not known:
                 self._emit(plan, "Normal", outcome)
         if outcome.gpu is None:
             return

@@ -167,3 +167,22 @@ def test_a_newer_generation_interrupts_between_two_steps(make_world: MakeWorld) 
     world.step()
     world.settle()
     assert world.layout() == "1g.10gb at 0"
+
+
+def test_a_pause_leaves_even_our_own_half_made_instance(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.settle(2)
+    world.effect.done.clear()
+    world.effect.kill_after = 2  # after the GPU instance, before its compute instance
+    world.apply(mig(0, ("3g.40gb", 4)))
+    with pytest.raises(Killed):
+        world.run()
+    world.restart()
+    world.apply(mig(0, ("3g.40gb", 4)), paused=True)
+
+    world.settle(4)
+    assert [instance.half_made for instance in world.gpu().instances] == [True]
+
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")

@@ -1,0 +1,150 @@
+"""Targets and changes of one GPU, as pure functions: what can never be, whatever stands there and whoever holds it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crds.v1alpha1.spec import GpuItem
+from nodeagent.changes import GpuChange, Standing, gpu_change
+from nodeagent.desired import MigTarget, MpsTarget, Refused, WholeTarget, target
+from nodeagent.driver import ComputeInstance, GpuInstance, MigMode, ObservedGpu
+from nodeagent.partitions import Partition, mig_partition, mps_partition, whole
+from nodeagent.plugin.config import DeviceKind
+from nodeagent.usage import Use, Verdict
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout
+from partitioning.mps import MAX_CLIENTS, slice_of_gb
+from partitioning.packing import Packed, pack
+from tests.nodeagent.conftest import H100
+from tests.nodeagent.world import mig
+
+PROFILES = [spec.name for spec in H100.profiles]
+counts = st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3), max_size=3)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    """A layout that can exist, not always a tight one."""
+    layout = EMPTY
+    for profile, pick in draw(st.lists(st.tuples(st.sampled_from(PROFILES), st.integers(0, 6)), max_size=6)):
+        spec = H100.profile(profile)
+        assert spec is not None
+        place = Instance(start=spec.starts[pick % len(spec.starts)], size=spec.size, profile=profile)
+        if check_layout(H100, layout.union([place])) is None:
+            layout = layout.union([place])
+    return layout
+
+
+def gpu(layout: Layout, half_made: frozenset[Instance] = frozenset()) -> ObservedGpu:
+    instances = []
+    for n, place in enumerate(layout):
+        spec = H100.profile(place.profile)
+        assert spec is not None
+        compute = ComputeInstance(id=0, slices=spec.compute_slices, uuid=f"MIG-{place.start}")
+        parts = () if place in half_made else (compute,)
+        instances.append(GpuInstance(id=n, placed=place, compute_slices=spec.compute_slices, compute=parts))
+    return ObservedGpu(
+        index=0, uuid="GPU-0", name="H100", model=H100, mig_mode=MigMode.ENABLED, instances=tuple(instances)
+    )
+
+
+PLAIN = ObservedGpu(index=0, uuid="GPU-0", name="H100", model=H100, mig_mode=MigMode.DISABLED)
+
+
+@given(layouts(), counts, st.data())
+def test_counts_become_a_possible_layout_and_stay_it(
+    observed: Layout, wanted: dict[str, int], data: st.DataObject
+) -> None:
+    in_use = Layout.of(data.draw(st.lists(st.sampled_from(observed.instances), unique=True))) if observed else EMPTY
+    item = GpuItem.read(mig(0, *(f"{profile}*{count}" for profile, count in wanted.items())))
+
+    found = target(item, gpu(observed), in_use)
+
+    possible = isinstance(pack(H100, pinned=EMPTY, wanted=wanted), Packed)
+    assert isinstance(found, MigTarget) is possible
+    if isinstance(found, MigTarget):
+        assert check_layout(H100, found.layout) is None
+        assert found.layout.counts() == dict(sorted(wanted.items()))
+        # Once it is carried out, it is its own answer.
+        assert target(item, gpu(found.layout), EMPTY) == found
+    else:
+        assert isinstance(found, Refused)
+
+
+def check(change: GpuChange, standing: Standing) -> None:
+    """What holds for every change."""
+    offered, withdrawn = {p.id for p in change.offer}, {p.id for p in change.withdraw}
+    here = {p.id: p for p in standing.partitions}
+    assert not offered & withdrawn
+    assert len(change.offer) == len(offered)
+    for device_id in withdrawn:
+        # A held id is never taken off; one that was off before may stay so while nobody knows.
+        use = standing.verdict(here[device_id]).use
+        assert use is Use.FREE or (use is Use.UNKNOWN and device_id in standing.withdrawn)
+    for partition in standing.partitions:
+        use = standing.verdict(partition).use
+        if use is Use.USED or (use is Use.UNKNOWN and partition.id not in standing.withdrawn):
+            assert partition.id in offered
+    for instance in change.destroy:
+        assert instance.half_made or instance.uuid in standing.released
+
+
+@given(layouts(), layouts(), st.data())
+def test_mig_changes_touch_nothing_that_is_not_free_and_gone(
+    observed: Layout, desired: Layout, data: st.DataObject
+) -> None:
+    half_made = frozenset(data.draw(st.sets(st.sampled_from(observed.instances)))) if observed else frozenset()
+    found = gpu(observed, half_made)
+    partitions = tuple(p for instance in found.instances if (p := mig_partition(found, instance)))
+    standing = stand(found, partitions, data)
+
+    change = gpu_change(MigTarget(layout=desired), standing)
+
+    check(change, standing)
+    left = observed.without(instance.placed for instance in change.destroy)
+    assert check_layout(H100, left.union(change.create)) is None
+    kept = {p.placed for p in standing.partitions if not standing.verdict(p).free}
+    assert not kept & {instance.placed for instance in change.destroy}
+    assert change.converged is (observed == desired and not half_made)
+
+
+sizes = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=8)
+
+
+@given(sizes, sizes, st.booleans(), st.data())
+def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
+    there: list[int], wanted: list[int], whole_wanted: bool, data: st.DataObject
+) -> None:
+    numbers: dict[int, int] = {}
+    partitions: list[Partition] = []
+    for size in there:
+        new = mps_partition(PLAIN.uuid, slice_of_gb(size), numbers.get(size, 0))
+        if sum(p.memory_mib for p in partitions) + new.memory_mib <= H100.memory_mib:
+            partitions.append(new)
+            numbers[size] = numbers.get(size, 0) + 1
+    if not partitions:
+        partitions = [whole(PLAIN)]
+    standing = stand(PLAIN, tuple(partitions), data)
+    goal = WholeTarget() if whole_wanted else MpsTarget(slices=tuple(slice_of_gb(size) for size in sorted(wanted)))
+
+    change = gpu_change(goal, standing)
+
+    check(change, standing)
+    after = [*change.offer, *change.withdraw]
+    kinds = {p.kind for p in after}
+    assert len(kinds) <= 1
+    if DeviceKind.MPS in kinds:
+        assert sum(p.memory_mib for p in after) <= H100.memory_mib
+        assert len(after) <= MAX_CLIENTS
+
+
+def stand(found: ObservedGpu, partitions: tuple[Partition, ...], data: st.DataObject) -> Standing:
+    """Random holders; what is released was withdrawn and is free."""
+    verdicts = {p.id: Verdict(use=data.draw(st.sampled_from(Use)), why="w") for p in partitions}
+    withdrawn = frozenset(p.id for p in partitions if data.draw(st.booleans()))
+    free = [i for i in sorted(withdrawn) if verdicts[i].free]
+    return Standing(
+        gpu=found,
+        partitions=partitions,
+        verdict=lambda partition: verdicts.get(partition.id, Verdict(use=Use.FREE)),
+        withdrawn=withdrawn,
+        released=frozenset(i for i in free if data.draw(st.booleans())),
+    )

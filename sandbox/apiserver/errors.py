@@ -140,9 +140,9 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     texts = [f"{error.path or '<nil>'}: {error.body()}" for error in errors]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified_kind = f"{kind}.{group}" if group else kind
-    details: Obj = {"name": name, "group": group, "kind": kind, "causes": [error.cause() for error in errors]}
-    if not group:
-        del details["group"]
+    identity = {"name": name, "group": group, "kind": kind}
+    details: Obj = {field: value for field, value in identity.items() if value}
+    details["causes"] = [error.cause() for error in errors]
     return ApiError(422, "Invalid", f'{qualified_kind} "{name}" is invalid: {listed}', details=details)
 
 

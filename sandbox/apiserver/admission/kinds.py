@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sandbox.apiserver.admission import pods
+from sandbox.apiserver.admission import events, leases, nodes, pods
 from sandbox.apiserver.errors import FieldError
 from sandbox.apiserver.objects import Obj
 from sandbox.apiserver.resources import definitions
@@ -37,28 +37,22 @@ class KindRules:
     check: Callable[[Obj, Obj | None], list[FieldError]] = _nothing_wrong
 
 
-def _namespace(obj: Obj) -> Obj:
+def _labelled_namespace(obj: Obj) -> Obj:
     metadata = obj["metadata"]
     labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
-    return {
-        **obj,
-        "metadata": {**metadata, "labels": labels},
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
-    }
+    return {**obj, "metadata": {**metadata, "labels": labels}}
 
 
-def _node(obj: Obj) -> Obj:
-    status = obj.get("status") or {}
-    if status.get("capacity") and "allocatable" not in status:
-        return {**obj, "status": {**status, "allocatable": status["capacity"]}}
-    return obj
+def _active_namespace(obj: Obj) -> Obj:
+    return {**obj, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
 
 
 _RULES: Final = {
     ("", "Pod"): KindRules(default=pods.default, prepare=pods.prepare, check=pods.check),
-    ("", "Node"): KindRules(default=_node),
-    ("", "Namespace"): KindRules(prepare=_namespace),
+    ("", "Event"): KindRules(default=events.default, check=events.check),
+    ("", "Node"): KindRules(default=nodes.default, check=nodes.check),
+    ("coordination.k8s.io", "Lease"): KindRules(check=leases.check),
+    ("", "Namespace"): KindRules(default=_labelled_namespace, prepare=_active_namespace),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): KindRules(
         default=definitions.with_defaults,
         prepare=_without_status,

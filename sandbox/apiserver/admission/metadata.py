@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from sandbox.apiserver.errors import FieldError
-from sandbox.apiserver.objects import Obj, meta
+from sandbox.apiserver.objects import Obj, mappings, meta
 from sandbox.apiserver.resources.resource import Resource
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -40,6 +40,11 @@ def check_metadata(resource: Resource, obj: Obj, old: Obj | None) -> list[FieldE
     found = meta(obj)
     errors = [] if old is not None else list(_check_name(resource, found.get("name", "")))
     before = meta(old or {})
+    if found.get("finalizers") is not before.get("finalizers"):
+        for name in found.get("finalizers") or []:
+            errors += _check_key(name, "metadata.finalizers")
+    if found.get("ownerReferences") is not before.get("ownerReferences"):
+        errors += _check_owners(found.get("ownerReferences") or [])
     if found.get("labels") is not before.get("labels"):
         errors += _check_labels(found.get("labels") or {})
     if found.get("annotations") is not before.get("annotations"):
@@ -75,6 +80,14 @@ def _check_labels(labels: dict[str, Any]) -> Iterator[FieldError]:
             yield _invalid("metadata.labels", value, _VALUE_HELP)
         elif len(value) > 63:
             yield _invalid("metadata.labels", value, "must be no more than 63 bytes")
+
+
+def _check_owners(owners: list[Any]) -> Iterator[FieldError]:
+    for owner in mappings(owners):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                detail = "version must not be empty" if field == "apiVersion" else "must not be empty"
+                yield _invalid(f"metadata.ownerReferences.{field}", "", detail)
 
 
 def _check_key(key: str, path: str) -> Iterator[FieldError]:

@@ -19,7 +19,6 @@ _SPEC_DEFAULTS: Final[Obj] = {
     "terminationGracePeriodSeconds": 30,
     "securityContext": {},
     "enableServiceLinks": True,
-    "preemptionPolicy": "PreemptLowerPriority",
 }
 _TOLERATED_FOR_300_SECONDS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MUTABLE_SPEC: Final = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates")
@@ -59,6 +58,7 @@ def prepare(pod: Obj) -> Obj:
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     tolerations = list(spec.get("tolerations") or [])
     for key in _TOLERATED_FOR_300_SECONDS:
         if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
@@ -113,7 +113,7 @@ def _check_resources(resources: Obj, path: str) -> Iterator[FieldError]:
         for name, amount in amounts.items():
             if is_extended(name) and not str(amount).isdigit():
                 yield FieldError(
-                    path=f"{path}.{word}.{name}", reason="FieldValueInvalid", value=amount, detail="must be an integer"
+                    path=f"{path}.{word}[{name}]", reason="FieldValueInvalid", value=amount, detail="must be an integer"
                 )
     for name, amount in requests.items():
         if not is_extended(name):
@@ -133,9 +133,9 @@ def is_extended(name: str) -> bool:
 
 def _check_change(spec: Obj, before: Obj) -> Iterator[FieldError]:
     """Only images, deadlines, added tolerations and removed scheduling gates may change; the binding sets the node."""
-    if before.get("nodeName") and spec.get("nodeName") != before.get("nodeName"):
-        detail = "may only be set once, by the pod's binding"
-        yield FieldError(path="spec.nodeName", reason="FieldValueForbidden", detail=detail)
+    if any(toleration not in (spec.get("tolerations") or []) for toleration in before.get("tolerations") or []):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        yield FieldError(path="spec.tolerations", reason="FieldValueForbidden", detail=detail)
     if _fixed(spec) != _fixed(before):
         detail = (
             "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -146,7 +146,7 @@ def _check_change(spec: Obj, before: Obj) -> Iterator[FieldError]:
 
 
 def _fixed(spec: Obj) -> dict[str, Any]:
-    fixed = {name: value for name, value in spec.items() if name not in (*_MUTABLE_SPEC, "nodeName")}
+    fixed = {name: value for name, value in spec.items() if name not in _MUTABLE_SPEC}
     for field in _CONTAINERS:
         fixed[field] = [{**container, "image": ""} for container in mappings(spec.get(field))]
     return fixed

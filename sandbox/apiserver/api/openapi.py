@@ -13,9 +13,8 @@ from sandbox.apiserver.objects import Obj, encode
 from sandbox.apiserver.resources import models
 from sandbox.apiserver.resources.registry import Groups
 from sandbox.apiserver.resources.resource import Resource
-from sandbox.apiserver.schema.structural import OMIT_EMPTY
+from sandbox.apiserver.schema.structural import GO_STRUCT, OMIT_EMPTY
 
-_REFERENCE: Final = "#/components/schemas/"
 _QUERY: Final = [
     *({"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldManager")),
     {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}},
@@ -67,7 +66,7 @@ def _root(resource: Resource, schemas: Obj) -> Obj:
     source = resource.custom.source
     described = models.openapi("V1ConfigMap")["properties"]
     _add_model("V1ObjectMeta", schemas)
-    metadata = {"$ref": f"{_REFERENCE}V1ObjectMeta", "description": "Standard object's metadata."}
+    metadata = {"$ref": f"{models.REFERENCE}V1ObjectMeta", "description": "Standard object's metadata."}
     own = {name: described[name] for name in ("apiVersion", "kind")}
     return {**source, "properties": {**source.get("properties", {}), **own, "metadata": metadata}}
 
@@ -80,8 +79,8 @@ def _published(source: Any, schemas: Obj) -> Any:
         return source
     reference = source.get("$ref")
     if isinstance(reference, str):
-        _add_model(reference.removeprefix(_REFERENCE), schemas)
-    kept = {name: value for name, value in source.items() if name != OMIT_EMPTY}
+        _add_model(reference.removeprefix(models.REFERENCE), schemas)
+    kept = {name: value for name, value in source.items() if name not in (OMIT_EMPTY, GO_STRUCT)}
     return {name: _published(value, schemas) for name, value in kept.items()}
 
 

@@ -49,7 +49,7 @@ def _predicate(request: Request, target: Target) -> Predicate | None:
 async def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
     matches = _predicate(request, target)
     await _wait_for(cluster, request)
-    exact = request.query.get("resourceVersionMatch") == "Exact"
+    exact = _matches_exactly(request)
     options = ListOptions(
         namespace=target.namespace,
         matches=matches,
@@ -60,6 +60,20 @@ async def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
     page = list_page(cluster.store.collection(target.resource.collection), options, cluster.store.version)
     form = form_of(request.accept)
     return Reply(body=many(target.resource, page.entries, page.metadata, form, _include(request)))
+
+
+def _matches_exactly(request: Request) -> bool:
+    match, path = request.query.get("resourceVersionMatch", ""), "resourceVersionMatch"
+    problem: FieldError | None = None
+    if match and not request.query.get("resourceVersion"):
+        detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        problem = FieldError(path=path, reason="FieldValueForbidden", detail=detail)
+    elif match not in ("", "Exact", "NotOlderThan"):
+        detail = 'supported values: "Exact", "NotOlderThan", ""'
+        problem = FieldError(path=path, reason="FieldValueNotSupported", value=match, detail=detail)
+    if problem is not None:
+        raise invalid("meta.k8s.io", "ListOptions", "", [problem])
+    return match == "Exact"
 
 
 async def _wait_for(cluster: Cluster, request: Request) -> None:

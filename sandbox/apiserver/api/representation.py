@@ -53,7 +53,7 @@ def table(resource: Resource, objs: Iterable[Obj], metadata: Obj, include: str, 
 def _definition(column: Column) -> Obj:
     return {
         "name": column.name,
-        "type": "string" if column.type == "date" and not column.format else column.type,
+        "type": column.type,
         "format": column.format,
         "description": column.description,
         "priority": column.priority,

@@ -20,6 +20,7 @@ from sandbox.apiserver.lifecycle.context import WriteOptions
 from sandbox.apiserver.objects import Obj, encode
 
 _TRUE: Final = ("true", "1", "True")
+LONGEST_MANAGER: Final = 128
 BODY_TYPES: Final = ("application/json", "application/yaml")
 
 
@@ -49,7 +50,7 @@ class Request:
     @property
     def agent(self) -> str:
         """What the client calls itself: the default field manager."""
-        return self.headers.get("user-agent", "unknown").split("/")[0][:128]
+        return self.headers.get("user-agent", "unknown").split("/")[0][:LONGEST_MANAGER]
 
     @property
     def is_watch(self) -> bool:
@@ -144,13 +145,17 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     """The write options of the query; `kind` is CreateOptions, UpdateOptions or PatchOptions."""
     query = request.query
     problems: list[FieldError] = []
-    for name, allowed in (("dryRun", ("All",)), ("fieldValidation", ("Ignore", "Strict", "Warn"))):
+    for name, allowed in (("dryRun", ("All",)), ("fieldValidation", ("", "Ignore", "Strict", "Warn"))):
         value = query.get(name)
         if value and value not in allowed:
             listed = ", ".join(f'"{choice}"' for choice in allowed)
+            shown = [value] if name == "dryRun" else value
             detail = f"supported values: {listed}"
-            problems.append(FieldError(path=name, reason="FieldValueNotSupported", value=value, detail=detail))
+            problems.append(FieldError(path=name, reason="FieldValueNotSupported", value=shown, detail=detail))
     manager = query.get("fieldManager", "")
+    if len(manager) > LONGEST_MANAGER:
+        detail = f"may not be more than {LONGEST_MANAGER} bytes"
+        problems.append(FieldError(path="fieldManager", reason="FieldValueTooLong", detail=detail))
     applies = request.headers.get("content-type", "").startswith("application/apply-patch")
     if applies and not manager:
         detail = "is required for apply patch"

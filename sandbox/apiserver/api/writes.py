@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from sandbox.apiserver.admission import events
 from sandbox.apiserver.api.representation import one
 from sandbox.apiserver.api.requests import (
     Reply,
@@ -20,7 +21,7 @@ from sandbox.apiserver.api.requests import (
     json_reply,
     write_options,
 )
-from sandbox.apiserver.errors import ApiError, method_not_allowed, unsupported_media_type
+from sandbox.apiserver.errors import ApiError, invalid, method_not_allowed, unsupported_media_type
 from sandbox.apiserver.lifecycle.bind import bind, evict
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, as_served
 from sandbox.apiserver.lifecycle.create import create
@@ -36,9 +37,11 @@ def write(cluster: Cluster, request: Request, target: Target) -> Reply:
     method = request.method
     if method == "POST":
         return _post(cluster, request, target)
+    if target.subresource and method == "DELETE":
+        raise method_not_allowed()
     if method == "DELETE":
         return _delete(cluster, request, target) if target.name else _delete_collection(cluster, request, target)
-    if not target.name or method not in ("PUT", "PATCH"):
+    if not target.name or method not in ("PUT", "PATCH") or target.subresource in ("binding", "eviction"):
         raise method_not_allowed()
     return _put(cluster, request, target) if method == "PUT" else _patch(cluster, request, target)
 
@@ -68,8 +71,18 @@ def _post(cluster: Cluster, request: Request, target: Target) -> Reply:
         return json_reply(201, evict(cluster, target, body, options))
     if target.name:
         raise method_not_allowed()
-    obj = create(cluster, _stored(cluster, target), _converted(target.resource, body), options)
+    stored = _converted(target.resource, body)
+    if target.resource.conversion is not None:
+        _refuse_loose_event(target.resource, stored)
+    obj = create(cluster, _stored(cluster, target), stored, options)
     return _answer(request, target.resource, 201, obj, options)
+
+
+def _refuse_loose_event(resource: Resource, stored: Any) -> None:
+    """The one converted kind is the event; its newer form is judged more strictly."""
+    problems = events.check_strict(stored) if isinstance(stored, dict) else []
+    if problems:
+        raise invalid("", resource.kind, meta(stored).get("name", ""), problems)
 
 
 def _put(cluster: Cluster, request: Request, target: Target) -> Reply:

@@ -6,7 +6,7 @@ alone; nothing in the sandbox computes it.
 
 from __future__ import annotations
 
-from sandbox.apiserver.errors import ApiError, bad_request, conflict
+from sandbox.apiserver.errors import ApiError, bad_request
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.lifecycle.delete import delete
 from sandbox.apiserver.lifecycle.update import update
@@ -27,11 +27,9 @@ def bind(cluster: Cluster, target: Target, binding: Obj, options: WriteOptions) 
     def build(pod: Obj) -> Obj:
         found = dig(pod, "spec", "nodeName")
         if meta(pod).get("deletionTimestamp"):
-            raise conflict(
-                target.resource, target.name, f"pod {target.name} is being deleted, cannot be assigned to a host"
-            )
+            raise _binding_conflict(target, f"pod {target.name} is being deleted, cannot be assigned to a host")
         if found:
-            raise conflict(target.resource, target.name, f'pod {target.name} is already assigned to node "{found}"')
+            raise _binding_conflict(target, f'pod {target.name} is already assigned to node "{found}"')
         status = pod.get("status") or {}
         others = [c for c in mappings(status.get("conditions")) if c.get("type") != "PodScheduled"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
@@ -44,6 +42,11 @@ def bind(cluster: Cluster, target: Target, binding: Obj, options: WriteOptions) 
 
     update(cluster, target, build, options)
     return SUCCESS
+
+
+def _binding_conflict(target: Target, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on pods/binding "{target.name}": {why}'
+    return ApiError(409, "Conflict", message, details={"name": target.name, "kind": "pods/binding"})
 
 
 def evict(cluster: Cluster, target: Target, eviction: Obj, options: WriteOptions) -> Obj:

@@ -11,34 +11,38 @@ from typing import Any
 
 from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.admission.metadata import check_metadata
-from sandbox.apiserver.errors import ApiError, bad_request, invalid
+from sandbox.apiserver.errors import ApiError, FieldError, bad_request, invalid
 from sandbox.apiserver.lifecycle.context import WriteOptions
-from sandbox.apiserver.objects import MISSING, Obj, meta
-from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.objects import MISSING, Obj, encode, meta
+from sandbox.apiserver.resources.resource import CustomForm, Resource
 from sandbox.apiserver.schema.decoding import decode_errors
 from sandbox.apiserver.schema.pruning import Pruner
-from sandbox.apiserver.schema.validation import NOT_CHECKED, blocks_rules, validate
+from sandbox.apiserver.schema.validation import NOT_CHECKED, blocks_rules, validate, validate_status
 
 
 def check_type(resource: Resource, obj: Any) -> Obj:
-    """The body must be an object of this kind; absent apiVersion and kind are filled in."""
+    """The body must be an object of this kind; builtin kinds may leave apiVersion and kind out."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
-        raise bad_request("the object provided is unrecognized (must be of type " + resource.kind + ")")
+        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+    for field, title in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+        if resource.custom is not None and not obj.get(field):
+            shown = encode(obj).decode()
+            why = f"Object '{title}' is missing in '{shown}'"
+            raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
     version, kind = obj.get("apiVersion") or resource.api_version, obj.get("kind") or resource.kind
     if version != resource.api_version:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
+    if kind != resource.kind and resource.custom is None:
+        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): it is a {kind}")
     if kind != resource.kind:
-        group_version = resource.api_version
-        raise bad_request(
-            f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"the kind in the data does not match the expected kind {group_version}, Kind={resource.kind}"
-        )
+        problem = FieldError(path="kind", reason="FieldValueInvalid", value=kind, detail=f"must be {resource.kind}")
+        raise invalid(resource.group, kind, meta(obj).get("name", ""), [problem])
     return {"apiVersion": version, "kind": kind, "metadata": {}, **obj}
 
 
-def conform(resource: Resource, obj: Obj, old: Obj | None, options: WriteOptions) -> Obj:
+def conform(resource: Resource, obj: Obj, old: Obj | None, options: WriteOptions, *, applied: bool = False) -> Obj:
     """Prune and default; unknown fields are an error, a warning or nothing, as the request asks."""
     schema = resource.schema
     if schema is None:
@@ -46,16 +50,15 @@ def conform(resource: Resource, obj: Obj, old: Obj | None, options: WriteOptions
     if resource.custom is None:
         problems = decode_errors(obj, schema, old)
         if problems:
-            message = (
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problems[0]}'
-            )
-            raise bad_request(message)
-    pruner = Pruner()
+            kind, version = resource.kind, resource.version
+            raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problems[0]}')
+    pruner = Pruner(keep_nulls=applied and resource.custom is not None)
     conformed: Obj = pruner.conform(obj, schema, trusted=old if old is not None else MISSING)
-    if pruner.unknown and options.field_validation == "Strict":
-        raise strict_decoding_error(resource, pruner.unknown)
+    unknown = sorted(pruner.unknown)
+    if unknown and options.field_validation == "Strict":
+        raise strict_decoding_error(resource, unknown)
     if options.field_validation == "Warn":
-        options.warnings.extend(f'unknown field "{path}"' for path in pruner.unknown)
+        options.warnings.extend(f'unknown field "{path}"' for path in unknown)
     return conformed
 
 
@@ -65,17 +68,27 @@ def strict_decoding_error(resource: Resource, unknown: list[str]) -> ApiError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {listed}')
 
 
-def check(resource: Resource, obj: Obj, old: Obj | None) -> None:
+def check(resource: Resource, obj: Obj, old: Obj | None, subresource: str = "") -> None:
     """Raise 422 with everything that is wrong."""
     errors = check_metadata(resource, obj, old)
     if resource.custom is not None:
-        before: Any = old if old is not None else MISSING
-        found = validate(obj, resource.custom.schema, before)
-        rules = resource.custom.rules
-        if rules.any:
-            found += [NOT_CHECKED] if blocks_rules(found) else rules.check(obj, before)
-        errors += found
+        errors += _check_custom(resource.custom, obj, old, subresource, errors)
     else:
         errors += rules_of(resource).check(obj, old)
     if errors:
         raise invalid(resource.group, resource.kind, meta(obj).get("name", ""), errors)
+
+
+def _check_custom(
+    form: CustomForm, obj: Obj, old: Obj | None, subresource: str, before: list[FieldError]
+) -> list[FieldError]:
+    """The schema first; the rules only where the object has the right shape."""
+    if subresource == "status" and old is not None:
+        found = validate_status(obj, form.schema, old)
+    else:
+        found = validate(obj, form.schema, old if old is not None else MISSING)
+    if not form.rules.any:
+        return found
+    if blocks_rules([*before, *found]):
+        return [*found, NOT_CHECKED]
+    return found + form.rules.check(obj, old if old is not None else MISSING)

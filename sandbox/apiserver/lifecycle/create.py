@@ -15,9 +15,10 @@ from sandbox.apiserver.lifecycle.checks import check, check_type, conform
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions
 from sandbox.apiserver.lifecycle.settle import settle_definition, settle_priority
 from sandbox.apiserver.objects import Obj, meta
-from sandbox.apiserver.ownership.fieldsets import compare, without_system_metadata
+from sandbox.apiserver.ownership.fieldsets import compare, difference, without_system_metadata
 from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, store
 from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.storage.store import ADDED
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: nothing that spells words
@@ -44,13 +45,15 @@ def create(cluster: Cluster, target: Target, body: Obj, options: WriteOptions) -
     obj = {**obj, "metadata": metadata}
     manager = Manager(name=options.manager, operation=UPDATE, api_version=resource.api_version)
     touched, _ = compare(_blank(resource), obj, resource.schema)
+    if resource.has_status:
+        touched = difference(touched, {"f:status": touched.get("f:status", {})})
     entries = after_update([], manager, without_system_metadata(touched), {}, cluster.now())
     return finish(cluster, target, store(obj, entries), options)
 
 
 def create_applied(cluster: Cluster, target: Target, applied: Obj, options: WriteOptions) -> Obj:
     """Server-side apply of an absent object: `applied` brings its managedFields along."""
-    return finish(cluster, target, _complete(cluster, target, applied, options), options)
+    return finish(cluster, target, _complete(cluster, target, applied, options, applied=True), options)
 
 
 def finish(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions) -> Obj:
@@ -69,7 +72,7 @@ def finish(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions) ->
     return cluster.store.commit(resource.collection, ADDED, key, obj)
 
 
-def _complete(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions) -> Obj:
+def _complete(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions, *, applied: bool = False) -> Obj:
     """The object with its name and namespace, pruned and defaulted."""
     resource = target.resource
     metadata = {name: value for name, value in meta(obj).items() if name not in _GIVEN_BY_THE_SERVER}
@@ -86,7 +89,7 @@ def _complete(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions)
         raise already_exists(resource, metadata["name"])
     if resource.custom is not None and resource.has_status:
         obj = {name: value for name, value in obj.items() if name != "status"}
-    obj = conform(resource, {**obj, "metadata": metadata}, None, options)
+    obj = conform(resource, {**obj, "metadata": metadata}, None, options, applied=applied)
     return rules_of(resource).default(obj)
 
 
@@ -130,5 +133,17 @@ def _terminating(resource: Resource, name: str, namespace: str) -> ApiError:
 
 
 def _blank(resource: Resource) -> Obj:
-    """What a new object is compared with: builtin kinds always have a spec and a status, as Go structs do."""
-    return {"metadata": {}} if resource.custom is not None else {"metadata": {}, "spec": {}, "status": {}}
+    """What a new object is compared with: of builtin kinds, what a Go struct always has."""
+    if resource.custom is not None or resource.schema is None:
+        return {"metadata": {}}
+    return {"metadata": {}, **_zero(resource.schema), "spec": _zero(resource.schema.properties.get("spec"))}
+
+
+def _zero(schema: Schema | None) -> Obj:
+    """The required members that are objects or lists, empty."""
+    members = {name: schema.properties[name] for name in schema.required} if schema is not None else {}
+    return {
+        name: None if member.type == "array" else _zero(member)
+        for name, member in members.items()
+        if member.type in ("array", "object")
+    }

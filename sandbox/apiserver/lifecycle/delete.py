@@ -37,7 +37,8 @@ def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Del
     if dry_run:
         return Deletion(obj=old, gone=not waits)
     if not waits:
-        return Deletion(obj=cluster.store.commit(resource.collection, DELETED, target.key, old), gone=True)
+        last = _without_grace(cluster, old) if _is_pod(resource) else old
+        return Deletion(obj=cluster.store.commit(resource.collection, DELETED, target.key, last), gone=True)
     if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
         return Deletion(obj=old, gone=False)
     if resource.numbered and not metadata.get("deletionTimestamp"):
@@ -46,6 +47,7 @@ def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Del
     metadata.update(deletionTimestamp=timestamp(ends), deletionGracePeriodSeconds=grace)
     marked = {**old, "metadata": metadata}
     if resource.collection == NAMESPACES:
+        del metadata["deletionGracePeriodSeconds"]
         marked["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
     stored = cluster.store.commit(resource.collection, MODIFIED, target.key, marked)
     if resource.collection == NAMESPACES:
@@ -67,9 +69,18 @@ def _check_preconditions(resource: Resource, old: Obj, wanted: dict[str, Any]) -
             raise failed_precondition(resource, found["name"], why)
 
 
+def _is_pod(resource: Resource) -> bool:
+    return (resource.group, resource.kind) == ("", "Pod")
+
+
+def _without_grace(cluster: Cluster, pod: Obj) -> Obj:
+    metadata = {"deletionTimestamp": cluster.now(), **meta(pod), "deletionGracePeriodSeconds": 0}
+    return {**pod, "metadata": metadata}
+
+
 def _grace_seconds(resource: Resource, obj: Obj, asked: int | None) -> int:
     """Only a pod that may run on a node is given time."""
-    if (resource.group, resource.kind) != ("", "Pod") or not dig(obj, "spec", "nodeName"):
+    if not _is_pod(resource) or not dig(obj, "spec", "nodeName"):
         return 0
     if dig(obj, "status", "phase") in ("Succeeded", "Failed"):
         return 0

@@ -87,7 +87,6 @@ def _apply(cluster: Cluster, target: Target, body: bytes, options: WriteOptions)
     manager = Manager(
         name=options.manager, operation=APPLY, api_version=resource.api_version, subresource=target.subresource
     )
-    _refuse_untyped(resource, config)
     entry = cluster.store.collection(resource.collection).items.get(target.key)
     if entry is None:
         return _apply_absent(cluster, target, config, manager, options), True
@@ -113,7 +112,14 @@ def _apply_absent(cluster: Cluster, target: Target, config: Obj, manager: Manage
 def _applied_config(target: Target, body: bytes) -> Obj:
     """The configuration, held to what this endpoint applies."""
     resource = target.resource
-    config = check_type(resource, _decoded_yaml(body))
+    config = _decoded_yaml(body)
+    if not isinstance(config, dict):
+        raise bad_request("error decoding YAML: the configuration is not an object")
+    version, kind = config.get("apiVersion", ""), config.get("kind", "")
+    if (version, kind) != (resource.api_version, resource.kind):
+        raise bad_request(f"invalid object type: {version or '/'}, Kind={kind}")
+    _refuse_untyped(resource, config)
+    config = check_type(resource, config)
     metadata = meta(config)
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
@@ -141,8 +147,7 @@ def _refuse_untyped(resource: Resource, config: Obj) -> None:
         return
     metadata = meta(config)
     listed = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
-    message = (
-        f"failed to create typed patch object ({metadata.get('namespace', '')}/{metadata['name']}; "
-        f"{resource.api_version}, Kind={resource.kind}): {listed}"
-    )
+    identity = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    version = f"{resource.group}/{resource.version}"
+    message = f"failed to create typed patch object ({identity}; {version}, Kind={resource.kind}): {listed}"
     raise ApiError(500, "", message)

@@ -60,11 +60,11 @@ def _write(cluster: Cluster, target: Target, build: Build, options: WriteOptions
     wanted = check_type(resource, build(old))
     _check_identity(resource, old, wanted)
     new = _confined(target, old, wanted)
-    new = rules_of(resource).default(conform(resource, new, old, options))
-    if not applied:
-        new = _track(cluster, target, old, new, options)
-    if target.subresource != "binding":
-        check(resource, new, old)
+    new = rules_of(resource).default(conform(resource, new, old, options, applied=applied))
+    if target.subresource != "binding":  # a binding owns nothing and is judged by its own rules
+        if not applied:
+            new = _track(cluster, target, old, new, options)
+        check(resource, new, old, target.subresource)
     if resource.kind == "CustomResourceDefinition":
         new = settle_definition(cluster, resource, new)
     if resource.numbered and not target.subresource and _intent_differs(resource, old, new):
@@ -135,10 +135,7 @@ def _track(cluster: Cluster, target: Target, old: Obj, new: Obj, options: WriteO
         return new
     entries = decode(meta(new).get("managedFields"))
     manager = Manager(
-        name=options.manager,
-        operation=UPDATE,
-        api_version=resource.api_version,
-        subresource="" if target.subresource == "binding" else target.subresource,
+        name=options.manager, operation=UPDATE, api_version=resource.api_version, subresource=target.subresource
     )
     return store(new, after_update(entries, manager, touched, removed, cluster.now()))
 

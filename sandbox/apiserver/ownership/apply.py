@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sandbox.apiserver.errors import ApiError
-from sandbox.apiserver.objects import Obj, meta
+from sandbox.apiserver.objects import MISSING, Obj, meta
 from sandbox.apiserver.ownership.fieldsets import (
     SELF,
     FieldSet,
@@ -114,21 +114,35 @@ def merge(live: Any, config: Any, schema: Schema | None) -> Any:
 
 
 def _merge_list(live: list[Any], config: list[Any], schema: Schema) -> list[Any]:
-    """Items in the applied order; items that only the live list has keep their place before them."""
+    """Shared items take the applied order; items of one side alone stay between their neighbours of that side."""
     stored = {item_element(item, schema): item for item in live}
-    order = [item_element(item, schema) for item in live]
     wanted = {item_element(item, schema): item for item in config}
-    merged: list[Any] = []
-    position = 0
-    for element, item in wanted.items():
-        while position < len(order) and order[position] not in wanted:
-            merged.append(stored[order[position]])
-            position += 1
-        if position < len(order):
-            position += order[position] == element
-        merged.append(merge(stored[element], item, schema.items) if element in stored else item)
-    merged += [stored[element] for element in order[position:] if element not in wanted]
-    return merged
+    here, there = list(stored), list(wanted)
+    shared = [element for element in there if element in stored]
+    merged: dict[str, Any] = {}
+
+    def take(element: str) -> None:
+        mine, theirs = stored.get(element, MISSING), wanted.get(element, MISSING)
+        both = mine is not MISSING and theirs is not MISSING
+        merged[element] = merge(mine, theirs, schema.items) if both else mine if theirs is MISSING else theirs
+        if shared and shared[0] == element:
+            shared.pop(0)
+
+    left = right = 0
+    while left < len(here) or right < len(there):
+        mine, theirs = here[left : left + 1], there[right : right + 1]
+        if mine == theirs:
+            take(mine[0])
+            left, right = left + 1, right + 1
+        elif mine and mine[0] not in wanted:
+            take(mine[0])
+            left += 1
+        elif mine and (mine[0] in merged or (theirs and shared and mine[0] != shared[0])):
+            left += 1  # comes, or came, where the applied list has it
+        else:
+            take(theirs[0])
+            right += 1
+    return list(merged.values())
 
 
 def remove(value: Any, last: FieldSet, managed: FieldSet, schema: Schema | None) -> Any:
@@ -165,4 +179,5 @@ def _remove_one(element: str, value: Any, last: FieldSet, managed: FieldSet, sch
     if not below(mine):
         return value
     result = remove(value, below(mine), below(theirs) if theirs is not None else {}, schema)
-    return result if result not in ({}, []) or value in ({}, []) else _GONE
+    emptied = result in ({}, []) and value not in ({}, [])
+    return None if emptied else result  # null, and so invalid where the schema has none, as in Kubernetes

@@ -176,6 +176,8 @@ def compare(old: Any, new: Any, schema: Schema | None) -> tuple[FieldSet, FieldS
 def _compare_member(old: Any, new: Any, schema: Schema | None) -> tuple[bool, FieldSet, FieldSet]:
     if old is new or old == new:
         return False, {}, {}
+    if old is None and not is_leaf(new, schema):
+        return False, all_of(new, schema), {}  # null is where a Go struct had an empty list
     if is_leaf(old, schema) or is_leaf(new, schema) or type(old) is not type(new):
         return True, {}, {}
     touched, removed = compare(old, new, schema)

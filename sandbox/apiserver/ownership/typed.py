@@ -39,10 +39,11 @@ def _items(value: list[Any], schema: Schema, items: Schema, path: tuple[str, ...
     for index, item in enumerate(value):
         element = f"i:{index}"
         if schema.list_type != "atomic":
-            missing = _missing_key(item, schema, items)
-            if missing:
-                complaint = "associative list with keys has an element that omits key field"
-                yield f'{describe(path)}: {complaint} "{missing}" (and doesn\'t have default value)'
+            if schema.list_keys and all(_lacks(item, key, items) for key in schema.list_keys):
+                complaint = "associative list with keys has an element that omits all key fields"
+                listed = " ".join(f'"{key}"' for key in schema.list_keys)
+                why = f"{complaint} [{listed}] (and doesn't have default values for any key fields)"
+                yield f"{describe(path)}: element {index}: {why}"
                 continue
             element = item_element(item, schema)
             if element in seen:
@@ -51,12 +52,9 @@ def _items(value: list[Any], schema: Schema, items: Schema, path: tuple[str, ...
         yield from _walk(item, items, (*path, element))
 
 
-def _missing_key(item: Any, schema: Schema, items: Schema) -> str:
-    for key in schema.list_keys:
-        sub = items.field(key)
-        if (not isinstance(item, dict) or key not in item) and (sub is None or sub.default is MISSING):
-            return key
-    return ""
+def _lacks(item: Any, key: str, items: Schema) -> bool:
+    sub = items.field(key)
+    return (not isinstance(item, dict) or key not in item) and (sub is None or sub.default is MISSING)
 
 
 def _scalar(value: Any, schema: Schema, path: tuple[str, ...]) -> Iterator[str]:
@@ -72,4 +70,5 @@ def _scalar(value: Any, schema: Schema, path: tuple[str, ...]) -> Iterator[str]:
     elif schema.type in ("object", "array"):
         wanted = "map" if schema.type == "object" else "list"
     if wanted:
-        yield f"{describe(path)}: expected {wanted}, got {value!r}"
+        shown = f"&{{{value}}}" if isinstance(value, str) else f"&value.valueUnstructured{{Value:{value!r}}}"
+        yield f"{describe(path)}: expected {wanted}, got {shown}"

@@ -31,5 +31,5 @@ def json_patch(target: Any, patch: list[Any]) -> Any:
     try:
         return jsonpatch.JsonPatch(patch).apply(target)
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError) as error:
-        message = f"the server rejected our request due to an error in our request: {error}"
-        raise ApiError(422, "Invalid", message) from error
+        message = "the server rejected our request due to an error in our request"  # no more than this, so Kubernetes
+        raise ApiError(422, "Invalid", message, details={}) from error

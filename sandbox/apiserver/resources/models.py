@@ -8,6 +8,7 @@ how lists merge, is in the tables below. Must never validate values.
 from __future__ import annotations
 
 import datetime
+import re
 import types
 import typing
 from functools import cache
@@ -18,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sandbox.apiserver.objects import MISSING, Obj
-from sandbox.apiserver.schema.structural import OMIT_EMPTY, Schema
+from sandbox.apiserver.schema.structural import GO_STRUCT, OMIT_EMPTY, Schema
 
 # Lists that merge by key in server-side apply: by field name, or by (model, field name) where a name means two things.
 LIST_KEYS: Final[dict[str | tuple[str, str], tuple[str, ...]]] = {
@@ -52,8 +53,20 @@ ATOMIC: Final = {
 }
 ATOMIC_MAPS: Final = {("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")}
 QUANTITIES: Final = {"limits", "requests", "capacity", "allocatable", "overhead", "allocatedResources", "hard", "used"}
-DEFAULTS: Final = {("V1ContainerPort", "protocol"): "TCP", ("V1ServicePort", "protocol"): "TCP"}
+# Defaults that list keys need, and fields that Go structs always show.
+DEFAULTS: Final[dict[tuple[str, str], Any]] = {
+    ("V1ContainerPort", "protocol"): "TCP",
+    ("V1ServicePort", "protocol"): "TCP",
+    ("V1PodCondition", "lastProbeTime"): None,
+    ("V1PodCondition", "lastTransitionTime"): None,
+    ("V1NodeCondition", "lastHeartbeatTime"): None,
+    ("V1NodeCondition", "lastTransitionTime"): None,
+    ("V1ContainerStatus", "lastState"): {},
+    ("V1ContainerStatus", "state"): {},
+    ("V1NodeStatus", "nodeInfo"): {},
+}
 MICRO_TIMES: Final = {"acquireTime", "renewTime", "eventTime", "lastObservedTime"}
+REFERENCE: Final = "#/components/schemas/"
 FREE_FORM: Final = {"default", "example", "fieldsV1", "raw"}
 
 
@@ -68,7 +81,12 @@ def openapi(model: str) -> Obj:
         properties[name] = _property(model, name, field)
         if field.is_required():
             required.append(name)
-    schema: Obj = {"type": "object", "description": _summary(cls), "properties": properties}
+    schema: Obj = {
+        "type": "object",
+        "description": _summary(cls),
+        "properties": properties,
+        GO_STRUCT: re.sub("^(Core|Events)?V1", "", model),
+    }
     if required:
         schema["required"] = required
     if model in ATOMIC:
@@ -115,7 +133,7 @@ def _type(annotation: Any, name: str) -> Obj:
         values = {"type": "string", "format": "quantity"} if name in QUANTITIES else _type(arguments[1], name)
         return {"type": "object", "additionalProperties": values}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return {"$ref": f"#/components/schemas/{annotation.__name__}"}
+        return {"$ref": f"{REFERENCE}{annotation.__name__}"}
     return _scalar(annotation, name)
 
 
@@ -149,16 +167,11 @@ def schema(model: str) -> Schema:
     found = _compiled.get(model)
     if found is None:
         found = _compiled[model] = Schema()  # known before it is filled: models contain themselves
-        source = openapi(model)
-        properties = {name: _with_default(model, name, member) for name, member in source["properties"].items()}
-        found.fill({**source, "properties": properties}, schema)
-        for name in source.get("required", ()):
-            member = found.properties[name]
-            if member.default is MISSING and "format" not in member.source and member.type in _ZERO:
-                found.properties[name] = Schema().fill({**member.source, "default": _ZERO[member.type]}, schema)
+        found.fill(openapi(model), schema)
+        for name, member in found.properties.items():
+            default = DEFAULTS.get((model, name), MISSING)
+            if default is MISSING and name in found.required and "format" not in member.source:
+                default = _ZERO.get(member.type, MISSING)
+            if default is not MISSING:
+                found.properties[name] = member.with_default(default)
     return found
-
-
-def _with_default(model: str, name: str, member: Obj) -> Obj:
-    default = DEFAULTS.get((model, name))
-    return member if default is None else {**member, "default": default}

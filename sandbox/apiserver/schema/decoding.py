@@ -6,40 +6,62 @@ values of the right type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sandbox.apiserver.schema.structural import Schema
+from sandbox.apiserver.schema.structural import GO_STRUCT, Schema
 
-_GO_TYPES: Final = {"string": "string", "integer": "int32", "boolean": "bool", "array": "[]interface {}"}
+_GO_TYPES: Final = {"string": "string", "integer": "int32", "boolean": "bool", "number": "float64"}
+_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def decode_errors(value: Any, schema: Schema, trusted: Any = None) -> list[str]:
-    return list(_walk(value, schema, "", trusted))
+    return list(_walk(value, schema, "", "", trusted))
 
 
-def _walk(value: Any, schema: Schema, path: str, trusted: Any) -> Iterator[str]:
+def _walk(value: Any, schema: Schema, owner: str, path: str, trusted: Any) -> Iterator[str]:
+    """`owner` is the Go struct that the value is a field of."""
     if value is None or value is trusted:
         return
     if schema.quantity:
         if isinstance(value, (dict, list, bool)):
-            yield f"unable to parse quantity's suffix at {path}"
+            yield "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         return
     wanted, found = schema.type, _json_type(value)
     if wanted and found != wanted and not (wanted == "number" and found == "integer"):
         shown = "number" if found == "integer" else found
-        go_type = _GO_TYPES.get(wanted, "map[string]interface {}" if schema.additional else "struct")
-        yield f"json: cannot unmarshal {shown} into Go struct field .{path} of type {go_type}"
-        return
-    if isinstance(value, dict):
+        yield f"json: cannot unmarshal {shown} into Go struct field {owner}.{path} of type {_go_type(schema)}"
+    elif isinstance(value, dict):
         before = trusted if isinstance(trusted, dict) else {}
+        inner_owner = schema.source.get(GO_STRUCT, owner)
         for name, member in value.items():
             sub = schema.field(name)
             if sub is not None:
-                yield from _walk(member, sub, f"{path}.{name}" if path else name, before.get(name))
+                yield from _walk(member, sub, inner_owner, f"{path}.{name}" if path else name, before.get(name))
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            yield from _walk(item, schema.items, path, None)
+            yield from _walk(item, schema.items, owner, path, None)
+    elif isinstance(value, str):
+        yield from _time(value, schema)
+
+
+def _go_type(schema: Schema) -> str:
+    if schema.type == "array":
+        return f"[]{_go_type(schema.items)}" if schema.items else "[]interface {}"
+    if schema.additional is not None:
+        return f"map[string]{_go_type(schema.additional)}"
+    struct = schema.source.get(GO_STRUCT)
+    return f"v1.{struct}" if struct else _GO_TYPES.get(schema.type, "interface {}")
+
+
+def _time(value: str, schema: Schema) -> Iterator[str]:
+    form = schema.source.get("format")
+    if form == "go-micro-time" and not _MICRO_TIME.fullmatch(value):
+        yield f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{value}"'
+    elif form == "go-time" and not _TIME.fullmatch(value):
+        yield f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"'
 
 
 def _json_type(value: Any) -> str:

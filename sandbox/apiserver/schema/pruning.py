@@ -17,8 +17,10 @@ from sandbox.apiserver.schema.structural import Schema
 class Pruner:
     """One pass over one object; `unknown` collects the dropped paths."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_nulls: bool = False) -> None:
+        """`keep_nulls`: null stays null where the schema has none, as in a merge of server-side apply."""
         self.unknown: list[str] = []
+        self._keep_nulls = keep_nulls
 
     def conform(self, value: Any, schema: Schema, path: str = "", trusted: Any = MISSING) -> Any:
         """The value as it would be stored. What `is` `trusted` was stored before and is taken as it is."""
@@ -41,7 +43,7 @@ class Pruner:
                 else:
                     self.unknown.append(_join(path, name))
                 continue
-            if member is None and not sub.nullable:
+            if member is None and not sub.nullable and not (self._keep_nulls and sub.default is MISSING):
                 continue  # null where the schema has none counts as absent
             if sub.omit_empty and member in ([], {}):
                 continue

@@ -170,7 +170,8 @@ def _evaluate(rule: _Rule, value: Any, old: Any, path: str) -> FieldError | None
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         detail = f"{error} evaluating rule: {rule.message or rule.source}"
         return FieldError(path=path, reason="FieldValueInvalid", detail=detail)
-    return FieldError(path=where, reason=rule.reason, detail=_message(rule, context))
+    shown = MISSING if isinstance(value, (dict, list)) else value
+    return FieldError(path=where, reason=rule.reason, detail=_message(rule, context), value=shown)
 
 
 def _message(rule: _Rule, context: cel.Context) -> str:

@@ -7,6 +7,7 @@ contain itself. Must never look at an object.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -92,6 +93,12 @@ class Schema:
             self.preserve = True
         return self
 
+    def with_default(self, default: Any) -> Schema:
+        """The same schema with another default."""
+        changed = copy.copy(self)
+        changed.default = default
+        return changed
+
     def field(self, name: str) -> Schema | None:
         """The schema of one member of an object; None where nothing is said about it."""
         return self.properties.get(name, self.additional)
@@ -99,6 +106,10 @@ class Schema:
 
 OMIT_EMPTY: Final = "x-omit-empty"
 """Ours: an empty list or map of this field is as good as none (Go's omitempty on builtin kinds)."""
+
+
+GO_STRUCT: Final = "x-go-struct"
+"""Ours: the name of the struct that a builtin kind's object is decoded into."""
 
 
 def _child(source: Mapping[str, Any], resolve: Resolve) -> Schema:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sandbox.apiserver.errors import FieldError
-from sandbox.apiserver.objects import MISSING
+from sandbox.apiserver.objects import MISSING, Obj
 from sandbox.apiserver.schema.structural import Schema, compile_schema
 
 _BLOCKING = {
@@ -39,6 +40,14 @@ def blocks_rules(errors: list[FieldError]) -> bool:
 
 def validate(value: Any, schema: Schema, old: Any = MISSING) -> list[FieldError]:
     return [*_walk(value, schema, "", old), *_duplicates(value, schema, "", old)]
+
+
+def validate_status(obj: Obj, schema: Schema, old: Obj) -> list[FieldError]:
+    """A write of the status alone: paths are whole, sentences speak of paths below status, as Kubernetes does."""
+    if "status" not in obj or "status" not in schema.properties:
+        return []
+    found = validate(obj["status"], schema.properties["status"], old.get("status", MISSING))
+    return [replace(error, path=_join("status", error.path) if error.path else "status") for error in found]
 
 
 def _walk(value: Any, schema: Schema, path: str, old: Any) -> Iterator[FieldError]:
@@ -106,7 +115,7 @@ def _object(value: dict[str, Any], schema: Schema, path: str, old: Any) -> Itera
         yield _too_many(path, len(value), most)
     if least is not None and len(value) < least:
         yield _invalid(path, value, f"in body should have at least {least} properties")
-    for name, member in value.items():
+    for name, member in sorted(value.items()):
         sub = schema.field(name)
         if sub is not None:
             inner = _join(path, name) if name in schema.properties else f"{path}.{name}"

@@ -19,7 +19,8 @@ from sandbox.apiserver.tables.jsonpath import Finder, compile_path
 NAME_DESCRIPTION = (
     "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "
     "client to request the generation of an appropriate name automatically. Name is primarily intended for creation "
-    "idempotence and configuration definition. Cannot be updated."
+    "idempotence and configuration definition. Cannot be updated. More info: "
+    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
 )
 AGE_DESCRIPTION = (
     "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed "

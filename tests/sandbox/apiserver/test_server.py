@@ -17,7 +17,7 @@ import yaml
 from kubernetes import client
 
 from sandbox.apiserver import ApiServer, Delay, Disconnect, Refuse
-from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, Http
+from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, Http, Plans
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -177,7 +177,7 @@ def test_a_deleted_definition_ends_its_watches(http: Http) -> None:
     crd = yaml.safe_load(DEFINITION_FILE.read_text())
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     http("POST", crds, crd)
-    start = http("POST", CARDPLANS, {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1"}}).version
+    start = http("POST", CARDPLANS, Plans(http).body("n1")).version
     pool = urllib3.PoolManager()
     watch = pool.request("GET", f"{http.url}{CARDPLANS}?watch=1&resourceVersion={start}", preload_content=False)
 

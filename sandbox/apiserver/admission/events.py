@@ -1,0 +1,64 @@
+"""Events as the API server judges them: an event lies in the namespace of what it is about.
+
+Comes in: an event in its stored form, and whether it came by events.k8s.io, whose rules are stricter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj, dig, meta
+
+_LONGEST_NOTE_BYTES: Final = 1024
+_NEEDED: Final = (
+    ("reportingComponent", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+    ("action", "action"),
+    ("reason", "reason"),
+)
+
+
+def default(event: Obj) -> Obj:
+    """Fields that are always there, as Go structs have them."""
+    always: Obj = {
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    }
+    return {**event, **{name: value for name, value in always.items() if name not in event}}
+
+
+def check(event: Obj, old: Obj | None) -> list[FieldError]:
+    return list(_check_new(event)) if old is None else []
+
+
+def check_strict(event: Obj) -> list[FieldError]:
+    """What events.k8s.io asks beyond."""
+    problems: list[FieldError] = []
+    if not event.get("eventTime"):
+        problems.append(FieldError(path="eventTime", reason="FieldValueRequired"))
+    if event.get("type") not in ("Normal", "Warning"):
+        problems.append(FieldError(path="type", reason="FieldValueInvalid", value="", detail="has invalid value: "))
+    return problems
+
+
+def _check_new(event: Obj) -> Iterator[FieldError]:
+    namespace, about = meta(event).get("namespace", ""), dig(event, "involvedObject", "namespace") or ""
+    has_time = bool(event.get("eventTime"))
+    cluster_wide = namespace in ("default", "kube-system") if has_time else namespace == "default"
+    if (not about and not cluster_wide) or (about and not has_time and about != namespace):
+        detail = "does not match event.namespace"
+        yield FieldError(path="involvedObject.namespace", reason="FieldValueInvalid", value=about, detail=detail)
+    if not has_time:
+        return
+    for field, name in _NEEDED:
+        if not event.get(field):
+            yield FieldError(path=name, reason="FieldValueRequired")
+    if len(str(event.get("message", "")).encode()) > _LONGEST_NOTE_BYTES:
+        detail = f"can have at most {_LONGEST_NOTE_BYTES} characters"
+        yield FieldError(path="message", reason="FieldValueInvalid", value="", detail=detail)

@@ -1,0 +1,18 @@
+"""Leases as the API server judges them."""
+
+from __future__ import annotations
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj, dig
+
+
+def check(lease: Obj, _old: Obj | None) -> list[FieldError]:
+    problems: list[FieldError] = []
+    for field, least, complaint in (
+        ("leaseDurationSeconds", 1, "must be greater than 0"),
+        ("leaseTransitions", 0, "must be greater than or equal to 0"),
+    ):
+        value = dig(lease, "spec", field)
+        if value is not None and value < least:
+            problems.append(FieldError(path=f"spec.{field}", reason="FieldValueInvalid", value=value, detail=complaint))
+    return problems

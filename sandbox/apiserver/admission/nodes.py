@@ -1,0 +1,41 @@
+"""Nodes as the API server completes and judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.objects import Obj, dig, mappings
+
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def default(node: Obj) -> Obj:
+    """Allocatable starts as capacity."""
+    status = node.get("status") or {}
+    if status.get("capacity") and "allocatable" not in status:
+        return {**node, "status": {**status, "allocatable": status["capacity"]}}
+    return node
+
+
+def check(node: Obj, _old: Obj | None) -> list[FieldError]:
+    return list(_check_taints(node))
+
+
+def _check_taints(node: Obj) -> Iterator[FieldError]:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(mappings(dig(node, "spec", "taints"))):
+        path = f"metadata.taints[{index}]"  # so says Kubernetes, though they are in spec
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        if not key:
+            detail = "name part must be non-empty"
+            yield FieldError(path=f"{path}.key", reason="FieldValueInvalid", value=key, detail=detail)
+        if effect not in _EFFECTS:
+            listed = ", ".join(f'"{choice}"' for choice in _EFFECTS)
+            detail = f"supported values: {listed}"
+            yield FieldError(path=f"{path}.effect", reason="FieldValueNotSupported", value=effect, detail=detail)
+        if (key, effect) in seen:
+            detail = "taints must be unique by key and effect pair"
+            yield FieldError(path=path, reason="FieldValueDuplicate", value=taint, detail=detail)
+        seen.add((key, effect))

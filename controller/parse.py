@@ -7,13 +7,15 @@ object; plans are read in `parse_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from controller import parse_scheduling
 from controller.pod_requests import amounts, held_requests, most_mps_per_container, pod_requests
-from controller.views import HostPort, NodeSelectorTerm, NodeView, PodView, Requirement, Taint, Toleration
+from controller.scheduling import Taint
+from controller.views import NodeView, PodView
 from crds.v1alpha1 import names
 from partitioning.resources import classify
 
@@ -92,6 +94,7 @@ def _pod(raw: Raw) -> PodView:
     node = spec.get("nodeName") or ""
     totals = held_requests(raw) if node else pod_requests(raw)
     requests = tuple(sorted((resource, number) for resource, number in totals.items() if number))
+    owner: Raw = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), {})
     return PodView(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
@@ -106,14 +109,20 @@ def _pod(raw: Raw) -> PodView:
         gpu=tuple((resource, number) for resource, number in requests if classify(resource) is not None),
         most_mps_per_container=most_mps_per_container(spec),
         scheduler_name=spec.get("schedulerName") or "default-scheduler",
-        tolerations=tuple(_toleration(entry) for entry in spec.get("tolerations") or ()),
+        tolerations=parse_scheduling.tolerations(spec),
         node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
-        node_affinity=_node_affinity(spec),
-        host_ports=tuple(sorted(_host_ports(spec))),
+        node_affinity=parse_scheduling.node_affinity(spec),
+        host_ports=parse_scheduling.host_ports(spec),
+        labels=parse_scheduling.labels(metadata),
+        affinity=parse_scheduling.affinity_terms(raw, "podAffinity"),
+        anti_affinity=parse_scheduling.affinity_terms(raw, "podAntiAffinity"),
+        spread=parse_scheduling.spread_constraints(raw),
+        volumes=parse_scheduling.claim_uses(raw),
         scheduling_gated=bool(spec.get("schedulingGates")),
         unschedulable=any(_is_unschedulable(condition) for condition in status.get("conditions") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),
-        owner_kind=next((o["kind"] for o in metadata.get("ownerReferences") or () if o.get("controller")), ""),
+        owner_kind=owner.get("kind", ""),
+        owner_name=owner.get("name", ""),
         claims=bool(spec.get("resourceClaims")),
     )
 
@@ -133,42 +142,6 @@ def _nomination_ours(metadata: Raw) -> bool:
         and "f:nominatedNodeName" in ((entry.get("fieldsV1") or {}).get("f:status") or {})
         for entry in metadata.get("managedFields") or ()
     )
-
-
-def _toleration(raw: Raw) -> Toleration:
-    return Toleration(
-        key=raw.get("key") or "",
-        operator=raw.get("operator") or "Equal",
-        value=raw.get("value") or "",
-        effect=raw.get("effect") or "",
-    )
-
-
-def _node_affinity(spec: Raw) -> tuple[NodeSelectorTerm, ...] | None:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required is None:
-        return None
-    return tuple(
-        NodeSelectorTerm(
-            labels=tuple(_requirement(entry) for entry in term.get("matchExpressions") or ()),
-            fields=tuple(_requirement(entry) for entry in term.get("matchFields") or ()),
-        )
-        for term in required.get("nodeSelectorTerms") or ()
-    )
-
-
-def _requirement(raw: Raw) -> Requirement:
-    return Requirement(key=raw["key"], operator=raw["operator"], values=tuple(raw.get("values") or ()))
-
-
-def _host_ports(spec: Raw) -> Iterable[HostPort]:
-    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-    for container in (*(spec.get("containers") or ()), *sidecars):
-        for port in container.get("ports") or ():
-            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
-            if number:
-                yield HostPort(ip=port.get("hostIP") or "0.0.0.0", protocol=port.get("protocol") or "TCP", port=number)
 
 
 # -------------------------------------------------------------------------------------------------- nodes

@@ -1,9 +1,10 @@
 """What a pod requests, by kube-scheduler's rules.
 
-In goes a pod's raw JSON, out come integers per resource: cpu in milli, everything else in units, rounded up. The sum
-of containers and sidecars, or the peak of the init chain where that is more; pod-level requests replace cpu, memory
-and huge pages; overhead comes on top. Limits stand in for missing requests, as the API server's defaulting has it.
-A pod that is bound already counts with what an in-place resize has given it (`held_requests`).
+In goes a pod's raw JSON, out come integers per resource: cpu in milli, everything else in units. Sums are exact and
+rounded up once, at the end. The sum of containers and sidecars, or the peak of the init chain where that is more;
+pod-level requests replace cpu, memory and huge pages; overhead comes on top. Limits stand in for missing requests, as
+the API server's defaulting has it. A pod that is bound already counts with what an in-place resize has given it
+(`held_requests`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from kube.quantities import cpu_milli, to_int
+from kube.quantities import cpu_milli, parse_quantity, to_int
 from partitioning.resources import AckRequest, MpsRequest, classify
 
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
+_Nanos = dict[str, int]
+"""Exact amounts on the way: thousand-millionths of a unit, the finest that the API server keeps."""
+
+_NANO = 10**9
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
 @lru_cache(maxsize=8192)
@@ -32,12 +38,13 @@ def amounts(quantities: Raw | None) -> Amounts:
 
 def pod_requests(pod: Raw) -> Amounts:
     """What the scheduler looks for when it places the pod: the spec alone counts."""
-    return _total(pod["spec"], container_requests)
+    spec = pod["spec"]
+    return _rounded(_total(spec, _requests, _pod_level(spec)))
 
 
 def held_requests(pod: Raw) -> Amounts:
     """What a bound pod takes on its node: the most of spec, what was allocated and what is in force (1.36's rule)."""
-    status = pod.get("status") or {}
+    spec, status = pod["spec"], pod.get("status") or {}
     infeasible = any(
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in status.get("conditions") or ()
@@ -46,18 +53,20 @@ def held_requests(pod: Raw) -> Amounts:
         entry["name"]: entry
         for key in ("containerStatuses", "initContainerStatuses")
         for entry in status.get(key) or ()
-        if entry.get("resources")
+        if entry.get("resources") is not None
     }
 
-    def held(container: Raw) -> Amounts:
+    def held(container: Raw) -> _Nanos:
         entry = reported.get(container["name"])
-        if entry is None or _plain_init(container, pod["spec"]):
-            return container_requests(container)
-        in_force = amounts(entry["resources"].get("requests"))
-        parts = [in_force, amounts(entry.get("allocatedResources"))]
-        return _most(parts if infeasible else [container_requests(container), *parts])
+        if entry is None or _plain_init(container, spec):
+            return _requests(container)
+        return _in_force(entry, _requests(container), infeasible)
 
-    return _total(pod["spec"], held)
+    pod_level = _pod_level(spec)
+    if pod_level and status.get("resources") is not None:
+        effective = _in_force(status, pod_level, infeasible)
+        pod_level = {resource: effective.get(resource, 0) for resource in pod_level}
+    return _rounded(_total(spec, held, pod_level))
 
 
 def container_requests(container: Raw) -> Amounts:
@@ -84,12 +93,49 @@ def _mps_slices(container: Raw) -> int:
     return count
 
 
-def _total(spec: Raw, of: Callable[[Raw], Amounts]) -> Amounts:
-    total: Amounts = {}
+# ------------------------------------------------------------------------------------------------- exact sums
+
+
+@lru_cache(maxsize=8192)
+def _nano(quantity: str | int | float) -> int:
+    value = parse_quantity(quantity) * _NANO
+    return -(-value.numerator // value.denominator)
+
+
+def _nanos(quantities: Raw | None) -> _Nanos:
+    return {resource: _nano(quantity) for resource, quantity in (quantities or {}).items()}
+
+
+def _rounded(total: _Nanos) -> Amounts:
+    return {
+        resource: -(-nanos // (_NANO // 1000 if resource == "cpu" else _NANO))
+        for resource, nanos in total.items()
+        if _counts(resource)
+    }
+
+
+def _counts(resource: str) -> bool:
+    """Names without a slash that the scheduler does not know are no resource to it."""
+    return resource in _NATIVE or "/" in resource or resource.startswith(("hugepages-", "attachable-volumes-"))
+
+
+def _requests(container: Raw) -> _Nanos:
+    resources = container.get("resources") or {}
+    return {**_nanos(resources.get("limits")), **_nanos(resources.get("requests"))}
+
+
+def _in_force(status: Raw, spec: _Nanos, infeasible: bool) -> _Nanos:
+    """What a container or pod whose status tells of resources takes; a resize that cannot be done is not waited for."""
+    parts = [_nanos(status["resources"].get("requests")), _nanos(status.get("allocatedResources"))]
+    return _most(parts if infeasible else [spec, *parts])
+
+
+def _total(spec: Raw, of: Callable[[Raw], _Nanos], pod_level: _Nanos) -> _Nanos:
+    total: _Nanos = {}
     for container in spec.get("containers") or ():
         _add(total, of(container))
-    running: Amounts = {}
-    peak: Amounts = {}
+    running: _Nanos = {}
+    peak: _Nanos = {}
     for container in spec.get("initContainers") or ():
         own = of(container)
         if _is_sidecar(container):
@@ -101,18 +147,20 @@ def _total(spec: Raw, of: Callable[[Raw], Amounts]) -> Amounts:
             _add(step, own)
         peak = _most([peak, step])
     total = _most([total, peak])
-    total.update(_pod_level(spec))
-    _add(total, amounts(spec.get("overhead")))
+    total.update(pod_level)
+    _add(total, _nanos(spec.get("overhead")))
     return total
 
 
-def _pod_level(spec: Raw) -> Amounts:
-    given = container_requests(spec)
-    return {
-        resource: number
-        for resource, number in given.items()
-        if resource in ("cpu", "memory") or resource.startswith("hugepages-")
-    }
+def _pod_level(spec: Raw) -> _Nanos:
+    """Pod-level requests. A limit without a request becomes one only where no container requests that resource."""
+    resources = spec.get("resources")
+    if not resources:
+        return {}
+    of_containers = {name for container in _containers(spec) for name in _requests(container)}
+    given = {name: nanos for name, nanos in _nanos(resources.get("limits")).items() if name not in of_containers}
+    given.update(_nanos(resources.get("requests")))
+    return {name: nanos for name, nanos in given.items() if name in ("cpu", "memory") or name.startswith("hugepages-")}
 
 
 def _containers(spec: Raw) -> Iterable[Raw]:
@@ -128,13 +176,13 @@ def _plain_init(container: Raw, spec: Raw) -> bool:
     return not _is_sidecar(container) and any(container is init for init in spec.get("initContainers") or ())
 
 
-def _add(total: Amounts, more: Mapping[str, int]) -> None:
+def _add(total: _Nanos, more: Mapping[str, int]) -> None:
     for resource, number in more.items():
         total[resource] = total.get(resource, 0) + number
 
 
-def _most(parts: Iterable[Mapping[str, int]]) -> Amounts:
-    most: Amounts = {}
+def _most(parts: Iterable[Mapping[str, int]]) -> _Nanos:
+    most: _Nanos = {}
     for part in parts:
         for resource, number in part.items():
             most[resource] = max(most.get(resource, 0), number)

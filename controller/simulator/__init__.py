@@ -1,14 +1,15 @@
 """Would kube-scheduler put this pod on this node? Its Filter semantics as pure functions.
 
 In go views and what is requested on the node already, out comes `FIT` or a Misfit with the failing plugin's name and
-kube-scheduler's own words. Simulated: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts and
-NodeResourcesFit, in this order, with nominated pods counted by the caller (`Usage.with_nominated`). Topology spread,
-inter-pod affinity and volumes are not simulated yet: a pod that only they keep off a node is told that it fits.
+kube-scheduler's own words, by the rules of one profile of its configuration. `filter_node` and `filter_room` answer for
+one pod and one node. `ClusterState` answers all of it, with topology spread, inter-pod affinity and volumes, and is
+kept up to date while pods are placed one after the other. What cannot be known passes, and is named as unknown.
 """
 
-from controller.simulator.filters import FIT, Fit, Misfit, Verdict, filter_node, filter_pod, filter_room
-from controller.simulator.selectors import matches_node, tolerates, untolerated
+from controller.simulator.filters import filter_node, filter_pod, filter_room
+from controller.simulator.selectors import matches_node, selects, tolerates, untolerated
 from controller.simulator.usage import Usage, usage_by_node
+from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict
 
 __all__ = [
     "FIT",
@@ -20,6 +21,7 @@ __all__ = [
     "filter_pod",
     "filter_room",
     "matches_node",
+    "selects",
     "tolerates",
     "untolerated",
     "usage_by_node",

@@ -1,76 +1,154 @@
 """The Filter plugins of kube-scheduler 1.36 that decide on one pod and one node.
 
 `filter_node` asks what depends on the node object alone (cordon, name, taints, labels), `filter_room` what depends on
-the pods there (ports, resources), `filter_pod` both. The first failing plugin answers, with the texts that people know
-from `kubectl describe pod`. Integers only: quantities were rounded by the scheduler's rules when they were parsed.
+the pods there (ports, resources), `filter_pod` both; filters that look at other nodes are in `ClusterState`. The first
+failing plugin answers, in the order of the scheduler's profile, with the texts that people know from `kubectl describe
+pod`. Integers only: quantities were rounded by the scheduler's rules when they were parsed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from controller.simulator.selectors import matches_node, tolerates, untolerated
+from controller.scheduling import DEFAULT_PROFILE, FilterProfile, Taint
+from controller.simulator.selectors import matches_node, matches_terms, named_nodes, tolerates, untolerated
 from controller.simulator.usage import Usage
-from controller.views import NodeView, PodView, Taint
+from controller.simulator.verdicts import FIT, Misfit, Verdict, misfit
+from controller.views import NodeView, PodView
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+NODE_FILTERS: Final = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"})
+ROOM_FILTERS: Final = frozenset({"NodePorts", "NodeResourcesFit"})
+STATEFUL: Final = frozenset(
+    {
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "VolumeBinding",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+    }
+)
+"""Their Filter fails for every pod where the profile enables it without their PreFilter."""
 _FIRST: Final = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """The scheduler would bind the pod there."""
+_NATIVE: Final = "kubernetes.io/"
+_AFFINITY: Final = misfit("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+_ENFORCED: Final = misfit("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
+_UNSCHEDULABLE: Final = misfit("NodeUnschedulable", "node(s) were unschedulable")
+_NAME: Final = misfit("NodeName", "node(s) didn't match the requested node name")
+_TAINTED: Final = misfit("TaintToleration", "node(s) had untolerated taint(s)")
+_PORTS: Final = misfit("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
-    """Why it would not: the plugin, and each of its reasons in the scheduler's words."""
+class Assumptions:
+    """What is taken for granted about the scheduler and the node."""
 
-    plugin: str
-    reasons: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        return ", ".join(self.reasons)
-
-
-Verdict: TypeAlias = Fit | Misfit
-FIT: Final = Fit()
+    profile: FilterProfile = DEFAULT_PROFILE
+    ignored_taints: frozenset[str] = frozenset()
+    """Keys of taints that are taken as gone."""
+    slices: Mapping[str, int] | None = None
+    """What the node will offer of these resources, whatever its allocatable says now."""
+    dra_resources: frozenset[str] = frozenset()
+    """Resources that DRA serves where the node offers none of them."""
 
 
-def filter_pod(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
-    """All filters. `usage` holds the node's bound pods and, by `Usage.with_nominated`, the nominated ones."""
-    verdict = filter_node(pod, node)
-    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage)
+def filter_pod(pod: PodView, node: NodeView, usage: Usage, *, profile: FilterProfile = DEFAULT_PROFILE) -> Verdict:
+    """Both. `usage` holds the node's bound pods and, by `Usage.with_nominated`, the nominated ones."""
+    verdict = filter_node(pod, node, profile=profile)
+    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage, profile=profile)
 
 
-def filter_node(pod: PodView, node: NodeView, *, ignored_taints: Collection[str] = ()) -> Verdict:
+def filter_node(
+    pod: PodView, node: NodeView, *, ignored_taints: Collection[str] = (), profile: FilterProfile = DEFAULT_PROFILE
+) -> Verdict:
     """Filters that only read the node object. Taints whose key is in `ignored_taints` are taken as gone."""
-    if node.unschedulable and not tolerates(pod.tolerations, UNSCHEDULABLE_TAINT):
-        return Misfit(plugin="NodeUnschedulable", reasons=("node(s) were unschedulable",))
-    if pod.node and pod.node != node.name:
-        return Misfit(plugin="NodeName", reasons=("node(s) didn't match the requested node name",))
-    taints = [taint for taint in node.taints if taint.key not in ignored_taints] if ignored_taints else node.taints
-    if untolerated(pod, taints) is not None:
-        return Misfit(plugin="TaintToleration", reasons=("node(s) had untolerated taint(s)",))
-    if not matches_node(pod, node):
-        return Misfit(plugin="NodeAffinity", reasons=("node(s) didn't match Pod's node affinity/selector",))
+    refusal = not_narrowed_to(pod, node, profile)
+    if refusal is not None:
+        return refusal
+    given = Assumptions(profile=profile, ignored_taints=frozenset(ignored_taints))
+    for plugin in profile.filters:
+        if plugin in NODE_FILTERS:
+            refusal = node_refusal(plugin, pod, node, given)
+            if refusal is not None:
+                return refusal
     return FIT
 
 
-def filter_room(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
+def filter_room(pod: PodView, node: NodeView, usage: Usage, *, profile: FilterProfile = DEFAULT_PROFILE) -> Verdict:
     """Filters that read what the pods of the node hold."""
-    if pod.host_ports and usage.conflicts(pod.host_ports):
-        return Misfit(plugin="NodePorts", reasons=("node(s) didn't have free ports for the requested pod ports",))
+    given = Assumptions(profile=profile)
+    for plugin in profile.filters:
+        if plugin in ROOM_FILTERS:
+            refusal = without_state(plugin, profile) or room_refusal(plugin, pod, node, usage, given)
+            if refusal is not None:
+                return refusal
+    return FIT
+
+
+def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> Misfit | None:
+    """PreFilter of NodeAffinity: an affinity that names nodes keeps all others out, even where its Filter is off."""
+    if not pod.node_affinity or "NodeAffinity" not in profile.prefilters or "NodeAffinity" in profile.filters:
+        return None
+    names = named_nodes(pod)
+    return None if names is None or node.name in names else _AFFINITY
+
+
+def without_state(plugin: str, profile: FilterProfile) -> Misfit | None:
+    """What a Filter says whose PreFilter is switched off."""
+    if plugin not in STATEFUL or plugin in profile.prefilters:
+        return None
+    return misfit(plugin, f'running "{plugin}" filter plugin: reading "PreFilter{plugin}" from cycleState: not found')
+
+
+def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) -> Misfit | None:
+    """One of NODE_FILTERS."""
+    match plugin:
+        case "NodeUnschedulable":
+            kept_off = node.unschedulable and not tolerates(pod.tolerations, UNSCHEDULABLE_TAINT)
+            return _UNSCHEDULABLE if kept_off else None
+        case "NodeName":
+            return _NAME if pod.node and pod.node != node.name else None
+        case "TaintToleration":
+            if not node.taints:
+                return None
+            gone = given.ignored_taints
+            taints = [taint for taint in node.taints if taint.key not in gone] if gone else node.taints
+            return _TAINTED if untolerated(pod, taints) is not None else None
+        case _:
+            added = given.profile.added_affinity
+            if added is not None and not matches_terms(added, node):
+                return _ENFORCED
+            return None if matches_node(pod, node) else _AFFINITY
+
+
+def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given: Assumptions) -> Misfit | None:
+    """One of ROOM_FILTERS."""
+    if plugin == "NodePorts":
+        return _PORTS if pod.host_ports and usage.conflicts(pod.host_ports) else None
     lacking = []
     if usage.pods + 1 > node.allocatable.get("pods", 0):
         lacking.append("Too many pods")
     for resource, amount in sorted(pod.requests, key=_as_the_scheduler_asks):
-        if amount > node.allocatable.get(resource, 0) - usage.requested.get(resource, 0):
+        offered = node.allocatable.get(resource, 0)
+        if given.slices is not None:
+            offered = given.slices.get(resource, offered)
+        if amount <= offered - usage.requested.get(resource, 0):
+            continue
+        if not _ignored(resource, given.profile) and (offered > 0 or resource not in given.dra_resources):
             lacking.append(f"Insufficient {resource}")
-    return Misfit(plugin="NodeResourcesFit", reasons=tuple(lacking)) if lacking else FIT
+    return Misfit(plugin="NodeResourcesFit", reasons=tuple(lacking)) if lacking else None
+
+
+def _ignored(resource: str, profile: FilterProfile) -> bool:
+    """Extended resources only: cpu, memory and everything of kubernetes.io are always compared."""
+    if "/" not in resource or _NATIVE in resource:
+        return False
+    return resource in profile.ignored_resources or resource.partition("/")[0] in profile.ignored_groups
 
 
 def _as_the_scheduler_asks(request: tuple[str, int]) -> tuple[int, str]:

@@ -1,15 +1,22 @@
-"""Taints against tolerations, and node labels against selectors and required node affinity.
+"""Taints against tolerations, labels against selectors, nodes against required node affinity.
 
-The rules are those of `k8s.io/component-helpers/scheduling/corev1`, as kube-scheduler 1.36 uses them. Pure questions
-about one pod and one node; what else runs on the node does not matter here.
+The rules are those of `k8s.io/component-helpers/scheduling/corev1` and of label selectors in `k8s.io/apimachinery`, as
+kube-scheduler 1.36 uses them. A term that the API server would have refused matches nothing. Pure questions about one
+pod and one node; what else runs on the node does not matter here.
 """
 
+from __future__ import annotations
+
+import re
 from collections.abc import Iterable, Mapping
 
-from controller.views import NodeSelectorTerm, NodeView, PodView, Requirement, Taint, Toleration
+from controller.scheduling import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
+from controller.views import NodeView, PodView
 
 REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 NODE_NAME_FIELD = "metadata.name"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
+_LARGEST = 2**63
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
@@ -35,23 +42,64 @@ def untolerated(pod: PodView, taints: Iterable[Taint]) -> Taint | None:
     return None
 
 
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """None selects nothing, an empty selector everything."""
+    return selector is not None and all(_holds(requirement, labels) for requirement in selector.requirements)
+
+
 def matches_node(pod: PodView, node: NodeView) -> bool:
     """nodeSelector and one term of the required node affinity."""
     labels = node.labels
     if any(labels.get(key) != value for key, value in pod.node_selector):
         return False
-    if pod.node_affinity is None:
-        return True
-    return any(_term_matches(term, node) for term in pod.node_affinity)
+    return pod.node_affinity is None or matches_terms(pod.node_affinity, node)
+
+
+def matches_terms(terms: Iterable[NodeSelectorTerm], node: NodeView) -> bool:
+    """One of the terms is enough; without any, no node matches."""
+    return any(_term_matches(term, node) for term in terms)
+
+
+def matches_labels(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """All of them hold."""
+    return all(_holds(requirement, labels) for requirement in requirements)
+
+
+def named_nodes(pod: PodView) -> frozenset[str] | None:
+    """The nodes that the required affinity names, so that no other needs a look; None: it does not narrow them.
+
+    Empty where the names contradict each other.
+    """
+    if not pod.node_affinity:
+        return None
+    names: set[str] = set()
+    for term in pod.node_affinity:
+        lists = [set(one.values) for one in term.fields if one.key == NODE_NAME_FIELD and one.operator == "In"]
+        if not lists:
+            return None
+        names |= set.intersection(*lists)
+    return frozenset(names)
 
 
 def _term_matches(term: NodeSelectorTerm, node: NodeView) -> bool:
     if not term.labels and not term.fields:
         return False
-    fields = {NODE_NAME_FIELD: node.name}
-    return all(_holds(requirement, node.labels) for requirement in term.labels) and all(
-        _holds(requirement, fields) for requirement in term.fields
+    return matches_labels(term.labels, node.labels) and all(
+        _field_holds(requirement, node.name) for requirement in term.fields
     )
+
+
+def _field_holds(requirement: Requirement, name: str) -> bool:
+    """Fields know In and NotIn, with one value. The node's name is the only field there is; others are empty."""
+    if len(requirement.values) != 1:
+        return False
+    found = name if requirement.key == NODE_NAME_FIELD else ""
+    match requirement.operator:
+        case "In":
+            return found == requirement.values[0]
+        case "NotIn":
+            return found != requirement.values[0]
+    return False
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -60,11 +108,11 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "In":
             return value is not None and value in requirement.values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return bool(requirement.values) and (value is None or value not in requirement.values)
         case "Exists":
-            return value is not None
+            return value is not None and not requirement.values
         case "DoesNotExist":
-            return value is None
+            return value is None and not requirement.values
         case "Gt" | "Lt":
             return value is not None and _compares(requirement, value)
     return False
@@ -73,8 +121,15 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 def _compares(requirement: Requirement, value: str) -> bool:
     if len(requirement.values) != 1:
         return False
-    try:
-        here, limit = int(value), int(requirement.values[0])
-    except ValueError:
+    here, limit = _integer(value), _integer(requirement.values[0])
+    if here is None or limit is None:
         return False
     return here > limit if requirement.operator == "Gt" else here < limit
+
+
+def _integer(text: str) -> int | None:
+    """As Go reads 64 bits: no blanks, no underscores, no other digits."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -_LARGEST <= number < _LARGEST else None

@@ -1,0 +1,185 @@
+"""The scheduling rules of a pod's raw JSON -> slim values: selectors, affinity terms, spread constraints, volumes.
+
+In go parts of an object as the API server sent it, out come values of `controller.scheduling`; whatever is malformed
+raises, and `controller.parse` makes a reason of it. What the API server fills in when a pod is created (matchLabelKeys
+of affinity terms, host ports of the host network) is filled in here where it is missing, so that a manifest from a
+file reads like the pod that it becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from sys import intern
+from typing import Any
+
+from controller.scheduling import (
+    ClaimUse,
+    HostPort,
+    Labels,
+    LabelSelector,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Toleration,
+)
+
+Raw = Mapping[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def labels(metadata: Raw) -> Labels:
+    """Thousands of pods carry the same few labels: equal ones are one object."""
+    given = metadata.get("labels")
+    return _shared(tuple(sorted((intern(key), value) for key, value in given.items()))) if given else ()
+
+
+@lru_cache(maxsize=16_384)
+def _shared(found: Labels) -> Labels:
+    return found
+
+
+def tolerations(spec: Raw) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=entry.get("key") or "",
+            operator=entry.get("operator") or "Equal",
+            value=entry.get("value") or "",
+            effect=entry.get("effect") or "",
+        )
+        for entry in spec.get("tolerations") or ()
+    )
+
+
+def host_ports(spec: Raw) -> tuple[HostPort, ...]:
+    return tuple(sorted(_host_ports(spec)))
+
+
+def _host_ports(spec: Raw) -> Iterator[HostPort]:
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
+            if number:
+                yield HostPort(ip=port.get("hostIP") or "0.0.0.0", protocol=port.get("protocol") or "TCP", port=number)
+
+
+# ---------------------------------------------------------------------------------------------- selectors
+
+
+def node_affinity(spec: Raw) -> tuple[NodeSelectorTerm, ...] | None:
+    """The required node affinity of a pod; None where there is none."""
+    return required_terms((spec.get("affinity") or {}).get("nodeAffinity"))
+
+
+def required_terms(affinity: Raw | None) -> tuple[NodeSelectorTerm, ...] | None:
+    """The required terms of a node affinity."""
+    required = (affinity or {}).get(REQUIRED)
+    return None if required is None else node_selector(required)
+
+
+def node_selector(raw: Raw) -> tuple[NodeSelectorTerm, ...]:
+    """The terms of a NodeSelector, one of which must match."""
+    return tuple(
+        NodeSelectorTerm(
+            labels=requirements(term.get("matchExpressions")), fields=requirements(term.get("matchFields"))
+        )
+        for term in raw.get("nodeSelectorTerms") or ()
+    )
+
+
+def requirements(raw: Iterable[Raw] | None) -> tuple[Requirement, ...]:
+    return tuple(
+        Requirement(key=entry["key"], operator=entry["operator"], values=tuple(entry.get("values") or ()))
+        for entry in raw or ()
+    )
+
+
+def label_selector(raw: Raw | None) -> LabelSelector | None:
+    """None (matches nothing) and an empty selector (matches everything) are two things."""
+    if raw is None:
+        return None
+    exact = sorted((raw.get("matchLabels") or {}).items())
+    return LabelSelector(
+        requirements=(
+            *(Requirement(key=key, operator="In", values=(value,)) for key, value in exact),
+            *requirements(raw.get("matchExpressions")),
+        )
+    )
+
+
+def _narrowed(
+    selector: LabelSelector | None, owner_labels: Mapping[str, str], keys: Iterable[str], operator: str
+) -> LabelSelector | None:
+    """The selector with matchLabelKeys (In) or mismatchLabelKeys (NotIn) as requirements on the pod's own labels."""
+    if selector is None:
+        return None
+    more = [Requirement(key=key, operator=operator, values=(owner_labels[key],)) for key in keys if key in owner_labels]
+    missing = tuple(one for one in more if one not in selector.requirements)
+    return LabelSelector(requirements=(*selector.requirements, *missing)) if missing else selector
+
+
+# ----------------------------------------------------------------------------------------- pods among pods
+
+
+def affinity_terms(pod: Raw, kind: str) -> tuple[PodAffinityTerm, ...]:
+    """The required terms of `podAffinity` or `podAntiAffinity`."""
+    affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
+    return tuple(_affinity_term(term, pod["metadata"]) for term in affinity.get(REQUIRED) or ())
+
+
+def _affinity_term(raw: Raw, metadata: Raw) -> PodAffinityTerm:
+    own_labels = metadata.get("labels") or {}
+    namespaces = tuple(sorted(raw.get("namespaces") or ()))
+    by_label = label_selector(raw.get("namespaceSelector"))
+    selector = label_selector(raw.get("labelSelector"))
+    selector = _narrowed(selector, own_labels, _unmerged(raw, "matchLabelKeys"), "In")
+    selector = _narrowed(selector, own_labels, _unmerged(raw, "mismatchLabelKeys"), "NotIn")
+    return PodAffinityTerm(
+        topology_key=raw["topologyKey"],
+        selector=selector,
+        namespaces=namespaces if namespaces or by_label is not None else (metadata.get("namespace", ""),),
+        namespace_selector=by_label,
+    )
+
+
+def _unmerged(raw: Raw, field: str) -> list[str]:
+    """Keys that the API server has not made expressions of; it does so once, with the labels of that moment."""
+    present = {entry["key"] for entry in (raw.get("labelSelector") or {}).get("matchExpressions") or ()}
+    return [key for key in raw.get(field) or () if key not in present]
+
+
+def spread_constraints(pod: Raw) -> tuple[SpreadConstraint, ...]:
+    own_labels = pod["metadata"].get("labels") or {}
+    return tuple(spread_constraint(raw, own_labels) for raw in pod["spec"].get("topologySpreadConstraints") or ())
+
+
+def spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstraint:
+    """One constraint of a pod with these labels; also a default one of a scheduler's profile."""
+    selector = label_selector(raw.get("labelSelector"))
+    return SpreadConstraint(
+        topology_key=raw["topologyKey"],
+        max_skew=raw["maxSkew"],
+        selector=_narrowed(selector, own_labels, raw.get("matchLabelKeys") or (), "In"),
+        min_domains=raw.get("minDomains") or 1,
+        honors_affinity=(raw.get("nodeAffinityPolicy") or "Honor") == "Honor",
+        honors_taints=(raw.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+        hard=raw["whenUnsatisfiable"] == "DoNotSchedule",
+    )
+
+
+# ------------------------------------------------------------------------------------------------ volumes
+
+
+def claim_uses(pod: Raw) -> tuple[ClaimUse, ...]:
+    """Volumes with a claim, in the pod's order: the first that is in the way is named."""
+    return tuple(_claim_uses(pod))
+
+
+def _claim_uses(pod: Raw) -> Iterator[ClaimUse]:
+    for volume in pod["spec"].get("volumes") or ():
+        if volume.get("persistentVolumeClaim") is not None:
+            yield ClaimUse(claim=volume["persistentVolumeClaim"]["claimName"])
+        elif volume.get("ephemeral") is not None:
+            yield ClaimUse(claim=f"{pod['metadata']['name']}-{volume['name']}", ephemeral=True)

@@ -17,7 +17,18 @@ from tests.e2e.real_cluster import ROOT, RealCluster
 SUITE = "tests/sandbox/apiserver"
 LIST_SECONDS = 500
 # Minor version -> checks (file::name, without parameters) that it answers otherwise, and why.
-OLD_ANSWERS: dict[int, dict[str, str]] = {}
+OLD_ANSWERS: dict[int, dict[str, str]] = {
+    30: {
+        "test_conformance_definitions::test_what_is_wrong_is_said[list map]": "prints a Go map as the value",
+        "test_conformance_definitions::test_what_is_wrong_is_said[one of]": 'puts "object": before a CEL message',
+        "test_conformance_definitions::test_kubectl_shows_the_complaint": 'puts "object": before a CEL message',
+        "test_conformance_status::test_a_required_field_of_a_condition_is_missed": "names fields relative to status",
+        "test_conformance_status::test_a_status_apply_owns_status_only": "records labels that it ignores as owned",
+        "test_conformance_watch::test_initial_events_end_with_a_bookmark": "422: WatchList is off",
+    }
+}
+# Checks of what happens a moment later on a real server: they pass or not.
+RACES = {"test_conformance_definitions::test_a_definition_takes_its_objects_along"}
 
 
 def outcomes(kubeconfig: Path | None, report: Path) -> dict[str, str]:
@@ -55,5 +66,5 @@ def test_both_servers_give_the_same_answers(cluster: RealCluster, tmp_path: Path
     failed = sorted(name for name, kind in real.items() if kind not in ("passed", "skipped"))
     assert len(ours) > 100
     assert [name for name, kind in ours.items() if kind not in ("passed", "skipped")] == []
-    assert [name for name in failed if name not in known] == []
+    assert [name for name in failed if name not in known and name not in RACES] == []
     assert [name for name in known if name not in failed] == [], "these pass: take them off the list"

@@ -1,0 +1,258 @@
+"""What a check of the conformance list has: one node, device plugins, pods bound to it, and the API.
+
+In: a `KubeletNode`. Out: readings of pod-resources, of the Node and of pods, each with a wait of bounded length. Each
+check has a resource name of its own, because a kubelet never forgets one.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+from kubernetes.client import ApiClient
+
+from kube import apply
+from kube.errors import NotFound
+from kube.kubelet_api import podresources_pb2 as api
+from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
+from kube.kubelet_api.paths import unix_target
+from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from sandbox.realkubelet.runtime import connects
+from tests.e2e.kubelet.nodes import KubeletNode, Seen
+from tests.e2e.real_cluster import NODES, eventually
+from tests.sandbox.kubelet.fakes import FakePlugin
+
+Raw = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+LONG_SECONDS = 120.0
+_numbers = itertools.count(1)
+
+
+class Bench:
+    def __init__(self, side: str, node: KubeletNode, admin: ApiClient) -> None:
+        self.side = side
+        self.node = node
+        self.admin = admin
+        self.resource = f"gpuplan.test/r{next(_numbers)}"
+        self.plugins: list[FakePlugin] = []
+        self._pods: list[Raw] = []
+        self._channel: grpc.Channel | None = None
+
+    # ------------------------------------------------------------------------------------ plugins
+
+    def plugin(
+        self, *ids: str, resource: str = "", socket_name: str = "", prefers: bool = False, prestart: bool = False
+    ) -> FakePlugin:
+        """A registered plugin whose ids pod-resources shows."""
+        plugin = FakePlugin(self.node.paths.plugin_dir, resource or self.resource, socket_name).offer(*ids)
+        plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers, pre_start_required=prestart)
+        self.register(plugin)
+        self.wait(lambda: self.offered(plugin.resource) == sorted(ids), f"{plugin.resource} is offered")
+        return plugin
+
+    def register(self, plugin: FakePlugin) -> None:
+        if plugin not in self.plugins:
+            self.plugins.append(plugin)
+        self.wait(lambda: connects(self.node.paths.registration_socket), "kubelet.sock")
+        plugin.serve().register()
+
+    def again(self, plugin: FakePlugin) -> None:
+        """Register as a plugin should that lost its kubelet."""
+        self.register(plugin)
+        healthy = sorted(device.ID for device in plugin.devices if device.health == "Healthy")
+        self.wait(lambda: self.offered(plugin.resource) == healthy, f"{plugin.resource} is offered again")
+
+    # --------------------------------------------------------------------------------- pod-resources
+
+    @property
+    def lister(self) -> PodResourcesListerStub:
+        if self._channel is None:
+            target = unix_target(self.node.paths.pod_resources_socket)
+            options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 100))
+            self._channel = grpc.insecure_channel(target, options=options)
+        return PodResourcesListerStub(self._channel)
+
+    def offered(self, resource: str = "") -> list[str]:
+        """Ids in GetAllocatableResources, sorted."""
+        request = api.AllocatableResourcesRequest()
+        answer = self._patiently(lambda: self.lister.GetAllocatableResources(request, wait_for_ready=True, timeout=60))
+        wanted = resource or self.resource
+        return sorted(i for devices in answer.devices if devices.resource_name == wanted for i in devices.device_ids)
+
+    def held(self) -> dict[str, list[str]]:
+        """Ids in List by pod name, sorted; a listed pod without devices has none."""
+        request = api.ListPodResourcesRequest()
+        answer = self._patiently(lambda: self.lister.List(request, wait_for_ready=True, timeout=60))
+        return {
+            pod.name: sorted(i for c in pod.containers for devices in c.devices for i in devices.device_ids)
+            for pod in answer.pod_resources
+        }
+
+    @staticmethod
+    def _patiently(call: Callable[[], Any]) -> Any:
+        """All clients of pod-resources share a rate limit, which is no answer."""
+        while True:
+            try:
+                return call()
+            except grpc.RpcError as error:
+                failed: Any = error  # errors of calls are calls too, which the stubs do not know
+                if failed.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+                time.sleep(0.1)
+
+    # ------------------------------------------------------------------------------------------ pods
+
+    def create(self, raw: Raw) -> Raw:
+        """A pod that is bound to the node from the start."""
+        raw["spec"]["nodeName"] = self.node.name
+        made = apply.create(self.admin, PODS, raw)
+        self._pods.append(made)
+        return made
+
+    def run(self, raw: Raw, phase: str = "Running") -> Raw:
+        return self.wait_phase(self.create(raw), phase)
+
+    def wait_phase(self, raw: Raw, phase: str) -> Raw:
+        def reached() -> Raw | None:
+            found = self.pod(raw)
+            return found if found["status"].get("phase") == phase else None
+
+        return eventually(reached, f"{raw['metadata']['name']} is {phase}", LONG_SECONDS)
+
+    def pod(self, raw: Raw) -> Raw:
+        return apply.get(self.admin, f"{PODS}/{raw['metadata']['name']}")
+
+    def phase(self, raw: Raw) -> str:
+        return str(self.pod(raw)["status"].get("phase"))
+
+    def there(self, raw: Raw) -> bool:
+        """The object exists, and is still this one."""
+        try:
+            return bool(self.pod(raw)["metadata"]["uid"] == raw["metadata"]["uid"])
+        except NotFound:
+            return False
+
+    def delete(self, raw: Raw, grace_seconds: int | None = None) -> None:
+        apply.delete(self.admin, f"{PODS}/{raw['metadata']['name']}", grace_seconds=grace_seconds)
+
+    def wait_gone(self, raw: Raw) -> None:
+        self.wait(lambda: not self.there(raw), f"{raw['metadata']['name']} is gone")
+
+    def containers(self, raw: Raw) -> tuple[Seen, ...]:
+        return self.node.containers(raw["metadata"]["uid"])
+
+    def waiting(self, raw: Raw) -> tuple[str, str]:
+        """Reason and message of the first container's waiting state."""
+        statuses = self.pod(raw)["status"].get("containerStatuses") or [{}]
+        state = statuses[0].get("state", {}).get("waiting", {})
+        return state.get("reason", ""), state.get("message", "")
+
+    def restarts(self, raw: Raw) -> int:
+        statuses = self.pod(raw)["status"].get("containerStatuses") or [{}]
+        return int(statuses[0].get("restartCount", 0))
+
+    def warnings(self, raw: Raw) -> list[tuple[str, str]]:
+        """Reason and message of the pod's Warning events."""
+        query = {"fieldSelector": f"involvedObject.uid={raw['metadata']['uid']},type=Warning"}
+        events = apply.get(self.admin, EVENTS, query=query)["items"]
+        return [(event["reason"], event["message"]) for event in events]
+
+    # ------------------------------------------------------------------------------------------ node
+
+    def numbers(self, resource: str = "") -> tuple[str | None, str | None]:
+        """Capacity and allocatable at the API, as the research writes them: n/m."""
+        status = apply.get(self.admin, f"{NODES}/{self.node.name}")["status"]
+        name = resource or self.resource
+        return status["capacity"].get(name), status["allocatable"].get(name)
+
+    def wait_numbers(self, capacity: int, allocatable: int, resource: str = "") -> None:
+        wanted = (str(capacity), str(allocatable))
+        self.wait(lambda: self.numbers(resource) == wanted, f"the Node says {capacity}/{allocatable}")
+
+    # ------------------------------------------------------------------------------------ around it
+
+    def restart(self, *, kill: bool = True, reachable: bool = True) -> None:
+        """The kubelet ends and starts again; nobody registers."""
+        (self.node.kill if kill else self.node.stop)()
+        self.node.start(reachable=reachable)
+        self.wait(lambda: connects(self.node.paths.registration_socket), "kubelet.sock")
+
+    @staticmethod
+    def wait(look: Callable[[], object], what: str) -> None:
+        eventually(lambda: bool(look()), what, LONG_SECONDS)
+
+    def close(self) -> None:
+        """Take away what the check made, so that the next one finds an empty node."""
+        for plugin in self.plugins:
+            plugin.stop()
+        for raw in self._pods:
+            self.node.release(raw["metadata"]["uid"])
+            if self.there(raw):
+                self._drop(raw)
+        for raw in self._pods:
+            self.wait_gone(raw)
+        if self._channel is not None:
+            self._channel.close()
+
+    def _drop(self, raw: Raw) -> None:
+        path = f"{PODS}/{raw['metadata']['name']}"
+        try:
+            if raw["metadata"].get("finalizers"):
+                apply.merge_patch(self.admin, path, {"metadata": {"finalizers": None}})
+            apply.delete(self.admin, path, grace_seconds=0)
+        except NotFound:
+            return  # it went by itself meanwhile
+
+
+def container(
+    name: str = "c",
+    *,
+    devices: Mapping[str, int] | None = None,
+    sleep: float | None = None,
+    restart: str = "",
+    env: Mapping[str, str] | None = None,
+) -> Raw:
+    """`devices` by resource."""
+    limits = {resource: str(count) for resource, count in (devices or {}).items()}
+    raw: Raw = {"name": name, "image": "gpuplan.test/image:1", "resources": {"limits": limits}}
+    if sleep is not None:
+        raw["command"] = ["sleep", str(sleep)]
+    if restart:
+        raw["restartPolicy"] = restart
+    if env:
+        raw["env"] = [{"name": key, "value": value} for key, value in env.items()]
+    return raw
+
+
+def pod(
+    *containers: Raw,
+    init: tuple[Raw, ...] = (),
+    script: Mapping[str, str] | None = None,
+    grace_seconds: int = 1,
+    restart_policy: str = "Never",
+    finalizers: tuple[str, ...] = (),
+    spec: Raw | None = None,
+) -> Raw:
+    """`script` are the annotations that both runtimes read."""
+    annotations = {f"sandbox.gpuplan.dev/{key}": value for key, value in (script or {}).items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"pod-{next(_numbers)}",
+            "annotations": annotations,
+            "finalizers": list(finalizers),
+        },
+        "spec": {
+            "containers": list(containers),
+            "initContainers": list(init),
+            "restartPolicy": restart_policy,
+            "terminationGracePeriodSeconds": grace_seconds,
+            "tolerations": [{"operator": "Exists"}],
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            **(spec or {}),
+        },
+    }

@@ -1,0 +1,98 @@
+"""The two kubelets under the conformance list: one node each, kept over all checks, at one real control plane.
+
+Where a real kubelet cannot run, its half is skipped with the reason; the stand-in's half runs everywhere. A check that
+waits for minutes carries the marker `long` and runs only with GPUPLAN_E2E_LONG=1 (`make e2e-scale`).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kube import apply
+from sandbox.controlplane import Missing, Places, obtain
+from sandbox.realkubelet import obstacle, scripted_runtime
+from tests.e2e.kubelet.bench import Bench
+from tests.e2e.kubelet.nodes import KubeletNode, RealNode, StandInNode
+from tests.e2e.real_cluster import NODES, RealCluster, eventually
+
+SIDES = ("real", "stand-in")
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPrograms:
+    kubelet: Path
+    runtime: Path
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: waits for minutes; runs with GPUPLAN_E2E_LONG=1 only")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("GPUPLAN_E2E_LONG") == "1":
+        return
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: set GPUPLAN_E2E_LONG=1, or use `make e2e-scale`"))
+
+
+@pytest.fixture(scope="session")
+def kubelet_programs(cluster: RealCluster) -> KubeletPrograms:
+    """Kubelet of the control plane's version, and the runtime; skips where it cannot run."""
+    reason = obstacle()
+    if reason:
+        pytest.skip(f"no real kubelet here: {reason}")
+    places = Places.of(os.environ, Path.home())
+    found = obtain(cluster.plane.version, places, programs=("kubelet", "kube-apiserver"), report=print)
+    if isinstance(found, Missing):
+        pytest.skip(f"no real kubelet: {found.message}")
+    runtime = scripted_runtime(places)
+    if isinstance(runtime, Missing):
+        pytest.skip(f"no real kubelet: {runtime.message}")
+    return KubeletPrograms(found["kubelet"], runtime)
+
+
+@pytest.fixture(scope="session")
+def kubelet_nodes() -> Iterator[dict[str, KubeletNode]]:
+    """By side; made when the first check asks."""
+    made: dict[str, KubeletNode] = {}
+    with ExitStack() as ends:
+        yield made
+        for node in made.values():
+            ends.callback(node.close)
+
+
+@pytest.fixture(params=SIDES)
+def bench(
+    request: pytest.FixtureRequest, cluster: RealCluster, kubelet_nodes: dict[str, KubeletNode]
+) -> Iterator[Bench]:
+    """A node that is Ready and empty, with its kubelet running."""
+    side: str = request.param
+    if side not in kubelet_nodes:
+        kubelet_nodes[side] = node = _node(side, cluster, request)
+        node.start()
+        eventually(lambda: ready(cluster, node.name), f"{node.name} is Ready")
+    made = Bench(side, kubelet_nodes[side], cluster.admin)
+    yield made
+    made.close()
+
+
+def _node(side: str, cluster: RealCluster, request: pytest.FixtureRequest) -> KubeletNode:
+    if side == "stand-in":
+        return StandInNode("kubelet-stand-in", cluster)
+    programs: KubeletPrograms = request.getfixturevalue("kubelet_programs")
+    return RealNode("kubelet-real", cluster, kubelet=programs.kubelet, runtime=programs.runtime)
+
+
+def ready(cluster: RealCluster, name: str) -> bool:
+    """The kubelet says so, and nobody is kept off the node any more."""
+    for node in apply.get(cluster.admin, NODES)["items"]:
+        if node["metadata"]["name"] == name:
+            conditions = {each["type"]: each["status"] for each in node["status"].get("conditions") or ()}
+            return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+    return False

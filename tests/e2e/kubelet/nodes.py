@@ -1,0 +1,198 @@
+"""One node as the conformance list sees it, twice: with a real kubelet, and with the stand-in.
+
+In: the cluster and programs. Out: `KubeletNode`: the two things that differ between the sides, how a kubelet is
+started and ended, and how its containers are read. Everything else the checks do is the same code on both.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from kube import apply, clients
+from kube.kubelet_api.paths import KubeletPaths
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
+from sandbox.kubelet.injection import ContainerOptions
+from sandbox.realkubelet import RealKubelet
+from tests.e2e.real_cluster import NODES, RealCluster
+
+TICK_SECONDS = 1.0
+NOWHERE = "https://127.0.0.1:9"
+FIRST_WITH_ACTIVE_LIST = 34
+FIRST_WITH_HEALTH = 36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A container, whoever runs it; times are epoch seconds."""
+
+    container_id: str
+    name: str
+    state: str
+    """created, running or exited."""
+    options: ContainerOptions
+    started_at: float | None
+    finished_at: float | None
+
+
+class KubeletNode(Protocol):
+    name: str
+    paths: KubeletPaths
+
+    def start(self, *, reachable: bool = True) -> None:
+        """`reachable`: the API server is; without it the kubelet talks to a closed port."""
+
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def lose_containers(self) -> None:
+        """As a reboot does; the kubelet must not run."""
+
+    def containers(self, pod_uid: str) -> tuple[Seen, ...]: ...
+    def release(self, pod_uid: str) -> None:
+        """End the stops of its containers."""
+
+    def close(self) -> None: ...
+
+
+class RealNode:
+    """Kubelet and scripted runtime as processes."""
+
+    def __init__(
+        self, name: str, cluster: RealCluster, *, kubelet: Path, runtime: Path, tick_seconds: float = TICK_SECONDS
+    ) -> None:
+        self.name = name
+        self._folder = Path(tempfile.mkdtemp(prefix="gpk", dir="/tmp"))
+        plane = cluster.plane
+        self._kubeconfig = plane.kubeconfig_of(f"system:node:{name}", ("system:nodes",))
+        self._url = plane.url
+        self.kubelet = RealKubelet(
+            name,
+            self._folder,
+            kubelet=kubelet,
+            version=plane.version,
+            runtime=runtime,
+            kubeconfig=self._kubeconfig,
+            status_tick_seconds=tick_seconds,
+        )
+        self.paths = self.kubelet.paths
+
+    def start(self, *, reachable: bool = True) -> None:
+        self.kubelet.use(self._kubeconfig if reachable else self._kubeconfig.replace(self._url, NOWHERE))
+        self.kubelet.start()
+
+    def stop(self) -> None:
+        self.kubelet.stop()
+
+    def kill(self) -> None:
+        self.kubelet.kill()
+
+    def lose_containers(self) -> None:
+        self.kubelet.runtime.stop()
+
+    def containers(self, pod_uid: str) -> tuple[Seen, ...]:
+        return tuple(
+            Seen(
+                container_id=found.container_id,
+                name=found.name,
+                state=found.state,
+                options=found.options,
+                started_at=found.started_at,
+                finished_at=found.finished_at,
+            )
+            for found in self.kubelet.runtime.containers(pod_uid)
+        )
+
+    def release(self, pod_uid: str) -> None:
+        for found in self.kubelet.runtime.containers(pod_uid):
+            self.kubelet.runtime.release(found.container_id)
+
+    def close(self) -> None:
+        self.kubelet.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class StandInNode:
+    """The stand-in with its default timings, as the node's own identity at the same API server."""
+
+    def __init__(self, name: str, cluster: RealCluster, tick_seconds: float = TICK_SECONDS) -> None:
+        self.name = name
+        self._folder = Path(tempfile.mkdtemp(prefix="gps", dir="/tmp"))
+        self.paths = KubeletPaths(self._folder)
+        self._minor = cluster.minor
+        self._version = cluster.plane.version
+        self._tick_seconds = tick_seconds
+        self._client = cluster.kubelet(name)
+        far = self._folder / "nowhere.kubeconfig"
+        far.write_text(cluster.plane.kubeconfig_of(f"system:node:{name}").replace(cluster.plane.url, NOWHERE))
+        self._nowhere = clients.load(str(far))
+        self._runtime = ScriptedRuntime()
+        self._kubelet: Kubelet | None = None
+        apply.create(cluster.admin, NODES, _node(name))
+
+    def start(self, *, reachable: bool = True) -> None:
+        self._kubelet = Kubelet(
+            self.name,
+            self._folder,
+            ClusterApi(self._client if reachable else self._nowhere, self.name),
+            status_tick_seconds=self._tick_seconds,
+            runtime=self._runtime,
+            switches=Switches(
+                version=f"v{self._version}",
+                list_active_pods_only=self._minor >= FIRST_WITH_ACTIVE_LIST,
+                get_offered=self._minor >= FIRST_WITH_HEALTH,
+                resource_health_status=self._minor >= FIRST_WITH_HEALTH,
+            ),
+        )
+        self._kubelet.start()
+
+    def stop(self) -> None:
+        self._end(Kubelet.stop)
+
+    def kill(self) -> None:
+        self._end(Kubelet.kill)
+
+    def lose_containers(self) -> None:
+        self._runtime.lose_all()
+
+    def containers(self, pod_uid: str) -> tuple[Seen, ...]:
+        return tuple(
+            Seen(
+                container_id=found.container_id,
+                name=found.request.container,
+                state=str(found.state),
+                options=found.request.options,
+                started_at=found.started_at,
+                finished_at=found.finished_at,
+            )
+            for found in self._runtime.containers(pod_uid)
+        )
+
+    def release(self, pod_uid: str) -> None:
+        self._runtime.release(pod_uid)
+
+    def close(self) -> None:
+        self.kill()
+        self._runtime.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, how: Callable[[Kubelet], None]) -> None:
+        if self._kubelet is not None:
+            how(self._kubelet)
+        self._kubelet = None
+
+
+def _node(name: str) -> dict[str, object]:
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def names(containers: Iterable[Seen], state: str) -> list[str]:
+    """Of those in that state, in the order in which they were created."""
+    return [found.name for found in containers if found.state == state]

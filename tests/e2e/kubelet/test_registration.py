@@ -1,0 +1,157 @@
+"""Rules 3 to 5: what Register refuses and in which words, streams that outlive each other, whole lists."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+
+from kube.kubelet_api import deviceplugin_pb2 as api
+from tests.e2e.kubelet.bench import Bench, container, pod
+from tests.sandbox.kubelet.fakes import FakePlugin
+
+UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
+NO_DIAL = "failed to dial device plugin: context deadline exceeded"
+NEVER_AGAIN_SECONDS = 3.0
+
+
+def refusal(plugin: FakePlugin, **changes: str) -> str:
+    with pytest.raises(grpc.RpcError) as caught:
+        plugin.register(**changes)
+    error: object = caught.value
+    assert isinstance(error, grpc.Call)
+    assert error.code() is grpc.StatusCode.UNKNOWN
+    return str(error.details())
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1alpha", ""])
+def test_another_version_is_refused(bench: Bench, version: str) -> None:
+    assert refusal(bench.plugin("MIG-0"), version=version) == UNSUPPORTED.format(version)
+
+
+INVALID_NAMES = [
+    "gpu",
+    "kubernetes.io/x",
+    "node.kubernetes.io/x",
+    "requests.nvidia.com/x",
+    "nvidia.com/",
+    "a/b/c",
+    "NVIDIA.com/gpu",
+    f"nvidia.com/{'x' * 64}",
+    "nvidia.com/mig-1g.10gb+me",
+]
+VALID_NAMES = ["nvidia.com/MIG_1g", "nvidia.com/gpu-10gb", "nvidia.com/mig-1c.2g.20gb"]
+
+
+def test_names_that_are_no_extended_resources_are_refused(bench: Bench) -> None:
+    plugin = bench.plugin("MIG-0")
+    for name in INVALID_NAMES:
+        assert refusal(plugin, resource_name=name) == f'the ResourceName "{name}" is invalid'
+
+
+@pytest.mark.parametrize("name", VALID_NAMES)
+def test_odd_names_are_taken(bench: Bench, name: str) -> None:
+    bench.plugin("ID-0", resource=name)
+    bench.wait_numbers(1, 1, name)
+
+
+def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: Bench) -> None:
+    plugin = bench.plugin("MIG-0")
+    began = time.monotonic()
+    assert refusal(plugin, endpoint="nobody.sock") == NO_DIAL
+    assert 9.5 < time.monotonic() - began < 15
+    assert refusal(plugin, endpoint=str(plugin.socket)) == NO_DIAL, "an absolute path is joined to the folder"
+
+
+def test_missing_options_are_an_error(bench: Bench) -> None:
+    class Old(FakePlugin):
+        def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
+            self, request: api.Empty, context: grpc.ServicerContext
+        ) -> api.DevicePluginOptions:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            raise AssertionError
+
+    old = Old(bench.node.paths.plugin_dir, bench.resource).serve()
+    bench.plugins.append(old)
+    text = "failed to get device plugin options: rpc error: code = Unimplemented desc = Method not found!"
+    assert refusal(old) == text
+
+
+def test_the_requests_options_are_ignored(bench: Bench) -> None:
+    """`FakePlugin.register` claims both options; its own answer says neither."""
+    plugin = bench.plugin("MIG-0")
+    bench.run(pod(container(devices={bench.resource: 1})))
+    assert (plugin.preferred_requests, plugin.pre_started) == ([], [])
+
+
+def test_a_failed_stream_leaves_the_resource_at_zero(bench: Bench) -> None:
+    class Broken(FakePlugin):
+        def ListAndWatch(  # noqa: N802 - the name in the proto
+            self, request: api.Empty, context: grpc.ServicerContext
+        ) -> Iterator[api.ListAndWatchResponse]:
+            context.abort(grpc.StatusCode.INTERNAL, "no devices here")
+            raise AssertionError
+
+    bench.register(Broken(bench.node.paths.plugin_dir, bench.resource))
+    bench.wait_numbers(0, 0)
+
+
+def test_a_second_registration_leaves_the_old_stream_open(bench: Bench) -> None:
+    old = bench.plugin("OLD-0")
+    new = bench.plugin("NEW-0", socket_name="second.sock")
+
+    old.push_to(0, "OLD-1")
+    bench.wait(lambda: bench.offered() == ["OLD-1"], "the last writer wins, the stale stream too")
+    bench.run(pod(container(devices={bench.resource: 1})))
+    assert (old.allocated, new.allocated) == ([], [["OLD-1"]]), "Allocate goes to the newest endpoint"
+
+
+def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) -> None:
+    old = bench.plugin("MIG-0")
+    new = bench.plugin("MIG-1", socket_name="second.sock")
+    old.stop()
+
+    bench.wait(lambda: bench.offered() == [], "all unhealthy")
+    bench.wait_numbers(1, 0)
+    bench.wait(lambda: new.ended_streams == 1, "the kubelet has closed the newest stream")
+    new.offer("MIG-2").push()
+    assert_stays(lambda: bench.offered() == [])
+
+
+def test_the_kubelet_never_redials(bench: Bench) -> None:
+    plugin = bench.plugin("MIG-0")
+    plugin.end_stream(0)
+
+    bench.wait(lambda: bench.offered() == [], "unhealthy after the stream's end")
+    assert_stays(lambda: bench.offered() == [] and len(plugin.streams) == 1)
+    plugin.register()
+    bench.wait(lambda: bench.offered() == ["MIG-0"], "only Register brings it back")
+
+
+def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> None:
+    oldest = bench.plugin("MIG-0")
+    middle = bench.plugin("MIG-1", socket_name="middle.sock")
+    bench.plugin("MIG-2", socket_name="newest.sock")
+    oldest.end_stream(0)
+    bench.wait(lambda: bench.offered() == [], "the newest is closed")
+
+    middle.push_to(0, "MIG-1")
+    bench.wait(lambda: bench.offered() == ["MIG-1"], "the middle stream writes on")
+    message = bench.run(pod(container(devices={bench.resource: 1})), "Failed")["status"]["message"]
+    assert message.startswith("Pod was rejected: Allocate failed due to endpoint &{")
+    assert message.endswith("} has been stopped, which is unexpected")
+
+
+def test_an_unlinked_plugin_socket_changes_nothing(bench: Bench) -> None:
+    plugin = bench.plugin("MIG-0")
+    plugin.socket.unlink()
+    raw = bench.run(pod(container(devices={bench.resource: 1})))
+    assert bench.held()[raw["metadata"]["name"]] == ["MIG-0"]
+
+
+def assert_stays(condition: Callable[[], bool], seconds: float = NEVER_AGAIN_SECONDS) -> None:
+    """What must not happen has this long to happen."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        assert condition()
+        time.sleep(0.25)

@@ -20,8 +20,8 @@ _NEEDED: Final = (
 )
 
 
-def default(event: Obj) -> Obj:
-    """Fields that are always there, as Go structs have them."""
+def prepare(event: Obj) -> Obj:
+    """Fields that are always there, as Go structs have them, and that nobody owns."""
     always: Obj = {
         "source": {},
         "firstTimestamp": None,

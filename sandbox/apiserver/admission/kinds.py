@@ -49,7 +49,7 @@ def _active_namespace(obj: Obj) -> Obj:
 
 _RULES: Final = {
     ("", "Pod"): KindRules(default=pods.default, prepare=pods.prepare, check=pods.check),
-    ("", "Event"): KindRules(default=events.default, check=events.check),
+    ("", "Event"): KindRules(prepare=events.prepare, check=events.check),
     ("", "Node"): KindRules(default=nodes.default, check=nodes.check),
     ("coordination.k8s.io", "Lease"): KindRules(check=leases.check),
     ("", "Namespace"): KindRules(default=_labelled_namespace, prepare=_active_namespace),

@@ -21,7 +21,7 @@ from sandbox.apiserver.api.requests import (
     json_reply,
     write_options,
 )
-from sandbox.apiserver.errors import ApiError, invalid, method_not_allowed, unsupported_media_type
+from sandbox.apiserver.errors import ApiError, bad_request, invalid, method_not_allowed, unsupported_media_type
 from sandbox.apiserver.lifecycle.bind import bind, evict
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, as_served
 from sandbox.apiserver.lifecycle.create import create
@@ -41,8 +41,10 @@ def write(cluster: Cluster, request: Request, target: Target) -> Reply:
         raise method_not_allowed()
     if method == "DELETE":
         return _delete(cluster, request, target) if target.name else _delete_collection(cluster, request, target)
-    if not target.name or method not in ("PUT", "PATCH") or target.subresource in ("binding", "eviction"):
+    if method not in ("PUT", "PATCH") or target.subresource in ("binding", "eviction"):
         raise method_not_allowed()
+    if not target.name:
+        raise bad_request("name must be provided")
     return _put(cluster, request, target) if method == "PUT" else _patch(cluster, request, target)
 
 

@@ -54,7 +54,7 @@ def conform(resource: Resource, obj: Obj, old: Obj | None, options: WriteOptions
             raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problems[0]}')
     pruner = Pruner(keep_nulls=applied and resource.custom is not None)
     conformed: Obj = pruner.conform(obj, schema, trusted=old if old is not None else MISSING)
-    unknown = sorted(pruner.unknown)
+    unknown = pruner.unknown if resource.custom is None else sorted(pruner.unknown)
     if unknown and options.field_validation == "Strict":
         raise strict_decoding_error(resource, unknown)
     if options.field_validation == "Warn":

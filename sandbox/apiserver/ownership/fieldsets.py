@@ -177,7 +177,9 @@ def _compare_member(old: Any, new: Any, schema: Schema | None) -> tuple[bool, Fi
     if old is new or old == new:
         return False, {}, {}
     if old is None and not is_leaf(new, schema):
-        return False, all_of(new, schema), {}  # null is where a Go struct had an empty list
+        return False, all_of(new, schema), {}  # null is a list or map with nothing in it
+    if new is None and not is_leaf(old, schema):
+        return False, {}, all_of(old, schema)
     if is_leaf(old, schema) or is_leaf(new, schema) or type(old) is not type(new):
         return True, {}, {}
     touched, removed = compare(old, new, schema)

@@ -22,7 +22,7 @@ def _walk(value: Any, schema: Schema, path: tuple[str, ...]) -> Iterator[str]:
     if value is None or schema.preserve:
         return
     if isinstance(value, dict) and schema.type == "object":
-        for name, member in value.items():
+        for name, member in sorted(value.items()):
             sub = schema.field(name)
             if sub is None:
                 yield f"{describe((*path, f'f:{name}'))}: field not declared in schema"

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from sandbox.apiserver.objects import MISSING, micro_timestamp, timestamp
-from sandbox.apiserver.schema.structural import Schema
+from sandbox.apiserver.schema.structural import GO_STRUCT, Schema
 
 
 class Pruner:
@@ -34,6 +34,7 @@ class Pruner:
 
     def _object(self, value: dict[str, Any], schema: Schema, path: str, trusted: Any) -> Any:
         known = trusted if isinstance(trusted, dict) else {}
+        keep_nulls = self._keep_nulls and GO_STRUCT not in schema.source
         stored: dict[str, Any] = {}
         for name, member in value.items():
             sub = schema.field(name)
@@ -43,7 +44,7 @@ class Pruner:
                 else:
                     self.unknown.append(_join(path, name))
                 continue
-            if member is None and not sub.nullable and not (self._keep_nulls and sub.default is MISSING):
+            if member is None and not sub.nullable and not (keep_nulls and sub.default is MISSING):
                 continue  # null where the schema has none counts as absent
             if sub.omit_empty and member in ([], {}):
                 continue

@@ -140,6 +140,7 @@ def _text(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
     most, least = schema.source.get("maxLength"), schema.source.get("minLength")
     if most is not None and len(value) > most:
         yield FieldError(path=path, reason="FieldValueTooLong", detail=f"may not be more than {most} bytes")
+        return
     if least is not None and len(value) < least:
         yield _invalid(path, value, f"in body should be at least {least} chars long")
     if schema.pattern is not None and not schema.pattern.search(value):
@@ -157,6 +158,9 @@ def _is_rfc3339(value: str) -> bool:
 
 def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
     source = schema.source
+    if source.get("format") == "int32" and not -(2**31) <= value < 2**31:
+        detail = f"Checked value must be of type integer with format int32 in {path}"
+        yield FieldError(path="", reason="FieldValueInvalid", value="", detail=detail)
     low, high, step = source.get("minimum"), source.get("maximum"), source.get("multipleOf")
     if low is not None:
         if source.get("exclusiveMinimum") and value <= low:
@@ -170,8 +174,6 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
             yield _invalid(path, value, f"in body should be less than or equal to {high}")
     if step and value % step:
         yield _invalid(path, value, f"in body should be a multiple of {step}")
-    if source.get("format") == "int32" and not -(2**31) <= value < 2**31:
-        yield _invalid(path, value, "in body must be of type int32")
 
 
 def _junctors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:

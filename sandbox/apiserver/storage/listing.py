@@ -72,7 +72,7 @@ def list_page(collection: Collection, options: ListOptions, current_version: int
         raise (
             expired(_EXPIRED, {"continue": rest})
             if rest
-            else expired(f"The resourceVersion for the provided list is too old. ({version})")
+            else expired("The resourceVersion for the provided list is too old.")
         )
     items, keys = _state(collection, version, current_version)
     start = bisect_right(keys, token.after) if token is not None else 0

@@ -229,7 +229,7 @@ class PlannerOptions:
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
-    improve_steps: int = 20_000
+    improve_steps: int = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ class Board:
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._dead: set[tuple[Hashable, int, Reach]] = set()
         self._queues: dict[Hashable, list[int]] = {}
+        self._orders: dict[int, list[int]] = {}
         self._gpus: dict[tuple[int, int], Device] = {}
 
     def add(self, device: Device) -> None:
@@ -91,6 +92,7 @@ class Board:
         ask.node, ask.taken = -1, []
         self._dead.clear()
         self._queues.clear()
+        self._orders.clear()
         return node, taken
 
     def put_back(self, ask: Ask, node: int, taken: Taken) -> None:
@@ -220,7 +222,7 @@ class Board:
         key = (ask.demand.wants, group, reach)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = self._fullest_first(group)
+            queue = self._queues[key] = list(self._fullest_first(group))
         passed: list[int] = []
         placed = False
         position = 0
@@ -241,9 +243,12 @@ class Board:
         return placed
 
     def _fullest_first(self, group: int) -> list[int]:
-        """So that empty nodes stay whole."""
-        load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
-        return sorted(load, key=lambda node: (-load[node], node))
+        """So that empty nodes stay whole. The order is not renewed for every ask: it is a preference."""
+        order = self._orders.get(group)
+        if order is None:
+            load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
+            order = self._orders[group] = sorted(load, key=lambda node: (-load[node], node))
+        return order
 
     def _on_node(self, ask: Ask, node: int, reach: Reach) -> list[tuple[Device, Fitting]] | None:
         """Choose devices for all partitions of an ask, hardest first, each where it costs least."""

@@ -9,6 +9,7 @@ what is possible.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -113,40 +114,39 @@ def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> W
 
 def _capacity(pool: Pool, weights: Weights) -> float:
     """The most that partitions made from a pool can weigh."""
+    states = Counter(device.state for device in pool.devices)
     if isinstance(pool, StockPool):
-        return sum(device.state * weights.get(name, 0) for name in pool.serves for device in pool.devices)
+        return sum(count * state * weights.get(name, 0) for name in pool.serves for state, count in states.items())
     if isinstance(pool, MigPool):
-        return _mig_capacity(pool, weights)
+        return _mig_capacity(pool, states, weights)
     if isinstance(pool, MpsPool):
-        return _mps_capacity(pool, weights)
+        return _mps_capacity(pool, states, weights)
     return 0.0
 
 
-def _mig_capacity(pool: MigPool, weights: Weights) -> float:
+def _mig_capacity(pool: MigPool, states: Mapping[int, int], weights: Weights) -> float:
     table = state_table(pool.model, frozenset(pool.profiles.values()))
     of_profile = {profile: weights.get(name, 0.0) for name, profile in pool.profiles.items()}
     per_profile = [of_profile[profile] for profile in table.profiles]
-    best: dict[int, float] = {}
-    total = 0.0
-    for device in pool.devices:
-        if device.state not in best:
-            best[device.state] = max(
-                sum(count * weight for count, weight in zip(vector, per_profile, strict=True))
-                for vector in table.pareto(device.state)
-            )
-        total += best[device.state]
-    return total
+    return sum(
+        count
+        * max(
+            sum(number * weight for number, weight in zip(vector, per_profile, strict=True))
+            for vector in table.pareto(state)
+        )
+        for state, count in states.items()
+    )
 
 
-def _mps_capacity(pool: MpsPool, weights: Weights) -> float:
+def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) -> float:
     """By memory where the weights are sizes; by count where a single resource is weighed."""
     sizes = [(pool.sizes_mib[name], weight) for name, weight in weights.items() if name in pool.sizes_mib and weight]
     if not sizes:
         return 0.0
-    densest = max(weight / size_mib for size_mib, weight in sizes)
     if len(sizes) > 1:
-        return sum(pool.free_mib(device.state) * densest for device in pool.devices)
+        densest = max(weight / size_mib for size_mib, weight in sizes)
+        return sum(count * pool.free_mib(state) * densest for state, count in states.items())
     size_mib, weight = sizes[0]
     return sum(
-        min(pool.free_mib(device.state) // size_mib, pool.clients(device.state)) * weight for device in pool.devices
+        count * min(pool.free_mib(state) // size_mib, pool.clients(state)) * weight for state, count in states.items()
     )

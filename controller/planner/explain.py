@@ -17,7 +17,7 @@ from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.groups import IGNORED_TAINTS
 from controller.planner.inventory import Closed, NodeStock
-from controller.planner.offers import could_hold, gpu_models, label_allows, most_on_empty, why_closed
+from controller.planner.offers import could_hold, fully_open, gpu_models, label_allows, most_on_empty, why_closed
 from controller.planner.releases import Candidate, blocking
 from controller.reasons import UnplacedReason
 from controller.simulator import Misfit, filter_node
@@ -166,6 +166,8 @@ class Explainer:
             name = stock.node.name
             if stock.closed is not None:
                 closed.append(_ClosedOne(node, f"node {name}", stock.closed))
+            elif fully_open(stock, wants):
+                continue
             elif not label_allows(stock, wants):
                 closed.append(_ClosedOne(node, f"node {name}", Closed.OTHER_LABEL))
             else:

@@ -9,7 +9,7 @@ a clock.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from controller.demand import Wants
 from controller.planner.asks import Ask
@@ -28,11 +28,11 @@ class Improver:
         self._movable: list[Ask] = []
         self._waiting: dict[Hashable, list[Ask]] = {}
 
-    def improve(self, movable: Sequence[Ask], waiting: Sequence[Ask]) -> None:
-        """`movable` stand on the board, `waiting` do not."""
+    def improve(self, movable: Sequence[Ask], waiting: Sequence[Ask], most: int) -> None:
+        """`movable` stand on the board, `waiting` do not; more than `most` can never stand there."""
         self._movable = list(movable)
         self._queue(waiting)
-        while self._waiting and self._budget.steps > 0:
+        while self._waiting and self._budget.steps > 0 and len(self._movable) < most:
             before = len(self._movable)
             self._fill()
             self._swap()
@@ -123,19 +123,19 @@ class Improver:
 
     def _gather(self) -> None:
         """Bring CPU and memory together for a waiting ask on a node whose GPUs have room for it."""
+        at, alike = self._standing(), self._alike()
         for same in list(self._waiting.values())[:_SHAPES]:
-            if self._gather_for(same[0]):
+            if self._gather_for(same[0], at, alike):
                 self._admitted([same[0]])
+                at, alike = self._standing(), self._alike()
 
-    def _gather_for(self, ask: Ask) -> bool:
+    def _gather_for(self, ask: Ask, at: Mapping[int, Sequence[Ask]], alike: Mapping[Wants, Sequence[Ask]]) -> bool:
         board = self._board
-        at = self._standing()
-        alike: dict[Hashable, list[Ask]] = {}
-        for one in sorted(self._movable, key=lambda one: one.cpu):
-            alike.setdefault(one.demand.wants, []).append(one)
         for node in [node for group in ask.groups for node in board.groups[group].nodes if node in at]:
             lacking = ask.cpu - board.rooms[node].cpu
-            if self._budget.spend() and board.has_partitions(ask, node):
+            if not self._budget.spend():
+                return False
+            if board.has_partitions(ask, node):
                 for here in at[node]:
                     if here.cpu > lacking and self._make_room(ask, here, alike[here.demand.wants], here.cpu - lacking):
                         return True
@@ -157,14 +157,17 @@ class Improver:
 
     def _clear(self) -> None:
         """Several moved elsewhere, one in."""
+        at = self._standing()
         for same in list(self._waiting.values())[:_SHAPES]:
             ask = same[0]
-            at = self._standing()
             nodes = [node for group in ask.groups for node in self._board.groups[group].nodes if node in at]
             if any(
                 self._budget.spend() and clear_for(self._board, ask, node, at[node], self._budget) for node in nodes
             ):
                 self._admitted([ask])
+                at = self._standing()
+            if self._budget.steps <= 0:
+                return
 
     def _standing(self) -> dict[int, list[Ask]]:
         """Movable asks per node, by rising CPU."""
@@ -172,6 +175,13 @@ class Improver:
         for one in sorted(self._movable, key=lambda one: one.cpu):
             at.setdefault(one.node, []).append(one)
         return at
+
+    def _alike(self) -> dict[Wants, list[Ask]]:
+        """Movable asks with equal partitions, by rising CPU: any two of them can change places."""
+        alike: dict[Wants, list[Ask]] = {}
+        for one in sorted(self._movable, key=lambda one: one.cpu):
+            alike.setdefault(one.demand.wants, []).append(one)
+        return alike
 
     def _exchange(self, one: Ask, other: Ask) -> bool:
         """Two asks with equal partitions change places, if everything else fits."""

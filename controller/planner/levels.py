@@ -22,7 +22,8 @@ from controller.planner.split import split
 from controller.planner.tally import Tally
 
 
-def place_level(board: Board, asks: Sequence[Ask], improve_steps: int) -> None:
+def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int) -> None:
+    """No more than `most` of them can find a place."""
     resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
     for group in range(len(board.groups)):
         demand(board, group, resources)
@@ -41,7 +42,7 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int) -> None:
     _backfill(board, rest, scales)
     placed = [ask for ask in asks if ask.node >= 0]
     waiting = [ask for ask in asks if ask.node < 0]
-    Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting)
+    Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting, most)
 
 
 def demand(board: Board, group: int, resources: Iterable[str]) -> None:

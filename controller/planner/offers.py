@@ -53,6 +53,12 @@ def label_allows(stock: NodeStock, wants: Wants) -> bool:
     return needed <= set(_CUTS.get(stock.node.partitioning, ()))
 
 
+def fully_open(stock: NodeStock, wants: Wants) -> bool:
+    """Whether every GPU of the node may be cut for this request; said quickly, since it is the rule."""
+    needed = {_cut_for(name) for name, _ in wants}
+    return all(gpu.closed is None and gpu.cut in needed for gpu in stock.gpus)
+
+
 def why_closed(gpu: GpuStock, wants: Wants) -> Closed | None:
     """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
     if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):

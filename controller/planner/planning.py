@@ -46,7 +46,8 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
         keep_promises(board, members, promises)
         expect_binding(board, [ask for ask in members if ask.node < 0])
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable]
-        place_level(board, open_asks, options.improve_steps)
+        standing = sum(ask.node >= 0 for ask in tried)
+        place_level(board, open_asks, options.improve_steps, most=bound - standing)
     consolidate(board, [ask for ask in tried if ask.node >= 0], options.improve_steps)
     return outcome(demands, tried, stocks, board, bound)
 

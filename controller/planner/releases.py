@@ -38,10 +38,10 @@ class Candidate:
 
 def blocking(candidates: Sequence[Candidate], resource: str) -> tuple[UnplacedReason, str] | None:
     held = [one for one in candidates if one.gpu.staying]
-    split = [one for one in held if _free(one) >= _size(one, resource) and not _fits(one, resource, one.gpu.staying)]
+    split = [one for one in held if _free(one) >= _size(one, resource) and not _fits(one, one.device.base, resource)]
     if split:
         return UnplacedReason.FRAGMENTED, _fragmented(min(split, key=_fewest_holders), resource)
-    holding = [one for one in held if _fits_with_placed_alone(one, resource)]
+    holding = [one for one in held if _fits(one, _placed_alone(one), resource)]
     if holding:
         nearest = min(holding, key=_fewest_holders)
         return UnplacedReason.WAITS_FOR_RELEASE, (
@@ -52,7 +52,7 @@ def blocking(candidates: Sequence[Candidate], resource: str) -> tuple[UnplacedRe
 
 
 def _fragmented(one: Candidate, resource: str) -> str:
-    opening = [part for part in one.gpu.staying if _fits(one, resource, [p for p in one.gpu.staying if p is not part])]
+    opening = [part for part in one.gpu.staying if _fits(one, _state_without(one, part), resource)]
     opener = f"when {_holders(opening)} ends" if opening else f"when {_holders(one.gpu.staying)} end"
     unit = "memory slices" if isinstance(one.device.pool, MigPool) else "MiB"
     return (
@@ -61,20 +61,22 @@ def _fragmented(one: Candidate, resource: str) -> str:
     )
 
 
-def _fits(one: Candidate, resource: str, staying: Iterable[PartitionView]) -> bool:
-    """Whether the GPU has a place beside these partitions alone."""
-    return one.device.pool.fit(_state(one, staying), resource) is not None
+def _fits(one: Candidate, state: int, resource: str) -> bool:
+    return one.device.pool.fit(state, resource) is not None
 
 
-def _fits_with_placed_alone(one: Candidate, resource: str) -> bool:
-    """Whether it has a place beside what this pass put there, if everything else were released."""
-    pool, device = one.device.pool, one.device
-    empty = Device(node=device.node, pool=pool, base=_state(one, ()), state=0, tier=0, parts=device.parts)
-    return pool.fit(pool.restored(empty), resource) is not None
+def _placed_alone(one: Candidate) -> int:
+    """The state with what this pass placed, if everything else were released."""
+    device = one.device
+    if isinstance(device.pool, MigPool):
+        return device.state & ~device.base
+    assert one.gpu.model is not None
+    taken_mib = MpsPool.free_mib(device.base) - MpsPool.free_mib(device.state)
+    return MpsPool.state_of(one.gpu.model.memory_mib - taken_mib, len(device.parts))
 
 
-def _state(one: Candidate, staying: Iterable[PartitionView]) -> int:
-    parts = list(staying)
+def _state_without(one: Candidate, released: PartitionView) -> int:
+    parts = [part for part in one.gpu.staying if part is not released]
     assert one.gpu.model is not None
     if one.gpu.cut is Cut.MIG:
         return occupancy(one.gpu.model, mig_layout(parts))

@@ -151,6 +151,7 @@ class Explainer:
         candidates = [
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)
             for node in nodes
+            if all(any(name in device.pool.serves for device in self._board.devices[node]) for name, _ in wants)
             for device in self._board.devices[node]
             if device.gpu >= 0 and hardest in device.pool.serves
         ]

@@ -6,6 +6,8 @@ one pod and one node. `ClusterState` answers all of it, with topology spread, in
 kept up to date while pods are placed one after the other. What cannot be known passes, and is named as unknown.
 """
 
+from controller.simulator.attempts import Attempt
+from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import filter_node, filter_pod, filter_room
 from controller.simulator.selectors import matches_node, selects, tolerates, untolerated
 from controller.simulator.usage import Usage, usage_by_node
@@ -13,6 +15,8 @@ from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict
 
 __all__ = [
     "FIT",
+    "Attempt",
+    "ClusterState",
     "Fit",
     "Misfit",
     "Usage",

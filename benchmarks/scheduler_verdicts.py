@@ -1,0 +1,148 @@
+"""Compare the simulator with kube-scheduler's own verdicts: `python -m benchmarks.scheduler_verdicts FILE [--json]`.
+
+FILE holds clusters as (gzipped) JSON: nodes, running pods, pending pods, namespaces, the KubeSchedulerConfiguration in
+force, and per pending pod and node what the scheduler's Filter plugins said: nothing, or the plugin's name and message.
+Prints how many pairs agree, down to the plugin's name, and every pair that does not; exit code 1 if there is one.
+Where a PreFilter decided before any node was looked at, it is enough that the simulator refuses, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.parse import Unreadable, read_node, read_pod
+from controller.scheduler_config import read_profiles
+from controller.scheduling import SchedulerProfiles, SchedulingContext
+from controller.simulator import ClusterState, Misfit
+from controller.views import NodeView, PodView
+
+Json = dict[str, Any]
+FINISHED = ("Succeeded", "Failed")
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One pending pod and one node; empty lists: it fits."""
+
+    cluster: int
+    pod: str
+    node: str
+    expected: tuple[str, ...]
+    found: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        if not self.expected or not self.found:
+            return not self.expected and not self.found
+        return self.expected[0].startswith("PreFilter") or self.expected[0] == self.found[0]
+
+    @property
+    def same_words(self) -> bool:
+        """Whether the messages give the same reasons; resources come in no fixed order."""
+        return self.agrees and (len(self.expected) == 1 or _reasons(self.expected) == _reasons(self.found))
+
+
+def read(path: Path) -> list[Json]:
+    """The clusters of a file, gzipped or not."""
+    content = path.read_bytes()
+    clusters = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+    if not isinstance(clusters, list):
+        raise ValueError(f"{path}: a list of clusters is needed")
+    return clusters
+
+
+def compare(clusters: Sequence[Json]) -> Iterator[Pair]:
+    """Every pair of a pending pod and a node."""
+    for number, cluster in enumerate(clusters):
+        nodes = [_node(raw) for raw in cluster["Nodes"]]
+        state = ClusterState(
+            nodes,
+            [_pod(raw) for raw in cluster["Existing"] if (raw.get("status") or {}).get("phase") not in FINISHED],
+            context=SchedulingContext(namespaces=_namespaces(cluster)),
+            profiles=_profiles(cluster.get("Config")),
+        )
+        pods = {pod.name: pod for pod in map(_pod, cluster["Pods"])}
+        for name, row in cluster["Expected"].items():
+            for node, expected in row.items():
+                refusal = state.why_not(pods[name], node)
+                yield Pair(cluster=number, pod=name, node=node, expected=tuple(expected or ()), found=_said(refusal))
+
+
+def _said(refusal: Misfit | None) -> tuple[str, ...]:
+    return () if refusal is None else (refusal.plugin, refusal.message)
+
+
+def _reasons(verdict: tuple[str, ...]) -> list[str]:
+    return sorted(verdict[1].split(", ")) if len(verdict) > 1 else []
+
+
+def _profiles(config: str | Json | None) -> SchedulerProfiles:
+    return read_profiles(config if isinstance(config, str) else json.dumps(config))
+
+
+def _node(raw: Json) -> NodeView:
+    metadata = {"uid": raw["metadata"]["name"], **raw["metadata"]}
+    read_view = read_node({**raw, "metadata": metadata})
+    if isinstance(read_view, Unreadable):
+        raise ValueError(f"node {read_view.name}: {read_view.reason}")
+    return read_view
+
+
+def _pod(raw: Json) -> PodView:
+    metadata = {"uid": raw["metadata"]["name"], **raw["metadata"]}
+    read_view = read_pod({**raw, "metadata": metadata})
+    if isinstance(read_view, Unreadable):
+        raise ValueError(f"pod {read_view.name}: {read_view.reason}")
+    return read_view
+
+
+def _namespaces(cluster: Json) -> dict[str, dict[str, str]]:
+    return {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in cluster.get("Namespaces") or ()}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scheduler_verdicts", description=(__doc__ or "").split("\n", maxsplit=1)[0]
+    )
+    parser.add_argument("file", type=Path, help="recorded verdicts, as JSON or gzipped JSON")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args(argv)
+    try:
+        clusters = read(arguments.file)
+        pairs = list(compare(clusters))
+    except (OSError, ValueError, KeyError) as error:
+        print(f"{arguments.file}: cannot be compared: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    disagreements = [pair for pair in pairs if not pair.agrees]
+    figures = {
+        "clusters": len(clusters),
+        "pairs": len(pairs),
+        "agreeing": len(pairs) - len(disagreements),
+        "same_words": sum(pair.same_words for pair in pairs),
+    }
+    if arguments.json:
+        print(json.dumps({**figures, "disagreements": [asdict(pair) for pair in disagreements]}))
+    else:
+        for pair in disagreements:
+            print(
+                f"cluster {pair.cluster}, pod {pair.pod}, node {pair.node}: kube-scheduler {_shown(pair.expected)}, "
+                f"the simulator {_shown(pair.found)}"
+            )
+        print("\n".join(f"{name:>12}  {value}" for name, value in figures.items()))
+    return 1 if disagreements else 0
+
+
+def _shown(verdict: tuple[str, ...]) -> str:
+    return ": ".join(verdict) if verdict else "fits"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

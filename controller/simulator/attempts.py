@@ -1,0 +1,122 @@
+"""What filters have to know of a pod before they look at a node: kube-scheduler's PreFilter, once per kind of pod.
+
+In go a pod, its scheduler's profile and the population, out comes an Attempt that stays true while pods come and go, as
+long as it is told of them. Pods with equal `kind_of` share one. What cannot be known is named in `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+from controller.scheduling import FilterProfile, LabelSelector, Requirement, SchedulingContext, SpreadConstraint
+from controller.simulator import affinity, spread
+from controller.simulator.affinity import AffinityState
+from controller.simulator.population import Population, Resident
+from controller.simulator.selectors import named_nodes
+from controller.simulator.spread import SpreadState
+from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.volumes import VolumeState, look_up
+from controller.views import PodView
+
+_CONFLICT = misfit("NodeAffinity", "pod affinity terms conflict")
+_NO_PODS: dict[str, dict[str, str]] = {}
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Attempt:
+    """One kind of pod in front of the cluster."""
+
+    profile: FilterProfile
+    refused: Misfit | None
+    """Why no node will do, whichever it is."""
+    spread: SpreadState | None
+    affinity: AffinityState | None
+    volumes: VolumeState
+    unknown: tuple[str, ...]
+    """What the scheduler will look at and we cannot: plan the pod last, and take no refusal as proved."""
+    seen: int = 0
+    """How many changes of the population it has been told of."""
+
+    def count(self, resident: Resident, number: int) -> None:
+        """A pod came (1) or went (-1)."""
+        if self.spread is not None:
+            self.spread.count(resident, number)
+        if self.affinity is not None:
+            self.affinity.count(resident, number)
+
+
+def kind_of(pod: PodView, profile: FilterProfile) -> Hashable:
+    """Equal for pods that fit where the other fits, but for what they request."""
+    own_volumes = pod.uid if any(use.ephemeral for use in pod.volumes) else ""
+    owner = (pod.owner_kind, pod.owner_name) if profile.default_spread and not pod.spread else None
+    return (
+        pod.scheduler_name,
+        pod.namespace,
+        pod.labels,
+        pod.affinity,
+        pod.anti_affinity,
+        pod.spread,
+        pod.tolerations,
+        pod.node_selector,
+        pod.node_affinity,
+        pod.volumes,
+        own_volumes,
+        owner,
+    )
+
+
+def attempt_for(pod: PodView, profile: FilterProfile, population: Population, context: SchedulingContext) -> Attempt:
+    volumes = look_up(pod, profile, context)
+    constraints: tuple[SpreadConstraint, ...] = ()
+    if spread.PLUGIN in profile.filters and spread.PLUGIN in profile.prefilters:
+        constraints = hard_constraints(pod, profile, context)
+    refused = _CONFLICT if "NodeAffinity" in profile.prefilters and named_nodes(pod) == frozenset() else None
+    among_pods = affinity.PLUGIN in profile.filters and affinity.PLUGIN in profile.prefilters
+    namespaces = context.namespaces if context.namespaces is not None else _NO_PODS
+    return Attempt(
+        profile=profile,
+        refused=refused or volumes.refused,
+        spread=SpreadState(pod, constraints, population) if constraints else None,
+        affinity=AffinityState(pod, population, namespaces) if among_pods else None,
+        volumes=volumes,
+        unknown=(*volumes.unknown, *_unknown(pod, profile, context)),
+    )
+
+
+def hard_constraints(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
+    """The pod's own, or the profile's default ones where it has none at all and something selects it."""
+    if pod.spread or not profile.default_spread:
+        return tuple(constraint for constraint in pod.spread if constraint.hard)
+    selector = _default_selector(pod, context)
+    if not selector.requirements:
+        return ()
+    return tuple(replace(constraint, selector=selector) for constraint in profile.default_spread)
+
+
+def _default_selector(pod: PodView, context: SchedulingContext) -> LabelSelector:
+    """What the services that select the pod, and its owner, select by."""
+    labels = dict(pod.labels)
+    merged: dict[str, str] = {}
+    for (namespace, _), wanted in sorted((context.services or {}).items()):
+        if namespace == pod.namespace and wanted and all(labels.get(key) == value for key, value in wanted):
+            merged.update(wanted)
+    owner = (context.workloads or {}).get((pod.owner_kind, pod.namespace, pod.owner_name))
+    return LabelSelector(
+        requirements=(
+            *(Requirement(key=key, operator="In", values=(value,)) for key, value in sorted(merged.items())),
+            *(owner.requirements if owner is not None else ()),
+        )
+    )
+
+
+def _unknown(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> list[str]:
+    unknown = []
+    terms = (*pod.affinity, *pod.anti_affinity)
+    if context.namespaces is None and any(term.namespace_selector is not None for term in terms):
+        unknown.append("the labels of namespaces")
+    if profile.default_spread and not pod.spread and (context.services is None or context.workloads is None):
+        unknown.append("what selects the pod, for the profile's default spread constraints")
+    if pod.claims or any(resource in context.dra_resources for resource, _ in pod.requests):
+        unknown.append("what DRA allocates")
+    return unknown

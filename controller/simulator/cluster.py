@@ -1,0 +1,206 @@
+"""The cluster as kube-scheduler sees it while pods are placed one after the other.
+
+`ClusterState` is told of nodes and pods, and answers `why_not`: the first filter that keeps a pod off a node, by the
+profile of the pod's scheduler, or None. Answers follow every pod that is added or removed at once, so that pods that
+look at each other (topology spread, inter-pod affinity) can be placed one by one. Reads no clock and no API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+
+from controller.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
+from controller.simulator.attempts import Attempt, attempt_for, hard_constraints, kind_of
+from controller.simulator.filters import (
+    NODE_FILTERS,
+    ROOM_FILTERS,
+    Assumptions,
+    node_refusal,
+    not_narrowed_to,
+    room_refusal,
+    without_state,
+)
+from controller.simulator.population import Place, Population, Resident
+from controller.simulator.usage import Usage
+from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
+from controller.views import NodeView, PodView
+
+_KEPT = 256
+"""How many kinds of pods are remembered."""
+_REMEMBERED = 100_000
+"""How many changes are, for kinds that were not asked about since."""
+
+
+class ClusterState:
+    def __init__(
+        self,
+        nodes: Iterable[NodeView] = (),
+        pods: Iterable[PodView] = (),
+        *,
+        context: SchedulingContext = NO_CONTEXT,
+        profiles: SchedulerProfiles | None = None,
+        ignored_taints: Collection[str] = (),
+    ) -> None:
+        """`pods` are bound and not finished. Taints whose key is in `ignored_taints` are taken as gone."""
+        self._context = context
+        self._profiles = profiles or {}
+        self._ignored_taints = frozenset(ignored_taints)
+        self._population = Population()
+        self._attempts: dict[Hashable, Attempt] = {}
+        self._changes: list[tuple[Resident, int]] = []
+        self._asked: tuple[PodView, Attempt] | None = None
+        self._nominated: dict[str, dict[str, PodView]] = {}
+        for node in nodes:
+            self._population.put_node(node)
+        for pod in pods:
+            self._population.add(pod, pod.node)
+
+    # -------------------------------------------------------------------------------------------- changes
+
+    def put_node(self, node: NodeView) -> None:
+        """A new node, or a known one as it is (or will be) now."""
+        self._population.put_node(node)
+        self._forget_attempts()
+
+    def remove_node(self, name: str) -> None:
+        """The node and all of its pods."""
+        self._population.remove_node(name)
+        self._forget_attempts()
+
+    def add_pod(self, pod: PodView, node_name: str = "") -> None:
+        """The pod stands on this node from now on (default: on its own), and nowhere else."""
+        self.remove_pod(pod.uid)
+        resident = self._population.add(pod, node_name or pod.node)
+        if resident is not None:
+            self._changes.append((resident, 1))
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod stands nowhere."""
+        resident = self._population.remove(uid)
+        if resident is not None:
+            self._changes.append((resident, -1))
+
+    def nominate(self, pod: PodView, node_name: str) -> None:
+        """Hold the node for the pod: others must fit beside it as well, unless their priority is higher."""
+        self.withdraw(pod.uid)
+        self._nominated.setdefault(node_name, {})[pod.uid] = pod
+
+    def withdraw(self, uid: str) -> None:
+        """Hold nothing for the pod any more."""
+        for held in self._nominated.values():
+            held.pop(uid, None)
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def profile_of(self, pod: PodView) -> FilterProfile:
+        """How the pod's scheduler filters."""
+        return self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
+
+    def usage(self, node_name: str) -> Usage:
+        """What the pods on a node hold; not to be changed."""
+        return self._population.places[node_name].usage
+
+    def prefilter(self, pod: PodView) -> Attempt:
+        """What is true of the pod on whichever node: `refused` and `unknown`."""
+        # The same pod is asked about on one node after the other, and to compare kinds costs more than the answer.
+        if self._asked is not None and self._asked[0] is pod:
+            attempt = self._asked[1]
+        else:
+            attempt = self._attempt(pod)
+            self._asked = (pod, attempt)
+        for resident, number in self._changes[attempt.seen :]:
+            attempt.count(resident, number)
+        attempt.seen = len(self._changes)
+        return attempt
+
+    def why_not(
+        self,
+        pod: PodView,
+        node_name: str,
+        *,
+        slices: Mapping[str, int] | None = None,
+        without: Collection[str] = (),
+    ) -> Misfit | None:
+        """The filter that keeps the pod off the node; None: it fits.
+
+        `slices`: what the node will offer of these resources, whatever its allocatable says. `without`: plugins that
+        are not asked, such as NodeResourcesFit where somebody else keeps the books.
+        """
+        place = self._population.places.get(node_name)
+        if place is None:
+            return misfit("NodeName", f"node {node_name} is not there")
+        rivals = [
+            rival
+            for rival in self._nominated.get(node_name, {}).values()
+            if rival.priority >= pod.priority and rival.uid != pod.uid and self._population.resident(rival.uid) is None
+        ]
+        if rivals:
+            for rival in rivals:
+                self.add_pod(rival, node_name)
+            refusal = self._refusal(pod, place, slices, without)
+            for rival in rivals:
+                self.remove_pod(rival.uid)
+            if refusal is not None:
+                return refusal
+        return self._refusal(pod, place, slices, without)
+
+    def coupled(self, pod: PodView) -> bool:
+        """Where it fits depends on where other pods are: such pods are placed one by one, never in numbers."""
+        if pod.affinity or pod.anti_affinity or hard_constraints(pod, self.profile_of(pod), self._context):
+            return True
+        attempt = self.prefilter(pod) if self._population.repelling else None
+        return attempt is not None and attempt.affinity is not None and attempt.affinity.repelled
+
+    # --------------------------------------------------------------------------------------------- inside
+
+    def _attempt(self, pod: PodView) -> Attempt:
+        profile = self.profile_of(pod)
+        kind = kind_of(pod, profile)
+        attempt = self._attempts.get(kind)
+        if attempt is None:
+            if len(self._attempts) >= _KEPT or len(self._changes) >= _REMEMBERED:
+                self._forget_attempts()
+            attempt = self._attempts[kind] = attempt_for(pod, profile, self._population, self._context)
+            attempt.seen = len(self._changes)
+        return attempt
+
+    def _refusal(
+        self, pod: PodView, place: Place, slices: Mapping[str, int] | None, without: Collection[str]
+    ) -> Misfit | None:
+        attempt = self.prefilter(pod)
+        profile = attempt.profile
+        refusal = attempt.refused or not_narrowed_to(pod, place.node, profile)
+        if refusal is not None:
+            return refusal
+        given = Assumptions(
+            profile=profile,
+            ignored_taints=self._ignored_taints,
+            slices=slices,
+            dra_resources=self._context.dra_resources,
+        )
+        for plugin in profile.filters:
+            if plugin in without:
+                continue
+            refusal = without_state(plugin, profile) or self._ask(plugin, pod, place, attempt, given)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _ask(self, plugin: str, pod: PodView, place: Place, attempt: Attempt, given: Assumptions) -> Misfit | None:
+        if plugin in NODE_FILTERS:
+            return node_refusal(plugin, pod, place.node, given)
+        if plugin in ROOM_FILTERS:
+            return room_refusal(plugin, pod, place.node, place.usage, given)
+        if plugin in VOLUME_FILTERS:
+            return volume_refusal(plugin, place, attempt.volumes, self._population.claim_users)
+        if plugin == "PodTopologySpread" and attempt.spread is not None:
+            return attempt.spread.refusal(place)
+        if plugin == "InterPodAffinity" and attempt.affinity is not None:
+            return attempt.affinity.refusal(place)
+        return None
+
+    def _forget_attempts(self) -> None:
+        self._attempts.clear()
+        self._changes.clear()
+        self._asked = None

@@ -1,0 +1,119 @@
+"""PodTopologySpread of kube-scheduler 1.36: hard constraints only, for no other ever filters.
+
+`SpreadState` counts, for one pod, the matching pods per domain of each of its constraints, and is told of pods that
+come and go. A node counts where it has the keys of all constraints and passes the pod's own affinity (by default) and
+taints (where asked for). Terminating pods and those of other namespaces do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.scheduling import SpreadConstraint
+from controller.simulator.population import Place, Population, Resident
+from controller.simulator.selectors import matches_node, selects, untolerated
+from controller.simulator.verdicts import Misfit, misfit
+from controller.views import NodeView, PodView
+
+PLUGIN = "PodTopologySpread"
+_MISSING = misfit(PLUGIN, "node(s) didn't match pod topology spread constraints (missing required label)")
+_SKEWED = misfit(PLUGIN, "node(s) didn't match pod topology spread constraints")
+_NO_DOMAIN = 2**31 - 1
+"""The least count where there is no domain at all."""
+
+
+class _Domains:
+    """Matching pods per domain, with the least of the counts at hand."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self._domains_with: dict[int, int] = {}
+        self._least = 0
+
+    def add(self, domain: str, number: int) -> None:
+        before = self.counts.get(domain)
+        after = (before or 0) + number
+        self.counts[domain] = after
+        if before is not None:
+            self._domains_with[before] -= 1
+            if not self._domains_with[before]:
+                del self._domains_with[before]
+        self._domains_with[after] = self._domains_with.get(after, 0) + 1
+        self._least = min(self._least, after)
+
+    @property
+    def least(self) -> int:
+        if not self.counts:
+            return _NO_DOMAIN
+        # Counts rise by one pod at a time, so this walk is as long as what was added since the last one.
+        while self._least not in self._domains_with:
+            self._least += 1
+        return self._least
+
+
+class SpreadState:
+    """One pod's view of the cluster."""
+
+    def __init__(self, pod: PodView, constraints: Sequence[SpreadConstraint], population: Population) -> None:
+        self._pod = pod
+        self._constraints = constraints
+        self._own = dict(pod.labels)
+        self._domains = [_Domains() for _ in constraints]
+        self._keys = [constraint.topology_key for constraint in constraints]
+        for place in population.places.values():
+            for position in self._counted(place.node):
+                self._domains[position].add(place.node.labels[self._keys[position]], 0)
+        for resident in population.of_namespace(pod.namespace):
+            self.count(resident, 1)
+
+    def count(self, resident: Resident, number: int) -> None:
+        """A pod came (1) or went (-1)."""
+        if resident.pod.namespace != self._pod.namespace or resident.pod.deleting:
+            return
+        matching = [
+            position
+            for position, constraint in enumerate(self._constraints)
+            if _counts_any(constraint) and selects(constraint.selector, resident.labels)
+        ]
+        if matching:
+            counted = self._counted(resident.node)
+            for position in matching:
+                if position in counted:
+                    self._domains[position].add(resident.node.labels[self._keys[position]], number)
+
+    def refusal(self, place: Place) -> Misfit | None:
+        """Why the pod may not go there."""
+        labels = place.node.labels
+        for constraint, domains in zip(self._constraints, self._domains, strict=True):
+            domain = labels.get(constraint.topology_key)
+            if domain is None:
+                return _MISSING
+            least = 0 if len(domains.counts) < constraint.min_domains else domains.least
+            itself = selects(constraint.selector, self._own)
+            if domains.counts.get(domain, 0) + itself - least > constraint.max_skew:
+                return _SKEWED
+        return None
+
+    def _counted(self, node: NodeView) -> list[int]:
+        """The constraints, by position, for which this node is one of a domain."""
+        if any(key not in node.labels for key in self._keys):
+            return []
+        affine: bool | None = None
+        tolerated: bool | None = None
+        counted = []
+        for position, constraint in enumerate(self._constraints):
+            if constraint.honors_affinity:
+                affine = matches_node(self._pod, node) if affine is None else affine
+                if not affine:
+                    continue
+            if constraint.honors_taints:
+                tolerated = untolerated(self._pod, node.taints) is None if tolerated is None else tolerated
+                if not tolerated:
+                    continue
+            counted.append(position)
+        return counted
+
+
+def _counts_any(constraint: SpreadConstraint) -> bool:
+    """An empty selector counts nobody, though it matches the pod itself."""
+    return constraint.selector is not None and bool(constraint.selector.requirements)

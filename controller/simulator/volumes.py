@@ -1,0 +1,224 @@
+"""The volume filters of kube-scheduler 1.36, as far as they can be known without asking a storage system.
+
+Simulated: claims that are missing, lost, deleted or still unbound though their class binds at once; the node affinity
+and zone labels of bound volumes; the node selected for a claim; allowedTopologies of the class of a claim that waits
+for its first consumer; ReadWriteOncePod. Not simulated, and named in `unknown`: which free volume such a claim gets,
+the capacity of the storage behind it, and how many volumes a node can attach. What is unknown passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.scheduling import (
+    ClaimUse,
+    ClaimView,
+    FilterProfile,
+    SchedulingContext,
+    StorageClassView,
+    VolumeView,
+)
+from controller.simulator.population import Place
+from controller.simulator.selectors import matches_labels, matches_terms
+from controller.simulator.verdicts import Misfit, misfit
+from controller.views import NodeView, PodView
+
+RESTRICTIONS, BINDING, ZONE = "VolumeRestrictions", "VolumeBinding", "VolumeZone"
+VOLUME_FILTERS = frozenset({RESTRICTIONS, BINDING, ZONE, "NodeVolumeLimits"})
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_GENERAL_LABEL = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+ZONE_LABELS = (*_GENERAL_LABEL, *_GENERAL_LABEL.values())
+"""Labels by which volumes and nodes say where they are."""
+
+_ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
+_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+_NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
+_IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+_OTHER_ZONE = misfit(ZONE, "node(s) had no available volume zone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A claim that waits for its first consumer. `free`: volumes of its class that nobody has."""
+
+    claim: ClaimView
+    storage_class: StorageClassView
+    free: tuple[VolumeView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeState:
+    """One pod's volumes, looked up once. `refused`: what a PreFilter says before any node is looked at."""
+
+    refused: Misfit | None = None
+    bound: tuple[VolumeView | None, ...] = ()
+    """Volumes of bound claims; None: such a volume does not exist."""
+    zoned: tuple[VolumeView, ...] = ()
+    waiting: tuple[_Waiting, ...] = ()
+    exclusive: tuple[tuple[str, str], ...] = ()
+    """Claims, by namespace and name, that one pod only may use."""
+    unknown: tuple[str, ...] = ()
+
+
+def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> VolumeState:
+    if not pod.volumes or not VOLUME_FILTERS.intersection(profile.filters + profile.prefilters):
+        return VolumeState()
+    if context.claims is None or context.volumes is None or context.storage_classes is None:
+        return VolumeState(unknown=("its volumes: claims, volumes and storage classes are not known",))
+    claims = [(use, context.claims.get((pod.namespace, use.claim))) for use in pod.volumes]
+    for plugin, refuses in ((RESTRICTIONS, _missing), (BINDING, _unusable), (ZONE, _zoneless)):
+        reason = refuses(pod, claims, context.storage_classes) if plugin in profile.prefilters else ""
+        if reason:
+            return VolumeState(refused=misfit(plugin, reason))
+    found = [(use, claim) for use, claim in claims if claim is not None]
+    waiting = _waiting([claim for _, claim in found], context.volumes, context.storage_classes)
+    return VolumeState(
+        bound=tuple(context.volumes.get(claim.volume) for _, claim in found if claim.bound and claim.volume),
+        zoned=tuple(
+            context.volumes[claim.volume]
+            for use, claim in found
+            if not use.ephemeral and claim.volume in context.volumes
+        ),
+        waiting=waiting,
+        exclusive=tuple((pod.namespace, use.claim) for use, claim in found if claim.one_pod_only and not use.ephemeral),
+        unknown=_unknown(profile, waiting),
+    )
+
+
+def _waiting(
+    claims: Iterable[ClaimView], volumes: Mapping[str, VolumeView], classes: Mapping[str, StorageClassView]
+) -> tuple[_Waiting, ...]:
+    return tuple(
+        _Waiting(
+            claim=claim,
+            storage_class=classes[claim.storage_class],
+            free=tuple(
+                volumes[name]
+                for name in sorted(volumes)
+                if volumes[name].available and volumes[name].storage_class == claim.storage_class
+            ),
+        )
+        for claim in claims
+        if not claim.volume and claim.storage_class in classes
+    )
+
+
+def _unknown(profile: FilterProfile, waiting: Sequence[_Waiting]) -> tuple[str, ...]:
+    limits = ("how many volumes a node can attach",) if "NodeVolumeLimits" in profile.filters else ()
+    return (*limits, "the storage that its claims wait for") if waiting else limits
+
+
+_Claims = Sequence[tuple[ClaimUse, ClaimView | None]]
+
+
+def _missing(_pod: PodView, claims: _Claims, _classes: Mapping[str, StorageClassView]) -> str:
+    for use, claim in claims:
+        if claim is None and not use.ephemeral:
+            return _not_found(use)
+    return ""
+
+
+def _unusable(pod: PodView, claims: _Claims, classes: Mapping[str, StorageClassView]) -> str:
+    """What VolumeBinding finds wrong with a claim wherever the pod goes."""
+    for use, claim in claims:
+        if claim is None and use.ephemeral:
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.claim}"'
+        if claim is None:
+            return _not_found(use)
+        if claim.lost:
+            return f'persistentvolumeclaim "{use.claim}" bound to non-existent persistentvolume "{claim.volume}"'
+        if claim.deleting:
+            return f'persistentvolumeclaim "{use.claim}" is being deleted'
+        if use.ephemeral and claim.owner_uid != pod.uid:
+            return f"PVC {pod.namespace}/{use.claim} was not created for pod {pod.title} (pod is not owner)"
+    if any(claim is not None and _should_be_bound(claim, classes) for _, claim in claims):
+        return "pod has unbound immediate PersistentVolumeClaims"
+    return ""
+
+
+def _should_be_bound(claim: ClaimView, classes: Mapping[str, StorageClassView]) -> bool:
+    if claim.bound and claim.volume:
+        return False
+    storage_class = classes.get(claim.storage_class)
+    return bool(claim.volume) or storage_class is None or not storage_class.delayed
+
+
+def _zoneless(_pod: PodView, claims: _Claims, classes: Mapping[str, StorageClassView]) -> str:
+    """What VolumeZone finds wrong; it hardly ever gets there, since VolumeBinding asks first."""
+    for use, claim in claims:
+        if use.ephemeral or (claim is not None and claim.volume):
+            continue
+        if claim is None:
+            return _not_found(use)
+        if not claim.storage_class:
+            return "PersistentVolumeClaim had no pv name and storageClass name"
+        storage_class = classes.get(claim.storage_class)
+        if storage_class is None:
+            return f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
+        if not storage_class.delayed:
+            return "PersistentVolume had no name"
+    return ""
+
+
+def _not_found(use: ClaimUse) -> str:
+    return f'persistentvolumeclaim "{use.claim}" not found'
+
+
+def volume_refusal(
+    plugin: str, place: Place, state: VolumeState, users: Mapping[tuple[str, str], int]
+) -> Misfit | None:
+    """One of VOLUME_FILTERS. `users`: how many pods use each claim, by namespace and name."""
+    match plugin:
+        case "VolumeRestrictions":
+            return misfit(RESTRICTIONS, _IN_USE) if any(users.get(key, 0) for key in state.exclusive) else None
+        case "VolumeBinding":
+            reasons = tuple(_binding_reasons(place.node, state))
+            return Misfit(plugin=BINDING, reasons=reasons) if reasons else None
+        case "VolumeZone":
+            return None if _in_zone(place.node, state.zoned) else _OTHER_ZONE
+    return None
+
+
+def _binding_reasons(node: NodeView, state: VolumeState) -> Iterable[str]:
+    gone = False
+    for volume in state.bound:
+        if volume is None:
+            gone = True
+            break
+        if volume.node_affinity is not None and not matches_terms(volume.node_affinity, node):
+            yield _ELSEWHERE
+            break
+    if any(not _can_be_served(node, each) for each in state.waiting):
+        yield _NOTHING_TO_BIND
+    if gone:
+        yield _GONE
+
+
+def _can_be_served(node: NodeView, waiting: _Waiting) -> bool:
+    """By a free volume that is reachable from there (its size is not looked at), or by a new one."""
+    claim, storage_class = waiting.claim, waiting.storage_class
+    if claim.selected_node:
+        if claim.selected_node != node.name:
+            return False
+    elif any(volume.node_affinity is None or matches_terms(volume.node_affinity, node) for volume in waiting.free):
+        return True
+    if storage_class.provisioner in ("", NO_PROVISIONER):
+        return False
+    topologies = storage_class.topologies
+    return not topologies or any(terms and matches_labels(terms, node.labels) for terms in topologies)
+
+
+def _in_zone(node: NodeView, volumes: Iterable[VolumeView]) -> bool:
+    """A node without any zone label is in every zone."""
+    if not any(label in node.labels for label in ZONE_LABELS):
+        return True
+    for volume in volumes:
+        for label, allowed in volume.zones:
+            here = node.labels.get(label, node.labels.get(_GENERAL_LABEL.get(label, label)))
+            if here not in allowed:
+                return False
+    return True

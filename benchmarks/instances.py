@@ -76,28 +76,8 @@ def _node(
     rng: random.Random, mix: Mix, model: GpuModel, number: int, gpus: int
 ) -> tuple[NodeView, PlanView, list[PodView]]:
     name = f"node-{number:05}"
-    views, running = [], []
-    for index in range(gpus):
-        used, idle = _cut(rng, mix, model)
-        partitions = []
-        for position, one in enumerate(sorted([*used, *idle])):
-            holder = ""
-            if one in used:
-                pod = _running(rng, name, f"{number}-{index}-{position}", one)
-                running.append(pod)
-                holder = pod.title
-            partitions.append(_partition(one, holder))
-        views.append(
-            GpuView(
-                index=index,
-                uuid=f"GPU-{number:05}-{index}",
-                model=model,
-                mig_enabled=True,
-                state="Ready",
-                partitions=tuple(partitions),
-                desired=MigDesired(layout=Layout.of([*used, *idle])),
-            )
-        )
+    running: list[PodView] = []
+    views = tuple(_gpu(rng, mix, model, node=name, index=index, running=running) for index in range(gpus))
     allocatable = {"cpu": mix.cpu_milli_per_node, "memory": 2048 * _GIB, "pods": 110}
     for view in views:
         for part in view.partitions:
@@ -113,17 +93,33 @@ def _node(
         product=PRODUCT,
         gpu_count=gpus,
     )
-    plan = PlanView(
-        name=name,
-        uid=f"plan-{name}",
-        node_uid=node.uid,
-        agent_alive=True,
-        planned=tuple(
-            PlannedGpu(index=view.index, uuid=view.uuid, desired=view.desired) for view in views if view.desired
-        ),
-        gpus=tuple(views),
+    planned = tuple(
+        PlannedGpu(index=view.index, uuid=view.uuid, desired=view.desired) for view in views if view.desired
     )
+    plan = PlanView(name=name, uid=f"plan-{name}", node_uid=node.uid, agent_alive=True, planned=planned, gpus=views)
     return node, plan, running
+
+
+def _gpu(rng: random.Random, mix: Mix, model: GpuModel, *, node: str, index: int, running: list[PodView]) -> GpuView:
+    """One GPU; the holders of its used instances are added to `running`."""
+    used, idle = _cut(rng, mix, model)
+    partitions = []
+    for position, one in enumerate(sorted([*used, *idle])):
+        holder = ""
+        if one in used:
+            pod = _running(rng, node, f"{node}-{index}-{position}", one)
+            running.append(pod)
+            holder = pod.title
+        partitions.append(_partition(one, holder))
+    return GpuView(
+        index=index,
+        uuid=f"GPU-{node}-{index}",
+        model=model,
+        mig_enabled=True,
+        state="Ready",
+        partitions=tuple(partitions),
+        desired=MigDesired(layout=Layout.of([*used, *idle])),
+    )
 
 
 def _cut(rng: random.Random, mix: Mix, model: GpuModel) -> tuple[list[Instance], list[Instance]]:

@@ -7,8 +7,9 @@ traceback.
 import argparse
 import sys
 
-from cli import demo, sandbox_commands
+from cli import demo, plan, sandbox_commands
 from cli.manifests import ManifestError
+from controller.settings import SettingsError
 from crds.definition import text
 from kube.errors import ApiError
 from partitioning import __version__
@@ -20,7 +21,8 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"gpuplan {__version__}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
     crds = commands.add_parser("crds", help="print the CRDs, ready for kubectl apply -f -")
-    crds.set_defaults(run=lambda _: print(text(), end="") or 0)
+    crds.set_defaults(run=_print_crds)
+    plan.add_plan(commands)
     sandbox = commands.add_parser("sandbox", help="a simulated GPU cluster on this machine")
     kinds = sandbox.add_subparsers(dest="sandbox_command", required=True, metavar="COMMAND")
     sandbox_commands.add_up(kinds)
@@ -29,12 +31,17 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+def _print_crds(_: argparse.Namespace) -> int:
+    print(text(), end="")
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
-    except (ManifestError, ApiError) as error:
+    except (ManifestError, SettingsError, ApiError) as error:
         print(f"gpuplan: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

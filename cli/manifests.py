@@ -1,11 +1,15 @@
 """Plain Kubernetes manifests from files, folders or standard input, checked before anything is started.
 
 In: paths. Out: objects in the order in which they can be created, or every problem with file, document index, field
-and what would be right. Reads files only; what an API server alone can judge (CEL, pruning) is left to it.
+and what would be right. `load` reads what a sandbox is to create, `load_cluster` also what a cluster was dumped as:
+objects that an API server has accepted are taken as they are, kinds that nobody reads are counted. Reads files only;
+what an API server alone can judge (CEL, pruning) is left to it.
 """
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,9 @@ from cli.manifest_schemas import SCHEMAS, known_kinds
 from sandbox.hardware import Problem, gpus_of
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
+CLUSTER_SCOPED = frozenset(
+    {"Namespace", "Node", "GPUPartitionPlan", "PriorityClass", "PersistentVolume", "StorageClass", "DeviceClass"}
+)
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -38,8 +45,46 @@ class ManifestError(ValueError):
     """At least one file cannot be used; the message has a line for each problem."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFiles:
+    """Objects of a cluster, and how many of other kinds were passed over, by kind."""
+
+    objects: tuple[dict[str, Any], ...]
+    skipped: Mapping[str, int]
+
+
 def load(paths: Iterable[str]) -> list[dict[str, Any]]:
     """Objects of all files in creation order; raises ManifestError naming every problem at once."""
+    manifests, problems = _read(paths)
+    for manifest in manifests:
+        problems += _numbered(manifest, _check(manifest) or _check_hardware(manifest))
+    problems += _duplicates(manifests)
+    if problems:
+        raise ManifestError("\n".join(problems))
+    return [m.body for m in sorted(manifests, key=lambda m: ORDER.index(m.kind))]
+
+
+def load_cluster(paths: Iterable[str], kinds: Iterable[str]) -> ClusterFiles:
+    """Objects of these kinds, from manifests or dumps; raises ManifestError naming every problem at once."""
+    wanted = frozenset(kinds)
+    manifests, problems = _read(paths)
+    read = [manifest for manifest in manifests if manifest.kind in wanted]
+    for manifest in manifests:
+        if not manifest.kind:
+            problems += _numbered(manifest, ["kind: is missing: write Kubernetes objects, or a List of them"])
+    for manifest in read:
+        # An object with a uid comes from an API server, which knows more fields and forms than we do.
+        metadata = manifest.body.get("metadata")
+        if not (isinstance(metadata, dict) and metadata.get("uid")):
+            problems += _numbered(manifest, _check(manifest) if manifest.kind in ORDER else _check_name(manifest))
+    problems += _duplicates(read)
+    if problems:
+        raise ManifestError("\n".join(problems))
+    skipped = Counter(manifest.kind for manifest in manifests if manifest.kind not in wanted)
+    return ClusterFiles(objects=tuple(manifest.body for manifest in read), skipped=dict(sorted(skipped.items())))
+
+
+def _read(paths: Iterable[str]) -> tuple[list[Manifest], list[str]]:
     problems: list[str] = []
     manifests: list[Manifest] = []
     for source, text in _texts(paths):
@@ -47,12 +92,11 @@ def load(paths: Iterable[str]) -> list[dict[str, Any]]:
             manifests += _documents(source, text)
         except yaml.YAMLError as error:
             problems.append(f"{source}: not YAML: {' '.join(str(error).split())}")
-    for manifest in manifests:
-        problems += [f"{manifest.source}: document {manifest.index}: {line}" for line in _check(manifest)]
-    problems += _duplicates(manifests)
-    if problems:
-        raise ManifestError("\n".join(problems))
-    return [m.body for m in sorted(manifests, key=lambda m: ORDER.index(m.kind))]
+    return manifests, problems
+
+
+def _numbered(manifest: Manifest, lines: Iterable[str]) -> list[str]:
+    return [f"{manifest.source}: document {manifest.index}: {line}" for line in lines]
 
 
 def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -77,14 +121,31 @@ def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _documents(source: str, text: str) -> Iterator[Manifest]:
-    for index, document in enumerate(yaml.load_all(text, Loader=_Loader)):
-        if document is None:
-            continue
-        if isinstance(document, dict) and document.get("kind") == "List":
-            for item in document.get("items") or []:
-                yield Manifest(source=source, index=index, body=_mapping(item))
-        else:
-            yield Manifest(source=source, index=index, body=_mapping(document))
+    for index, document in enumerate(_decoded(text)):
+        if document is not None:
+            for body in _items(_mapping(document)):
+                yield Manifest(source=source, index=index, body=body)
+
+
+def _decoded(text: str) -> Iterable[Any]:
+    """JSON is YAML too, but large dumps are read a hundred times faster as what they are."""
+    if text.lstrip().startswith("{"):
+        try:
+            return [json.loads(text)]
+        except json.JSONDecodeError:
+            pass
+    return yaml.load_all(text, Loader=_Loader)
+
+
+def _items(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The objects of a List; those of a PodList and its like do not repeat what they are."""
+    kind = str(document.get("kind", ""))
+    if not (kind.endswith("List") and isinstance(document.get("items") or [], list)):
+        yield document
+        return
+    head = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
+    for item in document.get("items") or []:
+        yield {**head, **_mapping(item)}
 
 
 class _Loader(yaml.CSafeLoader):
@@ -108,12 +169,18 @@ def _check(manifest: Manifest) -> list[str]:
         return [f"apiVersion, kind: {kind[0]!r} {kind[1]!r} cannot be used here; known: {known_kinds()}"]
     validator = jsonschema.Draft202012Validator(SCHEMAS[kind])
     errors = sorted(validator.iter_errors(body), key=lambda error: list(map(str, error.absolute_path)))
-    lines = [f"{_path(error)}: {_sentence(error)}" for error in errors]
-    if not lines and manifest.kind == "Node":
-        problem = gpus_of(body)
-        if isinstance(problem, Problem):
-            lines.append(f"{problem.field}: {problem.message}")
-    return lines
+    return [f"{_path(error)}: {_sentence(error)}" for error in errors]
+
+
+def _check_name(manifest: Manifest) -> list[str]:
+    metadata = manifest.body.get("metadata")
+    named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+    return [] if named else ["metadata.name: is missing: every object has one"]
+
+
+def _check_hardware(manifest: Manifest) -> list[str]:
+    problem = gpus_of(manifest.body) if manifest.kind == "Node" else ()
+    return [f"{problem.field}: {problem.message}"] if isinstance(problem, Problem) else []
 
 
 def _path(error: jsonschema.ValidationError) -> str:
@@ -134,9 +201,9 @@ def _duplicates(manifests: list[Manifest]) -> list[str]:
     lines = []
     for manifest in manifests:
         metadata = manifest.body.get("metadata")
-        if not isinstance(metadata, dict) or manifest.kind not in ORDER:
+        if not isinstance(metadata, dict):
             continue
-        namespace = metadata.get("namespace", "default") if manifest.kind in {"Pod", "ConfigMap"} else ""
+        namespace = "" if manifest.kind in CLUSTER_SCOPED else metadata.get("namespace", "default")
         key = (manifest.kind, str(namespace), str(metadata.get("name")))
         first = seen.setdefault(key, manifest)
         if first is not manifest:

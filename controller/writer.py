@@ -118,7 +118,7 @@ class Writer:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
         if reading.mode != Mode.AUTO or reading.paused:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
-        items = _items(change, reading)
+        items = planned_items(change, reading)
         return self._guarded(change.node, lambda: self._apply(_Basis.of_view(view), reading, items))
 
     def _guarded(self, node: str, attempt: Callable[[], Outcome]) -> Outcome:
@@ -159,7 +159,7 @@ class Writer:
         return None if isinstance(found, Unreadable) else found
 
 
-def _items(change: NodeChange, reading: PlanReading) -> Items:
+def planned_items(change: NodeChange, reading: PlanReading) -> Items:
     """The whole new list. An item that did not change is sent as it stands: its hash is what the agent confirmed."""
     stored = reading.planned_items
     items = []

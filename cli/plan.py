@@ -1,0 +1,154 @@
+"""`gpuplan plan -f FILES…`: what the controller would do with a cluster that is in files.
+
+In go manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`, out come which pods would be placed where, why the
+others would not, and the plans that would be written: as tables for people, or as JSON. Writes nothing anywhere.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cli.manifests import load_cluster
+from cli.tables import table
+from cli.whatif import KINDS, WhatIf, what_if
+from controller.planner import plan
+from controller.reasons import UnplacedReason
+from controller.settings import Settings, load_settings
+from controller.views import PlannerOptions, PlanningResult, PodKey
+from controller.writer import planned_items
+from crds.v1alpha1.names import API_VERSION, KIND
+
+Json = dict[str, Any]
+
+
+def add_plan(commands: Any) -> None:
+    """Declare `plan`."""
+    parser = commands.add_parser("plan", help="what would be planned for a cluster in files; writes nothing")
+    parser.add_argument(
+        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
+        help="manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`: files, folders, or - for standard input",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the controller's settings (default: as they ship)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, plan, print."""
+    options = _options(load_settings(arguments.config) if arguments.config else Settings())
+    files = load_cluster(arguments.filename, KINDS)
+    found = what_if(files.objects, options)
+    for kind, count in files.skipped.items():
+        found.remarks.append(f"{count} x {kind} passed over: planning reads {', '.join(KINDS)}")
+    began = time.perf_counter()
+    result = plan(found.snapshot, options)
+    seconds = time.perf_counter() - began
+    document = _document(found, result, seconds)
+    if arguments.output == "json":
+        print(json.dumps(document, indent=2))
+    else:
+        tables = [_pod_table(document), *([_plan_table(document)] if document["plans"] else [])]
+        print(*tables, _summary(document), sep="\n\n")
+        for line in _notes(document):
+            print(f"gpuplan: {line}", file=sys.stderr)
+    return 0
+
+
+def _options(settings: Settings) -> PlannerOptions:
+    return PlannerOptions(scheduler_names=frozenset(settings.scheduler_names), improve_steps=settings.improve_steps)
+
+
+def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:
+    placed = sorted(result.placed, key=lambda one: one.key)
+    unplaced = sorted(result.unplaced, key=lambda one: one.key)
+    return {
+        "placed": [{**_pod(one.key), "node": one.node, "supply": one.supply.value} for one in placed],
+        "unplaced": [
+            {**_pod(one.key), "reason": one.reason.value, "message": _message(one.reason, one.message, found)}
+            for one in unplaced
+        ],
+        "plans": _plans(found, result),
+        "bound": result.bound,
+        "seconds": round(seconds, 6),
+        "leftOut": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in found.left_out],
+        "remarks": found.remarks,
+    }
+
+
+def _pod(key: PodKey) -> Json:
+    return {"pod": "/".join(key), "namespace": key[0], "name": key[1]}
+
+
+def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
+    """To planning a node that is left out is one whose agent is still to report; here nothing will come."""
+    nodes = [one for one in found.left_out if one.kind == "Node"] if reason is UnplacedReason.AWAITING_AGENT else []
+    return "; ".join([message, *(f"node {one.name} is left out: {one.reason}" for one in nodes)])
+
+
+def _plans(found: WhatIf, result: PlanningResult) -> list[Json]:
+    """The part of each changed plan that the controller writes, as a whole object."""
+    return [
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": change.node},
+            "spec": {
+                "nodeName": change.node,
+                "planned": {"gpus": planned_items(change, found.readings[change.node])},
+            },
+        }
+        for change in sorted(result.node_changes, key=lambda change: change.node)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- for people
+
+
+def _pod_table(document: Json) -> str:
+    rows = [(one["namespace"], one["name"], one["node"], one["supply"], "") for one in document["placed"]]
+    rows += [(one["namespace"], one["name"], "-", one["reason"], one["message"]) for one in document["unplaced"]]
+    return table(("NAMESPACE", "NAME", "NODE", "HOW", "MESSAGE"), sorted(rows))
+
+
+def _plan_table(document: Json) -> str:
+    rows = [
+        (found["metadata"]["name"], str(item["index"]), _spelled(item))
+        for found in document["plans"]
+        for item in found["spec"]["planned"]["gpus"]
+    ]
+    return table(("PLAN", "GPU", "PLANNED"), rows)
+
+
+def _spelled(item: Mapping[str, Any]) -> str:
+    """One GPU's item in one line: instances with their starts, slices with their counts."""
+    if "mig" in item:
+        instances = item["mig"]["instances"]
+        return ", ".join(f"{one['profile']}@{one['start']}" if "start" in one else one["profile"] for one in instances)
+    if "mps" in item:
+        return (
+            ", ".join(_share(one) for one in item["mps"].get("slices") or ()) or f"{item['mps']['replicas']} replicas"
+        )
+    return "whole"
+
+
+def _share(one: Mapping[str, Any]) -> str:
+    size = f"{one['memoryGB']}gb" if "memoryGB" in one else f"{one['memoryGiB']}gib"
+    return f"{one.get('count', 1)} x {size}"
+
+
+def _summary(document: Json) -> str:
+    placed, pods = len(document["placed"]), len(document["placed"]) + len(document["unplaced"])
+    return (
+        f"{placed} of {pods} pods placed (at most {document['bound']} could be), "
+        f"{len(document['plans'])} plans to write, in {document['seconds']:.3f} s"
+    )
+
+
+def _notes(document: Json) -> Iterable[str]:
+    for one in document["leftOut"]:
+        yield f"{one['kind']} {one['name']} is left out: {one['reason']}"
+    yield from document["remarks"]

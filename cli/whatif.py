@@ -1,0 +1,241 @@
+"""A cluster from files -> the snapshot that the controller would plan with.
+
+In go raw objects, manifests and dumps mixed; out comes a Snapshot made by the controller's own reading of them, with
+what had to be assumed and what is left out. Nothing is asked of any API server. Every unbound pod counts as tried by
+the scheduler; agents count as alive unless a plan's status says that they are silent; a status is taken as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cli.assumptions import Unknown, assumed_status, hardware_of
+from controller.batcher import Batcher
+from controller.demand import is_partition
+from controller.parse import Unreadable, enablement, epoch_seconds, read_node, read_pod
+from controller.parse_plan import PlanReading, read_plan
+from controller.state import State
+from controller.views import PlannerOptions, PodView, Snapshot
+from crds.v1alpha1.names import API_VERSION, KIND, GpuState
+from crds.v1alpha1.plan import effective_items, item_hash
+from crds.v1alpha1.spec import PlanSpec
+from partitioning.models import GpuModel
+from partitioning.resources import MigRequest, classify
+
+Raw = Mapping[str, Any]
+Json = dict[str, Any]
+
+KINDS = ("Node", "Pod", KIND, "PriorityClass")
+_KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
+FINISHED = ("Succeeded", "Failed")
+USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
+"""Of a node whose manifest does not tell; the sandbox takes the same."""
+_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An object that planning does not see, or whose GPUs it does not use, and why."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class WhatIf:
+    """`readings` are the plans by node, those that were assumed for nodes without one included."""
+
+    snapshot: Snapshot
+    readings: Mapping[str, PlanReading]
+    left_out: list[LeftOut] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
+    """Read a cluster as it would be planned now."""
+    by_kind: dict[str, list[Raw]] = {kind: [] for kind in KINDS}
+    for raw in objects:
+        by_kind[raw["kind"]].append(raw)
+    reader = _Reader(options)
+    reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
+    reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
+    return reader.result()
+
+
+class _Reader:
+    """Fills a State of the controller, as its watches would."""
+
+    def __init__(self, options: PlannerOptions) -> None:
+        window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
+        self._state = State(window=window, options=options, clock=lambda: 0.0)
+        self._holders: dict[str, list[PodView]] = {}
+        self._wanted: set[str] = set()
+        """MIG profiles that pending pods ask for."""
+        self._left_out: list[LeftOut] = []
+        self._remarks: list[str] = []
+
+    def result(self) -> WhatIf:
+        readings = {reading.name: reading for reading in self._state.plans()}
+        return WhatIf(
+            snapshot=self._state.snapshot(), readings=readings, left_out=self._left_out, remarks=self._remarks
+        )
+
+    # ------------------------------------------------------------------------------------------------- pods
+
+    def read_pods(self, pods: Sequence[Raw], classes: Sequence[Raw]) -> None:
+        priorities = _Priorities(classes)
+        latest = max((epoch_seconds(pod["metadata"].get("creationTimestamp")) for pod in pods), default=0)
+        for raw in pods:
+            view = read_pod(_complete_pod(raw, priorities, latest))
+            if isinstance(view, Unreadable):
+                self._leave_out(view)
+            elif view.phase not in FINISHED:
+                self._observe_pod(raw, view)
+        for name in sorted(priorities.unknown):
+            self._remarks.append(f"PriorityClass {name} is not in the files: its pods count with priority 0")
+
+    def _observe_pod(self, raw: Raw, view: PodView) -> None:
+        if view.node and view.gpu:
+            self._holders.setdefault(view.node, []).append(view)
+        if not view.node:
+            # kubectl leaves managedFields out: what it shows then does not tell who nominated, and we do it most often.
+            ours = view.nomination_ours or bool(view.nominated_node and "managedFields" not in raw["metadata"])
+            view = replace(view, unschedulable=True, nomination_ours=ours)
+            kinds = [classify(resource) for resource, _ in view.gpu]
+            self._wanted.update(kind.profile for kind in kinds if isinstance(kind, MigRequest))
+        self._state.observe_pod(view.key, view)
+
+    # ------------------------------------------------------------------------------------------------ nodes
+
+    def read_nodes(self, nodes: Sequence[Raw], plans: Mapping[str, Raw]) -> None:
+        for raw in nodes:
+            name = raw["metadata"]["name"]
+            node = _complete_node(raw)
+            plan = self._plan_for(node, plans.get(name))
+            if plan is not None:
+                self._state.observe_heartbeat(name, "as the files show it")
+                self._state.observe_plan(name, read_plan(plan))
+            if plan is None or "uid" not in raw["metadata"] or not _is_reported(plans.get(name)):
+                _offer(node, plan)
+            view = read_node(node)
+            if isinstance(view, Unreadable):
+                self._leave_out(view)
+            self._state.observe_node(name, view)
+        known = {raw["metadata"]["name"] for raw in nodes}
+        for name in sorted(plans.keys() - known):
+            self._left_out.append(LeftOut(kind=KIND, name=name, reason="its node is not in the files"))
+
+    def _plan_for(self, node: Json, plan: Raw | None) -> Raw | None:
+        """The plan as it stands, completed; one that is assumed where no agent has reported; None: left out."""
+        if plan is not None:
+            reading = read_plan(plan)
+            if isinstance(reading, Unreadable):
+                self._leave_out(reading)
+                return None
+            if _is_reported(plan):
+                return _complete_plan(plan, node)
+        mode = enablement(node["metadata"].get("labels") or {}).mode
+        if mode is None and plan is None:
+            return None
+        return self._assumed_plan(node, plan, mode)
+
+    def _assumed_plan(self, node: Json, plan: Raw | None, mode: str | None) -> Raw | None:
+        name = node["metadata"]["name"]
+        gpus = hardware_of(node)
+        if isinstance(gpus, Unknown):
+            self._left_out.append(LeftOut(kind="Node", name=name, reason=gpus.reason))
+            return None
+        mig_on = mode == "mig" or (mode == "auto" and any(self._is_wanted(gpu.model) for gpu in gpus))
+        if mode == "auto":
+            self._remarks.append(f"node {name} is labelled auto: MIG mode is taken as {'on' if mig_on else 'off'}")
+        spec = plan["spec"] if plan is not None else None
+        status = assumed_status(node, spec, self._holders.get(name, ()), gpus, mig_on=mig_on)
+        if isinstance(status, Unknown):
+            self._left_out.append(LeftOut(kind="Node", name=name, reason=status.reason))
+            return None
+        bare = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}
+        return {**(plan or bare), "status": status}
+
+    def _is_wanted(self, model: GpuModel) -> bool:
+        return any(spec.name in self._wanted for spec in model.profiles)
+
+    def _leave_out(self, found: Unreadable) -> None:
+        self._left_out.append(LeftOut(kind=_KINDS_READ[found.kind], name=found.name, reason=found.reason))
+
+
+class _Priorities:
+    """What the admission plugin of the API server would write into `spec.priority`."""
+
+    def __init__(self, classes: Iterable[Raw]) -> None:
+        found = {raw["metadata"]["name"]: raw for raw in classes}
+        self._values = {**_PRIORITIES, **{name: int(raw.get("value") or 0) for name, raw in found.items()}}
+        self._default = max(
+            (int(raw.get("value") or 0) for raw in found.values() if raw.get("globalDefault")), default=0
+        )
+        self.unknown: set[str] = set()
+
+    def of(self, spec: Raw) -> int:
+        name = spec.get("priorityClassName")
+        if not name:
+            return self._default
+        if name not in self._values:
+            self.unknown.add(name)
+        return self._values.get(name, 0)
+
+
+# ------------------------------------------------------------------------ what an API server would have added
+
+
+def _complete_pod(raw: Raw, priorities: _Priorities, latest: int) -> Json:
+    """A pod of a manifest is younger than every pod of a dump."""
+    namespace, name = raw["metadata"].get("namespace") or "default", raw["metadata"]["name"]
+    born = datetime.fromtimestamp(latest, UTC) + timedelta(seconds=1)
+    added = {"namespace": namespace, "uid": f"{namespace}/{name}", "creationTimestamp": born.isoformat()}
+    spec = raw["spec"]
+    if spec.get("priority") is None:
+        spec = {**spec, "priority": priorities.of(spec)}
+    return {**raw, "metadata": {**added, **raw["metadata"]}, "spec": spec}
+
+
+def _complete_node(raw: Raw) -> Json:
+    status = raw.get("status") or {}
+    allocatable = {**(status.get("capacity") or {}), **(status.get("allocatable") or {})}
+    if "uid" not in raw["metadata"]:
+        allocatable = {**USUAL_SIZE, **allocatable}
+    metadata = {"uid": f"node-{raw['metadata']['name']}", **raw["metadata"]}
+    return {**raw, "metadata": metadata, "status": {**status, "allocatable": allocatable}}
+
+
+def _is_reported(plan: Raw | None) -> bool:
+    return plan is not None and bool((plan.get("status") or {}).get("gpus"))
+
+
+def _complete_plan(raw: Raw, node: Raw) -> Json:
+    """A status that says Ready is taken at its word where it lacks the proofs that an agent would have written."""
+    items = effective_items(PlanSpec.read(raw["spec"]))
+    status = dict(raw["status"])
+    status["node"] = {"uid": node["metadata"]["uid"], **(status.get("node") or {})}
+    status["gpus"] = [
+        {"planHash": item_hash(items[gpu["index"]]), **gpu}
+        if gpu.get("state") == GpuState.READY and gpu["index"] in items
+        else gpu
+        for gpu in status["gpus"]
+    ]
+    return {**raw, "status": status}
+
+
+def _offer(node: Json, plan: Raw | None) -> None:
+    """Let a node's allocatable show the partitions of its plan's status, and no others: of those nothing is known."""
+    allocatable = {
+        resource: amount for resource, amount in node["status"]["allocatable"].items() if not is_partition(resource)
+    }
+    for gpu in plan["status"]["gpus"] if plan is not None else ():
+        for partition in gpu.get("partitions") or ():
+            resource = partition["resource"]
+            if is_partition(resource):
+                allocatable[resource] = allocatable.get(resource, 0) + 1
+    node["status"]["allocatable"] = allocatable

@@ -1,0 +1,129 @@
+"""`gpuplan plan -f`: what would be planned for manifests, the smallest telling clusters first, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from tests.cli.plan_command import EXAMPLES, case, dump, layouts, places, planned, reasons
+
+# --------------------------------------------------- the smallest clusters on which other planners go wrong
+
+
+def test_a_used_instance_in_the_middle_leaves_no_place_for_4g(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, case("a"))
+
+    assert (found["placed"], found["plans"], found["bound"]) == ([], [], 0)
+    (only,) = found["unplaced"]
+    assert (only["pod"], only["reason"]) == ("default/a-wants-4g", "Fragmented")
+    assert "1g.5gb at 2" in only["message"]
+    assert "default/a-holder" in only["message"]
+
+
+def test_b_4g_and_3g_share_an_empty_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, case("b"))
+
+    assert places(found) == {"b-large": "b-node", "b-middle": "b-node"}
+    assert layouts(found) == {"b-node": ["4g.20gb@0 3g.20gb@4"]}
+    assert found["bound"] == 2
+
+
+def test_c_3g_and_four_1g_share_an_empty_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, case("c"))
+
+    assert len(found["placed"]) == found["bound"] == 5
+    assert layouts(found) == {"c-node": ["1g.5gb@0 1g.5gb@1 1g.5gb@2 1g.5gb@3 3g.20gb@4"]}
+
+
+def test_d_two_gpus_hold_two_3g_and_eight_1g(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, case("d"))
+
+    assert len(found["placed"]) == 10
+    assert layouts(found) == {"d-node": ["1g.5gb@0 1g.5gb@1 1g.5gb@2 1g.5gb@3 3g.20gb@4"] * 2}
+
+
+def test_e_two_instances_of_one_pod_come_from_two_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, case("e"))
+
+    assert places(found) == {"e-wants-two": "e-node"}
+    assert layouts(found) == {"e-node": ["3g.20gb@0 3g.20gb@4"] * 2}
+
+
+def test_f_a_free_instance_on_a_tainted_node_counts_for_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, case("f"))
+
+    assert set(places(found).values()) == {"f-open"}
+    assert len(found["placed"]) == 5
+    assert list(layouts(found)) == ["f-open"]
+
+
+# ------------------------------------------------------------------------------------- the other examples
+
+
+@pytest.mark.parametrize(
+    ("folder", "placed", "unplaced"),
+    [
+        ("mig", 9, {}),
+        ("mps", 1, {}),
+        ("manual", 1, {"not-in-the-plan": "Blocked"}),
+        ("survivors", 0, {"new-inference": "WaitsForRelease", "too-big-for-now": "WaitsForRelease"}),
+    ],
+)
+def test_examples(capsys: pytest.CaptureFixture[str], folder: str, placed: int, unplaced: dict[str, str]) -> None:
+    found = planned(capsys, EXAMPLES / folder)
+
+    assert len(found["placed"]) == placed
+    assert reasons(found) == unplaced
+    assert (found["leftOut"], found["remarks"]) == ([], [])
+
+
+def test_tables_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-f", str(case("b"))]) == 0
+
+    out = capsys.readouterr().out
+    assert "b-node  0    4g.20gb@0, 3g.20gb@4" in out
+    assert "2 of 2 pods placed (at most 2 could be), 1 plans to write" in out
+
+
+def test_mps_slices_and_notes_in_the_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = dump(tmp_path, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
+
+    assert main(["plan", "-f", str(EXAMPLES / "mps"), str(files)]) == 0
+
+    captured = capsys.readouterr()
+    assert "mps-node  0    1 x 10gb" in captured.out
+    assert "1 x Service passed over" in captured.err
+
+
+# ------------------------------------------------------------------------------------------------- errors
+
+
+def test_settings_of_the_controller(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "controller.yaml"
+    config.write_text("schedulerNames: [other]\n")
+
+    assert reasons(planned(capsys, EXAMPLES / "mps", config=config)) == {"mps-partitioning-example": "NotServed"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "spec.*required"),
+        ("kind: PriorityClass\napiVersion: scheduling.k8s.io/v1\n", "metadata.name: is missing"),
+        ("just: text\n", "kind: is missing"),
+    ],
+)
+def test_a_bad_file_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "f.yaml").write_text(text)
+
+    assert main(["plan", "-f", str(tmp_path / "f.yaml")]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("gpuplan: ")
+    assert all(word in err for word in words.split(".*"))
+
+
+def test_bad_settings_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("improveStep: 1\n")
+
+    assert main(["plan", "-f", str(case("b")), "--config", str(tmp_path / "c.yaml")]) == 2
+    assert "did you mean improveSteps?" in capsys.readouterr().err

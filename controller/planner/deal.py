@@ -2,16 +2,21 @@
 
 In go the board and asks of one priority level; those that find a place stand on it after. Pods that were promised a
 node come first: a nomination, or the plan of an earlier pass, speaks for them. Pods that the scheduler has not tried
-yet follow in queue order, since it will bind them next; they get what exists and no more.
+yet follow in queue order, since it will bind them next; they get what exists and no more. The others are dealt what is
+idle as long as that costs no pod its place.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from controller.planner.asks import Ask
+from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
 from controller.planner.devices import Reach
+from controller.planner.pools import MigPool
+from controller.planner.tally import Tally
+from partitioning.placements import Placement
 
 
 def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int]) -> None:
@@ -32,3 +37,37 @@ def expect_binding(board: Board, asks: Sequence[Ask]) -> None:
 def deal_ready(board: Board, asks: Sequence[Ask]) -> list[Ask]:
     """Give asks, in this order, what is ready or under way; returns those that found nothing."""
     return [ask for ask in asks if not board.place(ask, reach=Reach.UNDER_WAY)]
+
+
+def use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
+    """Give chosen asks what needs no cut, as far as the others still fit beside it; returns those to be cut for."""
+    left = [ask for ask in asks if not board.place(ask, (group,), reach=Reach.UNDER_WAY)]
+    served = [ask for ask in asks if ask.node >= 0 and any(device.gpu >= 0 for device, _ in ask.taken)]
+    most_harmful = sorted(served, key=_harm, reverse=True)
+    off: list[tuple[Ask, int, Taken]] = []
+
+    def take_off(count: int) -> None:
+        while len(off) > count:
+            board.put_back(*off.pop())
+        off.extend((ask, *board.take_off(ask)) for ask in most_harmful[len(off) : count])
+
+    def fits_without(count: int) -> bool:
+        take_off(count)
+        return Tally.of(board, group).packs([*left, *most_harmful[:count]])
+
+    if not left or not served or fits_without(0):
+        return left
+    take_off(bisect_left(range(len(served)), True, key=fits_without))
+    return [ask for ask in asks if ask.node < 0]
+
+
+def _harm(ask: Ask) -> int:
+    """How many compute slices its idle instances spoil for others, beyond those that they hold."""
+    harm = 0
+    for device, part in ask.taken:
+        pool, what = device.pool, part.what
+        if isinstance(pool, MigPool) and isinstance(what, Placement):
+            spec = pool.model.profile(what.instance.profile)
+            spoiled = pool.potential(device.base) - pool.potential(device.base | what.taken)
+            harm += spoiled - (spec.compute_slices if spec is not None else 0)
+    return harm

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
-from controller.planner.deal import deal_ready
-from controller.planner.devices import Reach
+from controller.planner.deal import deal_ready, use_ready
 from controller.planner.improve import Improver
 from controller.planner.pools import MigPool
 from controller.planner.prices import Scale, measure
 from controller.planner.split import split
-from controller.planner.tally import Tally
 
 
 def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int) -> None:
@@ -36,7 +34,7 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int
         rest.extend(unserved)
     for group, members in enumerate(chosen):
         hardest_first = sorted(members, key=_hardness(board))
-        left = _use_ready(board, group, hardest_first)
+        left = use_ready(board, group, hardest_first)
         everybody = len(members) == len(assigned[group])
         rest.extend(_place_thriftily(board, group, left) if everybody else _place_new(board, group, left))
     _backfill(board, rest, scales)
@@ -62,17 +60,6 @@ def _hardness(board: Board) -> Callable[[Ask], tuple[int, int, int, int]]:
         return (min(board.rank[resource] for resource, _ in wants), -partitions, -ask.cpu, -ask.memory)
 
     return key
-
-
-def _use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
-    """Give asks what needs no cut, unless the remaining ones would then not fit; returns the remaining ones."""
-    left = [ask for ask in asks if not board.place(ask, (group,), reach=Reach.UNDER_WAY)]
-    if len(left) == len(asks) or Tally.of(board, group).packs(left):
-        return left
-    for ask in asks:
-        if ask.node >= 0 and any(device.gpu >= 0 for device, _ in ask.taken):
-            board.take_off(ask)
-    return [ask for ask in asks if ask.node < 0]
 
 
 def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:

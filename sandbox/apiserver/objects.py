@@ -27,6 +27,22 @@ class Missing:
 MISSING: Final = Missing()
 
 
+_JSON_TYPES: Final[dict[type, str]] = {
+    bool: "boolean",
+    str: "string",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+
+
+def json_type(value: Any) -> str:
+    """The name that JSON schemas have for the type of a decoded value."""
+    return _JSON_TYPES.get(type(value), "null")
+
+
 def encode(value: Any) -> bytes:
     """JSON as it goes over the wire: compact, UTF-8."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

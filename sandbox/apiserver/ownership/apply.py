@@ -179,5 +179,7 @@ def _remove_one(element: str, value: Any, last: FieldSet, managed: FieldSet, sch
     if not below(mine):
         return value
     result = remove(value, below(mine), below(theirs) if theirs is not None else {}, schema)
-    emptied = result in ({}, []) and value not in ({}, [])
-    return None if emptied else result  # null, and so invalid where the schema has none, as in Kubernetes
+    if result in ({}, []):
+        return result if value in ({}, []) else None  # null, and so invalid where the schema has none: as Kubernetes
+    only_empty_lists_left = isinstance(result, dict) and not fields_of(result, schema)
+    return _GONE if only_empty_lists_left and fields_of(value, schema) else result

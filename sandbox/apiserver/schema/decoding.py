@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sandbox.apiserver.objects import json_type
 from sandbox.apiserver.schema.structural import GO_STRUCT, Schema
 
 _GO_TYPES: Final = {"string": "string", "integer": "int32", "boolean": "bool", "number": "float64"}
@@ -29,7 +30,7 @@ def _walk(value: Any, schema: Schema, owner: str, path: str, trusted: Any) -> It
         if isinstance(value, (dict, list, bool)):
             yield "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         return
-    wanted, found = schema.type, _json_type(value)
+    wanted, found = schema.type, json_type(value)
     if wanted and found != wanted and not (wanted == "number" and found == "integer"):
         shown = "number" if found == "integer" else found
         yield f"json: cannot unmarshal {shown} into Go struct field {owner}.{path} of type {_go_type(schema)}"
@@ -62,12 +63,3 @@ def _time(value: str, schema: Schema) -> Iterator[str]:
         yield f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{value}"'
     elif form == "go-time" and not _TIME.fullmatch(value):
         yield f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"'
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    for kind, name in ((str, "string"), (int, "integer"), (float, "number"), (dict, "object")):
-        if isinstance(value, kind):
-            return name
-    return "array"

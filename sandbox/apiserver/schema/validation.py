@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from sandbox.apiserver.errors import FieldError
-from sandbox.apiserver.objects import MISSING, Obj
+from sandbox.apiserver.objects import MISSING, Obj, json_type
 from sandbox.apiserver.schema.structural import Schema, compile_schema
 
 _BLOCKING = {
@@ -57,7 +57,7 @@ def _walk(value: Any, schema: Schema, path: str, old: Any) -> Iterator[FieldErro
         if not schema.nullable and schema.type:
             yield _type_error(path, schema, "null")
         return
-    found = _type_of(value)
+    found = json_type(value)
     if not _type_fits(value, found, schema):
         yield _type_error(path, schema, found)
         return
@@ -71,15 +71,6 @@ def _walk(value: Any, schema: Schema, path: str, old: Any) -> Iterator[FieldErro
     elif not isinstance(value, bool):
         yield from _number(value, schema, path)
     yield from _junctors(value, schema, path)
-
-
-def _type_of(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    for kind, name in ((str, "string"), (int, "integer"), (float, "number"), (dict, "object"), (list, "array")):
-        if isinstance(value, kind):
-            return name
-    return "null"
 
 
 def _type_fits(value: Any, found: str, schema: Schema) -> bool:

@@ -30,6 +30,7 @@ from nodeagent.outcome import GpuOutcome, Situation, absent_gpu, gpu_outcome
 from nodeagent.partitions import Partition, existing
 from nodeagent.plan import PlanCell, PlanSeen
 from nodeagent.plugin.config import PluginConfig
+from nodeagent.steady import Steady
 from nodeagent.taint import NodeGuard
 from nodeagent.usage import Verdict
 
@@ -37,6 +38,8 @@ SOON_SECONDS = 0.1
 """The kubelet takes a new list within some tens of milliseconds."""
 PATIENCE_SECONDS = 3.0
 LATER_SECONDS = 1.0
+DOUBT_SECONDS = 2.0
+"""A new pod is in watch and List within this time."""
 UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
 
 
@@ -78,7 +81,7 @@ class Parts:
 
 
 class Agent:
-    """Keeps nothing between passes but what its parts keep."""
+    """Keeps nothing between passes that it acts on: only how long it has waited, and what the status said."""
 
     def __init__(
         self,
@@ -91,6 +94,7 @@ class Agent:
         self._parts = parts
         self._stopping = stopping
         self._ages = Ages(clock)
+        self._steady = Steady(clock=clock, patience_seconds=DOUBT_SECONDS)
         self._resync_seconds = resync_seconds
 
     def reconcile(self) -> float:
@@ -219,7 +223,8 @@ class Agent:
         """Everything on a GPU, what this pass has just begun to offer included."""
         here = existing(change.gpu, self._parts.advertiser.config, seen.usage.held)
         by_id = {partition.id: partition for partition in [*here, *change.offer]}
-        return tuple((p, seen.verdict(p, change.gpu)) for p in sorted(by_id.values(), key=lambda p: p.sort_key))
+        ordered = sorted(by_id.values(), key=lambda partition: partition.sort_key)
+        return tuple((p, self._steady.word(p.id, seen.verdict(p, change.gpu))) for p in ordered)
 
     def _due(self, result: PassResult, report_seconds: float | None) -> float:
         """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
@@ -232,7 +237,8 @@ class Agent:
         if not result.confirmation.taken:
             waited = self._ages.seconds("taken", result.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
-        if any(outcome.state in UNDER_WAY for outcome in result.outcomes):
+        if self._steady.waits or any(outcome.state in UNDER_WAY for outcome in result.outcomes):
             seconds.append(LATER_SECONDS)
+        self._steady.end_pass()
         self._ages.end_pass()
         return max(min(seconds), 0.0)

@@ -114,6 +114,8 @@ class Holdings:
             waited = gone_seconds >= holding.grace_seconds + self._slack_seconds
             if uid in pods.ended or (waited and uid not in vanished):
                 del self._memory.pods[uid]
+                # Its line in the checkpoint is no other pod's, and as old.
+                self._memory.ended = (*self._memory.ended, uid)
 
     def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
         entries = {entry.id: entry for entry in allocations}

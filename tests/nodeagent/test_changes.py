@@ -14,7 +14,7 @@ from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from partitioning.packing import Packed, pack
 from tests.nodeagent.conftest import H100
-from tests.nodeagent.world import mig
+from tests.nodeagent.items import mig
 
 PROFILES = [spec.name for spec in H100.profiles]
 counts = st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3), max_size=3)

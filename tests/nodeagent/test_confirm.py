@@ -8,7 +8,7 @@ from nodeagent.confirm import Confirmer, Readings, Stage
 from nodeagent.kubelet import Allocatable, NoAnswer
 from nodeagent.node import NodeSeen
 from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, Problem
-from tests.nodeagent.world import Clock
+from tests.nodeagent.watched import Clock
 
 R = "nvidia.com/mig-1g.10gb"
 

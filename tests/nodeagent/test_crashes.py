@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
-from tests.nodeagent.world import Killed, World, mig, mps
+from tests.nodeagent.items import mig, mps
+from tests.nodeagent.watched import Killed
+from tests.nodeagent.world import World
 
 
 def recut(world: World) -> None:

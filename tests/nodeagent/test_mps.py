@@ -5,7 +5,8 @@ import pytest
 from nodeagent.plugin.config import DeviceKind, Problem
 from sandbox.driver import processes
 from tests.nodeagent.conftest import T4, MakeWorld, plain
-from tests.nodeagent.world import World, mps, whole
+from tests.nodeagent.items import mps, whole
+from tests.nodeagent.world import World
 
 TEN, TWENTY = "nvidia.com/gpu-10gb", "nvidia.com/gpu-20gb"
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from nodeagent.pods import PodBook, parse_pod
-from tests.nodeagent.world import RUNNING, Clock
+from tests.nodeagent.items import RUNNING
+from tests.nodeagent.watched import Clock
 
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
 Raw = dict[str, Any]

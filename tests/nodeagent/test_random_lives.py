@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from nodeagent.plugin.config import DeviceKind
 from partitioning.packing import Packed, pack
 from tests.nodeagent.conftest import H100, cut, plain
-from tests.nodeagent.world import Killed, Raw, World, mig, mps, whole
+from tests.nodeagent.items import Raw, mig, mps, whole
+from tests.nodeagent.watched import Killed
+from tests.nodeagent.world import World
 
 PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 RESOURCES = (*(f"nvidia.com/mig-{profile}" for profile in PROFILES[:4]), "nvidia.com/gpu-10gb", "nvidia.com/gpu")

@@ -19,7 +19,7 @@ from nodeagent.journal import Action, Intent, Journal
 from nodeagent.settings import Settings, SettingsError, load_settings, read_settings
 from nodeagent.statedir import AnotherAgentError, StateDir
 from partitioning.layouts import Instance
-from tests.nodeagent.world import Clock
+from tests.nodeagent.watched import Clock
 
 PLACED = Instance(start=4, size=4, profile="3g.40gb")
 WHOLE = GpuInstance(id=1, placed=PLACED, compute_slices=3, compute=(ComputeInstance(id=0, slices=3, uuid="MIG-1"),))

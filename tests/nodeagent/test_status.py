@@ -10,7 +10,8 @@ from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.publish import same
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
-from tests.nodeagent.world import World, mig
+from tests.nodeagent.items import mig
+from tests.nodeagent.world import World
 
 Raw = dict[str, Any]
 

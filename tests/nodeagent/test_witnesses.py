@@ -9,7 +9,8 @@ from nodeagent.kubelet import CheckpointEntry
 from nodeagent.plugin.config import Allocation, write_ledger
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.world import NODE, RUNNING, World, mig
+from tests.nodeagent.items import NODE, RUNNING, mig
+from tests.nodeagent.world import World
 
 NVML: Any = pynvml
 THREE = "nvidia.com/mig-3g.40gb"

@@ -1,0 +1,114 @@
+"""The API's part of the world: one plan, one Node, and the writes that the agent makes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kube.events import EventType, ObjectReference
+from nodeagent.node import NodeCell, parse_node
+from nodeagent.plan import PlanCell, PlanSeen, parse_plan
+from nodeagent.publish import same
+from nodeagent.taint import _taint_operations
+from tests.nodeagent.items import NODE, Raw
+from tests.nodeagent.node_fakes import FakeKubelet
+from tests.nodeagent.watched import Effects
+
+
+class ApiMemory:
+    """Status sink, Node writer and Event recorder of the agent under test."""
+
+    def __init__(self, effect: Effects, kubelet: FakeKubelet) -> None:
+        self.effect, self.kubelet = effect, kubelet
+        self.plan_cell, self.node_cell = PlanCell(), NodeCell()
+        self.plan: Raw | None = None
+        self.node: Raw = {
+            "metadata": {"name": NODE, "uid": "node-uid", "resourceVersion": "1"},
+            "spec": {},
+            "status": {"allocatable": {"cpu": "8"}, "nodeInfo": {"bootID": "boot"}},
+        }
+        self.events: list[tuple[str, str, str]] = []
+        self.version = 10
+
+    def apply(
+        self,
+        *gpus: Raw,
+        planned: Iterable[Raw] | None = None,
+        paused: bool = False,
+        backend: str = "",
+    ) -> None:
+        """A new spec, hence a new generation."""
+        spec: Raw = {"nodeName": NODE, "gpus": list(gpus)}
+        if planned is not None:
+            spec["planned"] = {"gpus": list(planned)}
+        if paused:
+            spec["paused"] = True
+        if backend:
+            spec["devicePlugin"] = {"backend": backend}
+        before = self.plan or {"metadata": {"generation": 0}, "status": {}}
+        self.version += 1
+        metadata = {
+            "name": NODE,
+            "uid": "plan-uid",
+            "generation": before["metadata"]["generation"] + 1,
+            "resourceVersion": str(self.version),
+        }
+        self.plan = {
+            "apiVersion": "gpuplan.dev/v1alpha1",
+            "kind": "GPUPartitionPlan",
+            "metadata": metadata,
+            "spec": spec,
+            "status": before["status"],
+        }
+
+    def write(self, plan: PlanSeen, status: Mapping[str, Any]) -> float | None:
+        """StatusSink."""
+        if self.plan is None or same(status, plan.status):
+            return None
+        self.version += 1
+        conditions = [c for c in self.plan["status"].get("conditions", []) if c["type"] == "AgentAlive"]
+        merged = {**status, "conditions": sorted([*status["conditions"], *conditions], key=lambda c: str(c["type"]))}
+        metadata = {**self.plan["metadata"], "resourceVersion": str(self.version)}
+        self.plan = {**self.plan, "metadata": metadata, "status": merged}
+        self.plan_cell.accept(parse_plan(self.plan))
+        self.effect("status")
+        return None
+
+    def set_taint(self, wanted: bool) -> str:
+        """NodeWriting, by the product's own patch."""
+        for operation in _taint_operations(self.node, wanted):
+            taints = self.node["spec"].setdefault("taints", [])
+            if operation["op"] == "add":
+                taints.extend(operation["value"] if isinstance(operation["value"], list) else [operation["value"]])
+            elif operation["op"] == "remove":
+                del taints[int(operation["path"].rpartition("/")[2])]
+        self._node_written()
+        self.effect(f"taint {wanted}")
+        return ""
+
+    def set_allocatable(self, counts: Mapping[str, int]) -> str:
+        """NodeWriting."""
+        self.node["status"]["allocatable"].update({name: str(count) for name, count in counts.items()})
+        self._node_written()
+        self.effect("allocatable")
+        return ""
+
+    def _node_written(self) -> None:
+        version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
+        self.node = {**self.node, "metadata": {**self.node["metadata"], "resourceVersion": version}}
+        self.node_cell.accept(parse_node(self.node))
+
+    def tick(self) -> None:
+        """The kubelet writes node.status."""
+        amounts = {resource: str(len(ids)) for resource, ids in self.kubelet.devices.items()}
+        status = {**self.node["status"], "allocatable": {**self.node["status"]["allocatable"], **amounts}}
+        version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
+        self.node = {
+            **self.node,
+            "metadata": {**self.node["metadata"], "resourceVersion": version},
+            "status": status,
+        }
+
+    def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
+        """Events."""
+        self.events.append((about.name, reason, message))

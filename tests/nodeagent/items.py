@@ -1,0 +1,42 @@
+"""Items of a plan and pods, as the API holds them, in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Raw = dict[str, Any]
+NODE = "gpu-node-1"
+RUNNING = {"name": "main", "state": {"running": {}}}
+
+
+def pod_json(key: tuple[str, str], resource: str, count: int, *, uid: str) -> Raw:
+    return {
+        "metadata": {"namespace": key[0], "name": key[1], "uid": uid},
+        "spec": {
+            "nodeName": NODE,
+            "terminationGracePeriodSeconds": 30,
+            "containers": [{"name": "main", "resources": {"limits": {resource: str(count)}}}],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def mig(index: int, *instances: tuple[str, int] | str, uuid: str = "") -> Raw:
+    """An item: ("1g.10gb", 0) is exact, "1g.10gb" or "1g.10gb*3" counts."""
+    wire: list[Raw] = []
+    for instance in instances:
+        if isinstance(instance, tuple):
+            wire.append({"profile": instance[0], "start": instance[1]})
+        else:
+            profile, _, count = instance.partition("*")
+            wire.append({"profile": profile, **({"count": int(count)} if count else {})})
+    return {"index": index, **({"uuid": uuid} if uuid else {}), "mig": {"instances": wire}}
+
+
+def mps(index: int, *gigabytes: int, threads: int | None = None) -> Raw:
+    more = {} if threads is None else {"threadPercent": threads}
+    return {"index": index, "mps": {"slices": [{"memoryGB": n, **more} for n in gigabytes]}}
+
+
+def whole(index: int) -> Raw:
+    return {"index": index, "whole": {}}

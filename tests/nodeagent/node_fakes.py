@@ -1,0 +1,82 @@
+"""Device plugin and kubelet without sockets: strict about what is offered, and moved by `step` only."""
+
+from __future__ import annotations
+
+from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
+from nodeagent.plugin.config import (
+    Allocation,
+    Loaded,
+    PluginConfig,
+    PluginFiles,
+    Problem,
+    read_config,
+    write_ledger,
+    write_loaded,
+)
+
+
+class Plugin:
+    """Loads the config when `step` is called, not before."""
+
+    def __init__(self, files: PluginFiles) -> None:
+        self.files = files
+        self.config = PluginConfig()
+        self.problems: tuple[Problem, ...] = ()
+        self.alive = True
+        self.allocations: dict[str, Allocation] = {}
+        self._serial = 0.0
+
+    def step(self) -> None:
+        found = read_config(self.files)
+        if not self.alive or not isinstance(found, PluginConfig):
+            return
+        self.config = found
+        resources = {device.resource: True for device in found.devices}
+        self._serial += 1
+        write_loaded(
+            self.files,
+            Loaded(hash=found.hash, loaded_at=self._serial, boot_token="t", registered=resources, errors=self.problems),
+        )
+
+    def offered(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {device.resource: [] for device in self.config.devices}
+        for device in self.config.offered() if self.alive else ():
+            found[device.resource].append(device.id)
+        return {resource: tuple(ids) for resource, ids in found.items()}
+
+    def allocate(self, device_id: str, resource: str, at: float) -> bool:
+        if not any(device.id == device_id for device in self.config.offered()):
+            return False
+        self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at)
+        write_ledger(self.files, self.allocations.values())
+        return True
+
+
+class FakeKubelet:
+    """Devices as of the last `step`; pods as they were admitted."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+        self.devices: dict[str, tuple[str, ...]] = {}
+        self.held: dict[tuple[str, str], dict[str, dict[str, tuple[str, ...]]]] = {}
+        self.known: set[tuple[str, str]] = set()
+        self.entries: tuple[CheckpointEntry, ...] = ()
+        self.age_seconds: float | None = 3600.0
+        self.refuses = ""
+
+    def step(self) -> None:
+        self.devices = self._plugin.offered()
+
+    def listed(self) -> Listed | NoAnswer:
+        if self.refuses:
+            return NoAnswer(reason=self.refuses)
+        return Listed(pods={key: self.held.get(key, {}) for key in sorted(self.known)})
+
+    def allocatable(self) -> Allocatable | NoAnswer:
+        return NoAnswer(reason=self.refuses) if self.refuses else Allocatable(ids=dict(self.devices))
+
+    def checkpoint(self) -> tuple[CheckpointEntry, ...]:
+        return self.entries
+
+    def seconds_since_start(self) -> float | None:
+        return self.age_seconds

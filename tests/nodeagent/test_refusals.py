@@ -1,0 +1,149 @@
+"""What the agent refuses, pauses, or cannot reach: said in the status, and it stops nothing else."""
+
+import pytest
+
+from sandbox.driver import faults, incidents
+from sandbox.driver.status import Status
+from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
+from tests.nodeagent.items import mig, mps, whole
+
+
+@pytest.mark.parametrize(
+    ("item", "reason", "part"),
+    [
+        (mig(0, ("3g.40gb", 4), uuid="GPU-0000"), "GPUMismatch", "the plan means GPU-0000"),
+        (mig(9, ("3g.40gb", 4)), "NoSuchGPU", "remove GPU 9 from the plan"),
+        (mig(1, ("3g.40gb", 4)), "MIGModeDisabled", "nvidia-smi -i 1 -mig 1"),
+        (mig(2, ("3g.40gb", 4)), "MIGNotSupported", "has no MIG"),
+        (mps(0, 10), "MIGModeEnabled", "MIG mode is on"),
+        (whole(0), "MIGModeEnabled", "MIG mode is on"),
+        (mig(0, ("3g.40gb", 1)), "InvalidLayout", "3g.40gb cannot begin at 1"),
+        (mig(0, ("3g.40gb", 4), ("1g.10gb", 5)), "InvalidLayout", "overlap"),
+        (mig(0, "3g.40gb*3"), "InvalidLayout", "do not fit"),
+        (mps(1, 60, 60), "InvalidLayout", "lower memoryGB"),
+        ({"index": 1, "mps": {"replicas": 4}}, "NotSupported", "replicas"),
+        ({"index": 1, "mps": {"slices": [{"memoryGiB": 4}]}}, "NotSupported", "memoryGiB"),
+    ],
+)
+def test_an_impossible_item_is_refused_with_a_reason_and_stops_nothing_else(
+    make_world: MakeWorld, item: dict[str, object], reason: str, part: str
+) -> None:
+    world = make_world(cut(("2g.20gb", 0)), plain(), (T4, {}), *empty())
+    world.apply(item, mig(3, ("4g.40gb", 0)))
+
+    world.settle()
+
+    index = item["index"]
+    assert isinstance(index, int)
+    assert world.found(index) == ("Failed", reason)
+    assert part in world.gpu_status(index)["message"]
+    assert world.found(3) == ("Ready", "Confirmed")
+    assert world.layout(0) == "2g.20gb at 0"
+    assert world.offered()["nvidia.com/gpu"] == 2
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Stalled")["reason"] == reason
+    assert ("gpu-node-1", reason) in [(name, found) for name, found, _ in world.events]
+
+
+def test_another_backend_is_refused(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply(mig(0, ("7g.80gb", 0)), backend="nvidia")
+
+    world.settle()
+
+    assert world.found() == ("Failed", "NotSupported")
+    assert world.layout() == "2g.20gb at 0"
+
+
+def test_a_paused_plan_changes_nothing_and_says_so(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply(mig(0, ("7g.80gb", 0)), paused=True)
+
+    world.settle()
+
+    assert world.layout() == "2g.20gb at 0"
+    assert world.found() == ("Changing", "Paused")
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Reconciling")["status"] == "False"
+    assert world.condition("Reconciling")["reason"] == "Paused"
+
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_pausing_keeps_what_was_confirmed_ready(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+
+    world.apply(mig(0, ("7g.80gb", 0)), paused=True)
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
+    assert world.condition("Ready")["observedGeneration"] == 2
+
+
+def test_instances_that_somebody_else_destroyed_are_made_again(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    gpu = world.gpu()
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0].id)
+
+    world.settle()
+
+    assert world.layout() == "7g.80gb at 0"
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_lost_gpu_keeps_its_offer_and_stops_no_other(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)), *empty())
+    world.settle(3)
+    incidents.lose(world.machine, world.gpu().uuid)
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("4g.40gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1, "nvidia.com/mig-4g.40gb": 1}
+    assert world.condition("GPUsHealthy")["status"] == "False"
+
+
+def test_a_driver_that_fails_is_tried_again_after_pauses(make_world: MakeWorld) -> None:
+    world = make_world(*empty(2))
+    broken = world.gpu(0).uuid
+    symbol = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    faults.inject(world.machine, symbol, faults.Action.FAIL, status=Status.UNKNOWN, times=2, gpu=broken)
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("7g.80gb", 0)))
+
+    world.run(0.1)
+    world.run(0.1)
+
+    assert world.found(0) == ("Failed", "DriverError")
+    assert world.layout(1) == "7g.80gb at 0"
+    world.settle(20)
+    assert world.found(0) == ("Ready", "Confirmed")
+
+
+def test_a_driver_that_answers_nothing_leaves_the_offer_as_it_is(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply()
+    world.settle(4)
+    faults.inject(
+        world.machine, "nvmlDeviceGetCount_v2", faults.Action.FAIL, status=Status.UNKNOWN, times=faults.ALWAYS
+    )
+
+    world.settle(3)
+    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1}
+    assert world.condition("Ready")["reason"] == "DriverError"
+
+    world.restart()
+    world.settle(3)
+    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1}
+
+    faults.clear(world.machine)
+    world.settle(3)
+    assert world.condition("Ready")["status"] == "True"

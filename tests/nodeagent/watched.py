@@ -1,0 +1,126 @@
+"""The agent's own parts with every side effect counted, so that it can be killed after any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodeagent.advertise import Advertiser
+from nodeagent.holdings import Holdings
+from nodeagent.journal import Intent, Journal
+from nodeagent.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.nvml import NvmlDriver
+from nodeagent.plugin.config import Allocation, PluginConfig, PluginFiles
+from nodeagent.pods import PodsSeen
+from nodeagent.usage import Votes
+from partitioning.layouts import Instance
+
+
+class Killed(BaseException):
+    """kill -9 of the agent."""
+
+
+class TouchedError(AssertionError):
+    """The agent ended something that a container uses."""
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Effects:
+    """Counts what the agent does to the world, and kills it after the n-th."""
+
+    kill_after: int = -1
+    done: list[str] = field(default_factory=list)
+
+    def __call__(self, what: str) -> None:
+        self.done.append(what)
+        if len(self.done) == self.kill_after:
+            raise Killed(what)
+
+
+class WatchedDriver(NvmlDriver):
+    """The real driver module; each change is an effect, and none may hit what runs."""
+
+    def __init__(self, effect: Effects, running: Callable[[], set[str]]) -> None:
+        super().__init__()
+        self._effect, self._running = effect, running
+        self.before_change: Callable[[], None] = lambda: None
+
+    def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
+        self.before_change()
+        made = super().create_gpu_instance(gpu_uuid, placed)
+        self._effect(f"create GI {placed}")
+        return made
+
+    def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        self.before_change()
+        super().create_compute_instance(gpu_uuid, gpu_instance)
+        self._effect(f"create CI in {gpu_instance}")
+
+    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
+        self.before_change()
+        gpu = next(gpu for gpu in self.observe() if gpu.uuid == gpu_uuid)
+        instance = next(instance for instance in gpu.instances if instance.id == gpu_instance)
+        if {compute.uuid for compute in instance.compute} & self._running():
+            raise TouchedError(str(instance))
+        super().destroy_compute_instance(gpu_uuid, gpu_instance, compute_instance)
+        self._effect(f"destroy CI {compute_instance} of {instance.placed}")
+
+    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        self.before_change()
+        super().destroy_gpu_instance(gpu_uuid, gpu_instance)
+        self._effect(f"destroy GI {gpu_instance}")
+
+
+class WatchedJournal(Journal):
+    def __init__(self, directory: Path, effect: Effects) -> None:
+        super().__init__(directory)
+        self._effect = effect
+
+    def begin(self, gpu_uuid: str, intent: Intent) -> None:
+        super().begin(gpu_uuid, intent)
+        self._effect(f"journal {intent.action} {intent.placed}")
+
+    def end(self, gpu_uuid: str) -> None:
+        super().end(gpu_uuid)
+        self._effect("journal end")
+
+
+class WatchedAdvertiser(Advertiser):
+    def __init__(self, files: PluginFiles, effect: Effects) -> None:
+        super().__init__(files)
+        self._effect = effect
+
+    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool) -> bool:
+        before = self.config
+        written = super().advertise(config, in_force=in_force, overdue=overdue)
+        if self.config != before:
+            self._effect("config.json")
+        return written
+
+
+class WatchedHoldings(Holdings):
+    def __init__(self, path: Path, effect: Effects, clock: Clock) -> None:
+        super().__init__(path, clock=clock, slack_seconds=30.0)
+        self._file, self._effect = path, effect
+
+    def votes(
+        self,
+        pods: PodsSeen,
+        listed: Listed | NoAnswer,
+        allocations: Iterable[Allocation],
+        checkpoint: Iterable[CheckpointEntry],
+    ) -> Votes:
+        before = self._file.read_bytes() if self._file.exists() else b""
+        votes = super().votes(pods, listed, allocations, checkpoint)
+        if self._file.exists() and self._file.read_bytes() != before:
+            self._effect("holdings.json")
+        return votes

@@ -16,6 +16,7 @@ from tests.e2e.real_cluster import (
     PLANS,
     RealCluster,
     call,
+    eventually,
     plan,
 )
 
@@ -54,7 +55,7 @@ def full(*, start: int = 0, gpus: int = 16) -> list[dict[str, Any]]:
 
 def test_the_agents_writes_to_a_big_node(cluster: RealCluster) -> None:
     apply.create(cluster.admin, NODES, big_node())
-    pod = fleet.eventually(lambda: fleet.daemon_pod(cluster, "gpuplan-agent", BIG), "an agent pod on the big node")
+    pod = eventually(lambda: fleet.daemon_pod(cluster, "gpuplan-agent", BIG), "an agent pod on the big node")
     agent = cluster.bearer(cluster.token("gpuplan-agent", pod=pod))
     path = f"{NODES}/{BIG}"
     taint = [{"op": "add", "path": "/spec/taints/-", "value": {"key": names.TAINT_CHANGING, "effect": "NoSchedule"}}]

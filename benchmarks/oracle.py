@@ -17,10 +17,10 @@ import numpy as np
 
 from controller.demand import Demand, collect, kind_of
 from controller.planner.groups import NodeGroups, constraints_of
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, take_stock
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
 from controller.views import PlannerOptions, Snapshot
-from partitioning.mps import MAX_CLIENTS, slice_of_gb
-from partitioning.resources import MigRequest, MpsRequest
+from partitioning.mps import MAX_CLIENTS
+from partitioning.resources import MigRequest
 from partitioning.states import state_table
 
 Supply = tuple[tuple[str, int], ...]
@@ -136,13 +136,8 @@ def _geometries(gpu: GpuStock, resources: Sequence[str]) -> tuple[Supply, ...]:
     """Every set of partitions that the GPU can give and to which nothing can be added."""
     assert gpu.model is not None
     if gpu.cut is Cut.MPS:
-        free_mib = gpu.model.memory_mib - sum(part.memory_mib for part in gpu.staying)
-        sizes = [
-            (slice_of_gb(kind.memory_gb).memory_mib, name)
-            for name in resources
-            for kind in (kind_of(name),)
-            if isinstance(kind, MpsRequest)
-        ]
+        free_mib = gpu.model.memory_mib - mps_mib(gpu.staying)
+        sizes = [(slice_mib(name), name) for name in resources if slice_mib(name)]
         return tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.staying), sorted(sizes, reverse=True)))
     names = {kind.profile: name for name in resources for kind in (kind_of(name),) if isinstance(kind, MigRequest)}
     table = state_table(gpu.model, frozenset(names))

@@ -16,7 +16,7 @@ from controller.simulator import Usage, usage_by_node
 from controller.views import GpuView, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
-from partitioning.mps import VOLTA
+from partitioning.mps import VOLTA, slice_of_gb
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
@@ -91,6 +91,17 @@ def mig_layout(partitions: Iterable[PartitionView]) -> Layout:
     return Layout.of(
         Instance(start=part.start, size=part.size, profile=part.profile) for part in partitions if part.profile
     )
+
+
+def mps_mib(partitions: Iterable[PartitionView]) -> int:
+    """Memory that MPS slices hold; by their name where the status does not say."""
+    return sum(part.memory_mib or slice_mib(part.resource) for part in partitions)
+
+
+def slice_mib(resource: str) -> int:
+    """Memory of one MPS slice of a resource; 0 for anything else."""
+    kind = kind_of(resource)
+    return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else 0
 
 
 def take_stock(snapshot: Snapshot) -> tuple[NodeStock, ...]:

@@ -13,13 +13,12 @@ from controller.planner.asks import Ask, Group, Room
 from controller.planner.board import Board
 from controller.planner.devices import Device, Pool, Reach, Share, Tier
 from controller.planner.groups import NodeGroups, constraints_of
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
 from controller.views import PartitionView
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel
-from partitioning.mps import slice_of_gb
 from partitioning.placements import Placement, occupancy, placement_of
 from partitioning.profiles import MigProfile
 from partitioning.resources import MigRequest, MpsRequest
@@ -80,7 +79,7 @@ def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach:
 
 def add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
     """Every open GPU that can be cut into something that asks name."""
-    sizes_mib = {name: slice_mib for name in board.sizes if (slice_mib := _slice_mib(name)) is not None}
+    sizes_mib = {name: slice_mib(name) for name in board.sizes if slice_mib(name)}
     pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
     for node, stock in enumerate(stocks):
         group = board.group_of[node]
@@ -129,8 +128,7 @@ def _state_of(gpu: GpuStock, model: GpuModel) -> int:
     """What stays; idle partitions are free space."""
     if gpu.cut is Cut.MIG:
         return occupancy(model, mig_layout(gpu.staying))
-    taken_mib = sum(part.memory_mib for part in gpu.staying)
-    return MpsPool.state_of(max(0, model.memory_mib - taken_mib), len(gpu.staying))
+    return MpsPool.state_of(model.memory_mib - mps_mib(gpu.staying), len(gpu.staying))
 
 
 def _ready_parts(
@@ -144,13 +142,8 @@ def _ready_parts(
             instance = Instance(start=part.start, size=part.size, profile=part.profile)
             parts.setdefault(part.resource, []).append(placement_of(model, instance))
         else:
-            parts.setdefault(part.resource, []).append(Share(part.resource, part.memory_mib))
+            parts.setdefault(part.resource, []).append(Share(part.resource, slice_mib(part.resource)))
     return {resource: tuple(found) for resource, found in parts.items()}
-
-
-def _slice_mib(resource: str) -> int | None:
-    kind = kind_of(resource)
-    return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else None
 
 
 def _hardest_first(resource: str) -> tuple[int, int, int, str]:

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.demand import kind_of
 from controller.planner.devices import Device
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool
 from controller.reasons import UnplacedReason
 from controller.views import PartitionView
-from partitioning.mps import slice_of_gb
 from partitioning.placements import occupancy
-from partitioning.resources import MpsRequest
 
 _NAMED = 3
 
@@ -45,7 +42,7 @@ def blocking(candidates: Sequence[Candidate], resource: str) -> tuple[UnplacedRe
     if holding:
         nearest = min(holding, key=_fewest_holders)
         return UnplacedReason.WAITS_FOR_RELEASE, (
-            f"{resource} would fit on {nearest.title} if {_holders(nearest.gpu.staying)} released what it holds "
+            f"{resource} is free on {nearest.title} once it is released by {_holders(nearest.gpu.staying)} "
             f"({len(holding)} such GPUs): wait, or add a node"
         )
     return None
@@ -53,11 +50,11 @@ def blocking(candidates: Sequence[Candidate], resource: str) -> tuple[UnplacedRe
 
 def _fragmented(one: Candidate, resource: str) -> str:
     opening = [part for part in one.gpu.staying if _fits(one, _state_without(one, part), resource)]
-    opener = f"when {_holders(opening)} ends" if opening else f"when {_holders(one.gpu.staying)} end"
+    opener = f"any of them: {_holders(opening)}" if opening else f"all of them: {_holders(one.gpu.staying)}"
     unit = "memory slices" if isinstance(one.device.pool, MigPool) else "MiB"
     return (
         f"{resource} needs {_size(one, resource)} {unit} in one piece; {one.title} has {_free(one)} free, but split by "
-        f"{_spelled(one.gpu.staying)}: it fits {opener}"
+        f"{_spelled(one.gpu.staying)}: it waits for the release of {opener}"
     )
 
 
@@ -80,7 +77,7 @@ def _state_without(one: Candidate, released: PartitionView) -> int:
     assert one.gpu.model is not None
     if one.gpu.cut is Cut.MIG:
         return occupancy(one.gpu.model, mig_layout(parts))
-    return MpsPool.state_of(one.gpu.model.memory_mib - sum(part.memory_mib for part in parts), len(parts))
+    return MpsPool.state_of(one.gpu.model.memory_mib - mps_mib(parts), len(parts))
 
 
 def _free(one: Candidate) -> int:
@@ -95,8 +92,7 @@ def _size(one: Candidate, resource: str) -> int:
     if isinstance(pool, MigPool):
         spec = pool.model.profile(pool.profiles[resource])
         return spec.size if spec is not None else 0
-    kind = kind_of(resource)
-    return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else 0
+    return slice_mib(resource)
 
 
 def _fewest_holders(one: Candidate) -> tuple[int, str, int]:

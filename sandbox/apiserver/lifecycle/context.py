@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from sandbox.apiserver.errors import not_found
 from sandbox.apiserver.objects import Obj, timestamp
-from sandbox.apiserver.resources.builtin import builtin_resources
+from sandbox.apiserver.resources.builtin import BUILTIN
 from sandbox.apiserver.resources.registry import Registry
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.store import Entry, Key, Store
@@ -29,7 +29,7 @@ class Cluster:
 
     def __init__(self, *, watch_window: int, clock: Clock = wall_clock) -> None:
         self.clock = clock
-        self.registry = Registry(builtin_resources())
+        self.registry = Registry(BUILTIN)
         self.store = Store(first_version=int(clock().timestamp() * 1000), window=watch_window)
 
     def now(self) -> str:

@@ -62,49 +62,48 @@ _ALL: Final = ("all",)
 _APPS: Final[dict[str, Any]] = {"subresources": _STATUS, "categories": _ALL, "numbered": True}
 
 
-def builtin_resources() -> tuple[Resource, ...]:
-    """Every builtin resource, in the order of discovery."""
-    return (
-        _row("v1", "ConfigMap", "configmaps", "cm"),
-        _row("v1", "Event", "events", "ev", model="CoreV1Event", selectable=_EVENT_FIELDS, create_on_update=True),
-        _row(
-            "v1", "Namespace", "namespaces", "ns", namespaced=False,
-            subresources=("status", "finalize"), selectable=_paths("status.phase"),
-        ),
-        _row(
-            "v1", "Node", "nodes", "no", namespaced=False,
-            subresources=_STATUS, selectable=_paths("spec.unschedulable"),
-        ),
-        _row(
-            "v1", "Pod", "pods", "po", subresources=("status", "binding", "eviction"), categories=_ALL,
-            selectable=_paths(*_POD_FIELDS), numbered=True, returns_deleted=True,
-        ),
-        _row("v1", "Secret", "secrets", selectable=_paths("type")),
-        _row("v1", "Service", "services", "svc", subresources=_STATUS, categories=_ALL, returns_deleted=True),
-        _row("v1", "ServiceAccount", "serviceaccounts", "sa", returns_deleted=True),
-        _row(
-            "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd crds",
-            namespaced=False, subresources=_STATUS, categories=("api-extensions",), numbered=True,
-            unconditional_update=False,
-        ),
-        _row("apps/v1", "DaemonSet", "daemonsets", "ds", **_APPS),
-        _row("apps/v1", "Deployment", "deployments", "deploy", **_APPS),
-        _row("apps/v1", "ReplicaSet", "replicasets", "rs", **_APPS),
-        _row("apps/v1", "StatefulSet", "statefulsets", "sts", **_APPS),
-        _row("batch/v1", "Job", "jobs", **_APPS),
-        _row("coordination.k8s.io/v1", "Lease", "leases", create_on_update=True, unconditional_update=False),
-        _row(
-            "events.k8s.io/v1", "Event", "events", "ev", model="EventsV1Event", conversion=EVENTS_K8S_IO,
-            selectable=_EVENTS_K8S_IO_FIELDS, create_on_update=True,
-        ),
-        _row("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False),
-        _row(
-            "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources=_STATUS, numbered=True,
-            unconditional_update=False,
-        ),
-        _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
-        _row("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
-        _row("rbac.authorization.k8s.io/v1", "Role", "roles"),
-        _row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
-        _row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, numbered=True),
-    )  # fmt: skip
+BUILTIN: Final = (
+    _row("v1", "ConfigMap", "configmaps", "cm"),
+    _row("v1", "Event", "events", "ev", model="CoreV1Event", selectable=_EVENT_FIELDS, create_on_update=True),
+    _row(
+        "v1", "Namespace", "namespaces", "ns", namespaced=False,
+        subresources=("status", "finalize"), selectable=_paths("status.phase"),
+    ),
+    _row(
+        "v1", "Node", "nodes", "no", namespaced=False,
+        subresources=_STATUS, selectable=_paths("spec.unschedulable"),
+    ),
+    _row(
+        "v1", "Pod", "pods", "po", subresources=("status", "binding", "eviction"), categories=_ALL,
+        selectable=_paths(*_POD_FIELDS), numbered=True, returns_deleted=True,
+    ),
+    _row("v1", "Secret", "secrets", selectable=_paths("type")),
+    _row("v1", "Service", "services", "svc", subresources=_STATUS, categories=_ALL, returns_deleted=True),
+    _row("v1", "ServiceAccount", "serviceaccounts", "sa", returns_deleted=True),
+    _row(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd crds",
+        namespaced=False, subresources=_STATUS, categories=("api-extensions",), numbered=True,
+        unconditional_update=False,
+    ),
+    _row("apps/v1", "DaemonSet", "daemonsets", "ds", **_APPS),
+    _row("apps/v1", "Deployment", "deployments", "deploy", **_APPS),
+    _row("apps/v1", "ReplicaSet", "replicasets", "rs", **_APPS),
+    _row("apps/v1", "StatefulSet", "statefulsets", "sts", **_APPS),
+    _row("batch/v1", "Job", "jobs", **_APPS),
+    _row("coordination.k8s.io/v1", "Lease", "leases", create_on_update=True, unconditional_update=False),
+    _row(
+        "events.k8s.io/v1", "Event", "events", "ev", model="EventsV1Event", conversion=EVENTS_K8S_IO,
+        selectable=_EVENTS_K8S_IO_FIELDS, create_on_update=True,
+    ),
+    _row("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False),
+    _row(
+        "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources=_STATUS, numbered=True,
+        unconditional_update=False,
+    ),
+    _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
+    _row("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    _row("rbac.authorization.k8s.io/v1", "Role", "roles"),
+    _row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+    _row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, numbered=True),
+)  # fmt: skip
+"""Every builtin resource, in the order of discovery."""

@@ -1,7 +1,8 @@
 """What the conformance tests stand on: a server, the real kubectl and the real client.
 
 With GPUPLAN_CONFORMANCE_KUBECONFIG they run against that cluster instead of the sandbox. They then create and delete
-objects of their own in the namespace `gpuplan-conformance`, nodes `conformance-…` and one definition.
+objects of their own in the namespace `gpuplan-conformance`, nodes `conformance-…` and one definition. All pass on
+kube-apiserver 1.36; 1.30 words five complaints differently and has no WatchList.
 """
 
 from __future__ import annotations

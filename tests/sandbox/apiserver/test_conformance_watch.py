@@ -100,7 +100,7 @@ def test_initial_events_end_with_a_bookmark(http: Http) -> None:
     config_map(http, "first")
 
     events = http.watch(CONFIGMAPS, fieldSelector="metadata.name=first", count=2, **WATCH_LIST)
-    if events and events[0]["type"] == "ERROR":
+    if events[0].get("kind") == "Status":
         pytest.skip("a server before 1.34 refuses; kubectl then lists")
 
     assert names(events[:1]) == [("ADDED", "first")]

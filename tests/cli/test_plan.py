@@ -46,7 +46,7 @@ def test_e_two_instances_of_one_pod_come_from_two_gpus(capsys: pytest.CaptureFix
     found = planned(capsys, case("e"))
 
     assert places(found) == {"e-wants-two": "e-node"}
-    assert layouts(found) == {"e-node": ["3g.20gb@0 3g.20gb@4"] * 2}
+    assert layouts(found) == {"e-node": ["4g.20gb@0 3g.20gb@4"] * 2}
 
 
 def test_f_a_free_instance_on_a_tainted_node_counts_for_nobody(capsys: pytest.CaptureFixture[str]) -> None:

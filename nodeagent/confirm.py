@@ -20,6 +20,8 @@ from nodeagent.taint import lowered
 from partitioning.resources import classify
 
 NOTHING: frozenset[str] = frozenset()
+BLINK_SECONDS = 2.0
+"""A plugin that registers again is away from the kubelet for a moment; that unsettles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +100,11 @@ class Confirmer:
         """Once a Node showed as many of a resource as the kubelet has, each of these ids can be had."""
         if taken is None or readings.node is None:
             return self._schedulable
-        there = set().union(*taken.values())
         shown = readings.node.allocatable
         covered = {i for resource, ids in taken.items() if shown.get(resource, 0) == len(ids) for i in ids}
-        return frozenset((self._schedulable & there) | covered)
+        absent = sorted(self._schedulable - set().union(*taken.values()))
+        gone = {i for i in absent if self._ages.seconds("absent", i) >= BLINK_SECONDS}
+        return (self._schedulable - gone) | covered
 
     def _stage(
         self, gpu: str, readings: Readings, taken: Mapping[str, frozenset[str]] | None, *, overdue: bool
@@ -120,7 +123,8 @@ class Confirmer:
             why = readings.allocatable.reason if isinstance(readings.allocatable, NoAnswer) else ""
             # A question that could not be put takes nothing back.
             return Stage(schedulable=True) if covered and not new else self._late("taken", gpu, why)
-        absent = sorted(device.id for device in mine if device.id not in taken.get(device.resource, NOTHING))
+        known = NOTHING if new else self._schedulable
+        absent = sorted(d.id for d in mine if d.id not in taken.get(d.resource, NOTHING) and d.id not in known)
         if absent:
             return self._late("taken", gpu, f"the kubelet does not show {', '.join(absent)}")
         if readings.node is None:

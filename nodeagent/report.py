@@ -120,7 +120,8 @@ class Reporter:
             generation=plan.generation,
             paused=result.plan.paused,
             outcomes=result.outcomes,
-            advertised=result.confirmation.taken and not result.advertise_message,
+            advertised=not result.advertise_message
+            and all(stage.schedulable for stage in result.confirmation.stages.values()),
             advertise_message=result.advertise_message,
             problem=str(driver) if driver is not None else unreadable.message if unreadable is not None else "",
             problem_reason=Reason.DRIVER_ERROR if driver is not None else Reason.INVALID_LAYOUT,

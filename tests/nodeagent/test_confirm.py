@@ -156,6 +156,18 @@ def test_free_ids_stay_schedulable_while_new_ones_are_on_their_way() -> None:
     assert bench.confirmer.confirm(replace(more, node=node(r=3)), ["GPU-1"]).schedulable == {"a", "b", "c"}
 
 
+def test_a_blink_of_the_plugin_unsettles_nothing() -> None:
+    bench = Bench()
+    bench.stage(GOOD)
+    away = replace(GOOD, allocatable=Allocatable(ids={R: ()}), node=node())
+
+    assert bench.stage(away).schedulable
+    bench.clock.now += 2
+    found = bench.confirmer.confirm(away, ["GPU-1"])
+    assert not found.stages["GPU-1"].schedulable
+    assert found.schedulable == set()
+
+
 def test_an_emptied_gpu_is_confirmed_when_the_node_counts_less() -> None:
     bench = Bench()
     bench.stage(GOOD)

@@ -1,0 +1,139 @@
+"""One node with the agent as it runs: HTTP, gRPC, threads; only hardware, kubelet and API server are stand-ins."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1 import names
+from kube import apply, clients
+from nodeagent.nvml import NvmlDriver
+from nodeagent.plugin.service import PluginService
+from nodeagent.process import AgentProcess
+from nodeagent.settings import Settings
+from sandbox.apiserver import ApiServer
+from sandbox.driver.install import install
+from sandbox.driver.machine import create
+from sandbox.gpu_containers import GpuContainers
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.nodeagent.conftest import H100
+
+NODE = "n1"
+PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NODE}"
+PODS = "/api/v1/namespaces/default/pods"
+Raw = dict[str, Any]
+
+
+class Node:
+    """One node on a real HTTP API."""
+
+    def __init__(self, directory: Path, server: ApiServer) -> None:
+        self.api: ApiClient = clients.for_url(server.url)
+        self.directory = directory
+        self.machine = directory / "gpus.json"
+        self._undo = install(create(self.machine, [(H100, {"mig_enabled": True})] * 2, "seed"))
+        self.runtime = ScriptedRuntime(GpuContainers(self.machine))
+        (directory / "kubelet").mkdir()
+        self.kubelet = Kubelet(
+            NODE, directory / "kubelet", ClusterApi(self.api, NODE), status_tick_seconds=0.3, runtime=self.runtime
+        )
+        self.settings = Settings.model_validate(
+            {
+                "stateDir": str(directory / "state"),
+                "kubeletDir": str(directory / "kubelet"),
+                "metricsPort": 0,
+                "kubeletStartSeconds": 0,
+                "statusIntervalSeconds": 0.1,
+                "releaseSlackSeconds": 0.5,
+            }
+        )
+        self.plugin = PluginService(
+            state_dir=directory / "state",
+            kubelet_dir=directory / "kubelet",
+            mps_root=directory / "mps",
+            environment=os.environ,
+        )
+        self._plugin_thread = threading.Thread(target=self.plugin.run, daemon=True)
+        self.kubelet.start()
+        self._plugin_thread.start()
+        self.agent: AgentProcess | None = None
+
+    def start_agent(self) -> AgentProcess:
+        agent = self.agent = AgentProcess(
+            NODE, self.settings, clients.for_url(self.api.configuration.host), NvmlDriver()
+        )
+        agent.start()
+        self._agent_thread = threading.Thread(target=agent.run, daemon=True)
+        self._agent_thread.start()
+        return agent
+
+    def stop_agent(self) -> None:
+        if self.agent is not None:
+            self.agent.stop()
+            self._agent_thread.join(10)
+            assert not self._agent_thread.is_alive()
+            self.agent.close()
+            self.agent = None
+
+    def stop(self) -> None:
+        self.stop_agent()
+        self.plugin.stop()
+        self._plugin_thread.join(10)
+        self.kubelet.stop()
+        self.runtime.close()
+        self._undo()
+
+    def plan(self, *gpus: Raw) -> None:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": NODE},
+            "spec": {"nodeName": NODE, "gpus": list(gpus)},
+        }
+        apply.apply(self.api, PLAN, body, manager="test", force=True)
+
+    def ready(self) -> bool:
+        plan = apply.get(self.api, PLAN)
+        conditions = plan.get("status", {}).get("conditions", [])
+        return any(
+            c["type"] == "Ready" and c["status"] == "True" and c["observedGeneration"] == plan["metadata"]["generation"]
+            for c in conditions
+        )
+
+    def gpu(self, index: int = 0) -> Raw:
+        gpus = apply.get(self.api, PLAN).get("status", {}).get("gpus") or [{}] * 2
+        return dict(gpus[index])
+
+    def layouts(self) -> list[str]:
+        return [str(gpu.layout) for gpu in NvmlDriver().observe()]
+
+    def pod(self, name: str, resource: str) -> None:
+        container = {
+            "name": "main",
+            "image": "x",
+            "command": ["sleep", "3600"],
+            "resources": {"limits": {resource: "1"}},
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 2, "containers": [container]},
+        }
+        apply.create(self.api, PODS, body)
+
+    def phase(self, name: str) -> str:
+        return str(apply.get(self.api, f"{PODS}/{name}").get("status", {}).get("phase", ""))
+
+
+def wait_until(happens: Callable[[], object], *, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        threading.Event().wait(0.02)

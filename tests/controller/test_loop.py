@@ -256,7 +256,7 @@ def test_nodes_under_way_are_named(rig: Rig) -> None:
     cluster.node(node("n1"))
     rig.settle()
     rig.answer = everything_on_n1(item(0, 3))
-    cluster.beat("n1", "t")
+    cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     cluster.confirm("n1")
     status = cluster.get_plan()["status"]
     status["gpus"] = [{"index": 0, "uuid": item(0)["uuid"], "state": "Unmanaged", "partitions": []}]

@@ -11,12 +11,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from cli.manifests import load
+from cli.manifests import Manifest, load_located, refused
 from cli.tables import plan_table, pod_table
-from sandbox.cluster import Cluster, ClusterSettings
+from sandbox.cluster import Cluster, ClusterSettings, RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
 POLL_SECONDS = 0.2
@@ -55,15 +55,22 @@ def _warn(line: str) -> None:
     print(f"gpuplan: {line}", file=sys.stderr)
 
 
+def _start(cluster: Cluster, manifests: Sequence[Manifest]) -> None:
+    try:
+        cluster.start([manifest.body for manifest in manifests])
+    except RefusedManifestError as error:
+        raise refused(manifests, error.body, str(error)) from error
+
+
 def up(arguments: argparse.Namespace) -> int:
     """Start, say how to reach it, wait for the end."""
-    manifests = load(arguments.filename)
+    manifests = load_located(arguments.filename)
     end = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: end.set())
     cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
     try:
-        cluster.start(manifests)
+        _start(cluster, manifests)
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
         _warn(f"the cluster is up; logs are in {cluster.directory / 'logs'}; Ctrl-C ends it")
         end.wait()
@@ -74,11 +81,13 @@ def up(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start, wait until it settles, print what happened."""
-    manifests = load(arguments.filename)
+    manifests = load_located(arguments.filename)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda signum, _: sys.exit(128 + signum))  # by way of `finally`
     began = time.monotonic()
     cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
     try:
-        cluster.start(manifests)
+        _start(cluster, manifests)
         found = wait_settled(cluster, began + arguments.timeout, progress=progress_line())
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
@@ -99,7 +108,7 @@ def wait_settled(cluster: Cluster, deadline: float, *, progress: Callable[[Settl
     while True:
         # decisions first: what the API shows after it can only be newer
         decisions = cluster.decisions()
-        found = settlement(cluster.pods(), cluster.plans(), decisions)
+        found = settlement(cluster.pods(), cluster.plans(), decisions, without_agent=cluster.nodes_without_agent)
         progress(found)
         quiet = quiet + 1 if found.settled else 0
         if quiet >= QUIET_POLLS or time.monotonic() > deadline:

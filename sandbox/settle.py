@@ -5,11 +5,12 @@ still being waited for. Pure: it reads no clock and asks nobody.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from controller.reasons import UnplacedReason
+from kube.quantities import to_int
 from partitioning.resources import WholeRequest, classify
 
 Raw = Mapping[str, Any]
@@ -49,8 +50,13 @@ class Settlement:
         return not self.waiting
 
 
-def settlement(pods: Iterable[Raw], plans: Iterable[Raw], decisions: Raw | None) -> Settlement:
-    """Judge the run. `decisions` is None while the controller has not finished a pass."""
+def settlement(
+    pods: Iterable[Raw], plans: Iterable[Raw], decisions: Raw | None, *, without_agent: Collection[str] = ()
+) -> Settlement:
+    """Judge the run. `decisions` is None while the controller has not finished a pass.
+
+    `without_agent` are nodes where no agent runs, so that nobody will ever answer their plans.
+    """
     at_rest = decisions is not None and decisions["idle"] and not decisions["underWay"]
     decided = {entry["uid"]: entry for entry in (decisions or {}).get("pods", [])}
     reports, waiting = [], []
@@ -63,7 +69,7 @@ def settlement(pods: Iterable[Raw], plans: Iterable[Raw], decisions: Raw | None)
     held = _held(pods)
     for plan in plans:
         name = plan["metadata"]["name"]
-        if why := _plan(plan, held.get(name, Counter())):
+        if name not in without_agent and (why := _plan(plan, held.get(name, Counter()))):
             waiting.append(f"plan {name}: {why}")
     if not at_rest:
         waiting.append("the controller has work in hand" if decisions else "no pass of the controller has finished")
@@ -79,7 +85,7 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
     if phase in FINISHED or (node and phase == "Running"):
         pass
     elif node:
-        pending = f"bound to {node}, not running yet"
+        pending = "" if reason else f"bound to {node}, not running yet"
     elif decision is None and scheduled.get("status") == "False" and not _asks_for_slices(pod):
         reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
     elif decision is not None and decision["outcome"] == "unplaced":
@@ -110,7 +116,7 @@ def _slices(containers: Iterable[Raw]) -> Counter[str]:
     for container in containers:
         for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
             if classify(resource) is not None:
-                found[resource] += int(amount)
+                found[resource] += to_int(amount)
     return found
 
 
@@ -126,6 +132,8 @@ def _held(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
 def _plan(plan: Raw, held: Counter[str]) -> str:
     """Why a plan is not at rest; '' when it is."""
     ready, stalled = _condition(plan, "Ready"), _condition(plan, "Stalled")
+    if _condition(plan, "AgentAlive").get("reason") == "NodeNotFound":
+        return ""
     if ready.get("observedGeneration") != plan["metadata"]["generation"]:
         return "the agent has not answered this generation"
     parts = [part for gpu in plan["status"].get("gpus", []) for part in gpu.get("partitions", [])]

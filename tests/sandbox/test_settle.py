@@ -88,3 +88,29 @@ def test_an_explained_pod_carries_the_controllers_words() -> None:
         "reason": "NoCapacity",
         "message": "add a node",
     }
+
+
+def condition(kind: str, reason: str, status: str = "Unknown") -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "observedGeneration": 1}
+
+
+def test_nobody_answers_a_plan_without_a_node_or_without_an_agent() -> None:
+    lonely = plan(seen=0)
+    assert not settlement([], [lonely], IDLE).settled
+    assert settlement([], [lonely], IDLE, without_agent={"n"}).settled
+    lonely["status"]["conditions"].append(condition("AgentAlive", "NodeNotFound"))
+    assert settlement([], [lonely], IDLE).settled
+
+
+def test_a_held_pod_is_explained_by_what_its_node_does_not_offer() -> None:
+    held = pod(node="n")
+    held["status"] |= {"reason": "NotOffered", "message": "node n does not offer it"}
+    found = settlement([held], [], IDLE)
+    assert found.settled
+    assert (found.pods[0].node, found.pods[0].reason) == ("n", "NotOffered")
+
+
+def test_amounts_are_quantities() -> None:
+    big = pod("Running", "n")
+    big["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-1g.10gb": "1k"}
+    assert not settlement([big], [plan(use="Used")], IDLE).settled

@@ -20,6 +20,8 @@ from sandbox.cluster import Cluster, ClusterSettings, RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
 POLL_SECONDS = 0.2
+AFTERWARDS_SECONDS = 20.0
+"""Left of the time-out for what a pod that ends makes possible; one that ends later is not waited for."""
 QUIET_POLLS = 3
 """How often in a row the run must look settled: an event may be on its way between two processes."""
 
@@ -88,7 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
     cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
     try:
         _start(cluster, manifests)
-        found = wait_settled(cluster, began + arguments.timeout, progress=progress_line())
+        patience_until = time.time() + arguments.timeout - AFTERWARDS_SECONDS
+        found = wait_settled(
+            cluster, began + arguments.timeout, progress=progress_line(), patience_until=patience_until
+        )
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
     finally:
@@ -102,13 +107,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if found.settled else 1
 
 
-def wait_settled(cluster: Cluster, deadline: float, *, progress: Callable[[Settlement], None]) -> Settlement:
-    """Look until it stays settled for some polls, or until the deadline (monotonic seconds)."""
+def wait_settled(
+    cluster: Cluster, deadline: float, *, progress: Callable[[Settlement], None], patience_until: float = 0.0
+) -> Settlement:
+    """Look until it stays settled for some polls, or until the deadline (monotonic seconds).
+
+    Pods that end by themselves before `patience_until` (epoch seconds) are waited for while others lack room.
+    """
     quiet = 0
     while True:
         # decisions first: what the API shows after it can only be newer
         decisions = cluster.decisions()
-        found = settlement(cluster.pods(), cluster.plans(), decisions, without_agent=cluster.nodes_without_agent)
+        found = settlement(
+            cluster.pods(),
+            cluster.plans(),
+            decisions,
+            without_agent=cluster.nodes_without_agent,
+            patience_until=patience_until,
+        )
         progress(found)
         quiet = quiet + 1 if found.settled else 0
         if quiet >= QUIET_POLLS or time.monotonic() > deadline:

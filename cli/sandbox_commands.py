@@ -20,6 +20,8 @@ from sandbox.cluster import Cluster, ClusterSettings, RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
 POLL_SECONDS = 0.2
+Progress = Callable[[Settlement, bool], None]
+"""Told of each look, and whether it was the last one."""
 AFTERWARDS_SECONDS = 20.0
 """Left of the time-out for what a pod that ends makes possible; one that ends later is not waited for."""
 QUIET_POLLS = 3
@@ -107,9 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if found.settled else 1
 
 
-def wait_settled(
-    cluster: Cluster, deadline: float, *, progress: Callable[[Settlement], None], patience_until: float = 0.0
-) -> Settlement:
+def wait_settled(cluster: Cluster, deadline: float, *, progress: Progress, patience_until: float = 0.0) -> Settlement:
     """Look until it stays settled for some polls, or until the deadline (monotonic seconds).
 
     Pods that end by themselves before `patience_until` (epoch seconds) are waited for while others lack room.
@@ -125,23 +125,24 @@ def wait_settled(
             without_agent=cluster.nodes_without_agent,
             patience_until=patience_until,
         )
-        progress(found)
         quiet = quiet + 1 if found.settled else 0
-        if quiet >= QUIET_POLLS or time.monotonic() > deadline:
+        over = quiet >= QUIET_POLLS or time.monotonic() > deadline
+        progress(found, over)
+        if over:
             return found
         time.sleep(POLL_SECONDS)
 
 
-def progress_line() -> Callable[[Settlement], None]:
+def progress_line() -> Progress:
     """Shows one changing line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
-        return lambda _: None
+        return lambda _found, _over: None
 
-    def show(found: Settlement) -> None:
+    def show(found: Settlement, over: bool) -> None:
         running = sum(1 for pod in found.pods if pod.node)
         told = sum(1 for pod in found.pods if not pod.node and pod.reason)
         rest = len(found.pods) - running - told
-        end = "\n" if found.settled else ""
+        end = "\n" if over else ""
         print(f"\r\033[K{running} bound, {told} explained, {rest} waiting", end=end, file=sys.stderr, flush=True)
 
     return show

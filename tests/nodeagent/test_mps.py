@@ -185,6 +185,22 @@ def test_mps_clients_without_a_pod_keep_every_slice(make_world: MakeWorld) -> No
     assert "MPS client process 88" in world.gpu_status()["message"]
 
 
+def test_the_mps_client_of_one_slice_does_not_cast_doubt_on_the_others(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    world.apply(mps(0, 10, 20))
+    world.settle()
+    holder = world.pod(TWENTY)
+    processes.attach(world.machine, world.gpu().uuid, world.running_number(holder), 100, mps=True)
+
+    world.settle(10)
+    assert world.partitions() == ["gpu-10gb Free", "gpu-20gb Used"]
+
+    world.apply(mps(0, 20))
+    world.settle()
+    assert ids(world) == ["20gb::0"]
+    assert world.found() == ("Ready", "Confirmed")
+
+
 def test_a_daemon_that_does_not_start_is_reported_for_its_gpu_only(make_world: MakeWorld) -> None:
     world = make_world(plain(), (T4, {}))
     world.plugin.problems = (Problem(gpu=world.gpu(0).uuid, message="the MPS control daemon did not start"),)

@@ -12,17 +12,17 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nos_cluster import Card, ImpossibleError, Server, pending_pod, server, snapshot
+from benchmarks.nos_cluster import Card, ImpossibleError, Server, card_model, pending_pod, server, snapshot
 from benchmarks.replay import Cost, applied, bound, first_fit
-from controller.geometries import model_named
 from controller.planner import plan
 from controller.pod_requests import amount
 from controller.views import PlanningResult, Snapshot
+from partitioning.resources import profile_of_resource
 
 MOST_CYCLES = 8
 PASSES = 3
@@ -120,7 +120,8 @@ def _timed_plan(cluster: Snapshot) -> tuple[PlanningResult, float]:
 
 def cluster_of(workload: Raw) -> Snapshot:
     """The snapshot that a workload describes; raises ImpossibleError where no hardware is like that."""
-    servers = [_server(node, workload["kind"]) for node in workload["nodes"]]
+    asked = {profile_of_resource(resource) or "" for pod in workload["pods"] for resource in pod["req"]}
+    servers = [_server(node, workload["kind"], asked) for node in workload["nodes"]]
     pods = [
         pending_pod(
             number,
@@ -133,13 +134,12 @@ def cluster_of(workload: Raw) -> Snapshot:
     return snapshot(servers, pods)
 
 
-def _server(node: Raw, kind: str) -> Server:
-    model = model_named(node["model"])
-    if model is None:
-        raise ImpossibleError(f"node {node['name']}: {node['model']} is no model of the catalogue")
+def _server(node: Raw, kind: str, asked: Collection[str]) -> Server:
+    used, free = slices_of(node["status"])
+    there = {name for gpu in (*used.values(), *free.values()) for name in gpu}
+    model = card_model(node["model"], {*asked, *there})
     if node.get("memMiB"):
         model = replace(model, memory_mib=int(node["memMiB"]))
-    used, free = slices_of(node["status"])
     cards = [
         Card(index=index, model=model, used=used.get(index, {}), free=free.get(index, {}))
         for index in range(int(node["count"]))

@@ -8,14 +8,15 @@ cannot exist. Every slice in use is held by a pod of its own; only GPUs are scar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from controller.geometries import model_named
 from controller.views import GpuView, NodeView, PartitionView, PlanView, PodView, Snapshot, Taint
 from partitioning.arrangements import arrangements
 from partitioning.layouts import Layout
-from partitioning.models import GpuModel
+from partitioning.models import GpuModel, ProfileSpec
 from partitioning.mps import MpsSlice, check_slices, slice_of_gb
 from partitioning.packing import NoRoom, pack
 from partitioning.placements import placements_of
@@ -40,6 +41,8 @@ class Card:
     model: GpuModel
     used: Counts
     free: Counts
+    later: Counts | None = None
+    """Slices that must have a place beside those in use, instead of the idle ones: what nos expects to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,21 @@ class Server:
     node: NodeView
     plan: PlanView
     pods: tuple[PodView, ...]
+
+
+def card_model(name: str, spellings: Collection[str] = ()) -> GpuModel:
+    """The catalogued model of this name, its profiles under the names that its driver gave them, where told."""
+    model = model_named(name)
+    if model is None:
+        raise ImpossibleError(f"there is no GPU model {name}")
+    profiles = tuple(_spelt(spec, spellings) for spec in model.profiles)
+    return model if profiles == model.profiles else replace(model, profiles=profiles)
+
+
+def _spelt(spec: ProfileSpec, spellings: Collection[str]) -> ProfileSpec:
+    """nos knows 7g.79gb, as early drivers called it: a pod that asks for it gets it from such a driver only."""
+    name = next((alias for alias in spec.aliases if alias in spellings), spec.name)
+    return replace(spec, name=name, aliases=tuple(sorted({spec.name, *spec.aliases} - {name})))
 
 
 def resource_of(profile: str) -> str:
@@ -132,12 +150,12 @@ def _gpu(node: str, kind: str, card: Card) -> GpuView:
 
 
 def _mig(card: Card) -> list[PartitionView]:
-    for profile in (*card.used, *card.free):
+    for profile in (*card.used, *card.free, *(card.later or ())):
         if card.model.profile(profile) is None:
             raise ImpossibleError(f"{card.model.key} has no profile {profile}")
     used = _highest(card)
-    free = pack(card.model, pinned=used, wanted={name: count for name, count in card.free.items() if count})
-    assert not isinstance(free, NoRoom)
+    free = _beside(card.model, used, card.free)
+    assert free is not None
     return [
         PartitionView(
             resource=mig_resource(one.profile),
@@ -146,24 +164,34 @@ def _mig(card: Card) -> list[PartitionView]:
             size=one.size,
             state="Used" if one in used else "Free",
         )
-        for one in free.layout
+        for one in free
     ]
 
 
 def _highest(card: Card) -> Layout:
-    """Slices in use at the highest starts that leave room for the idle ones, the largest slices first."""
-    idle = {name: count for name, count in card.free.items() if count}
+    """Slices in use at the highest starts that leave room for the others, the largest slices first."""
     places = placements_of(card.model)
-    spec_of = card.model.profile
-    wanted = [
-        (places[spec.name], count) for name, count in sorted(card.used.items()) if count and (spec := spec_of(name))
-    ]
-    layouts = (Layout.of(place.instance for place in found) for found in arrangements(0, wanted))
-    for layout in sorted(layouts, key=_starts_of_largest, reverse=True):
-        if not isinstance(pack(card.model, pinned=layout, wanted=idle), NoRoom):
+    specs = [(card.model.profile(name), count) for name, count in sorted(card.used.items()) if count]
+    wanted = [(places[spec.name], count) for spec, count in specs if spec is not None]
+    layouts = [Layout.of(place.instance for place in found) for found in arrangements(0, wanted)]
+    layouts.sort(key=_starts_of_largest, reverse=True)
+    fitting = [layout for layout in layouts if _beside(card.model, layout, card.free) is not None]
+    if not fitting:
+        raise ImpossibleError(f"one {card.model.key} cannot hold {_spelled(card.used, card.free)}")
+    for layout in fitting:
+        if card.later is None or _beside(card.model, layout, card.later) is not None:
             return layout
-    everything = ", ".join(f"{count} x {name}" for name, count in sorted((*card.used.items(), *card.free.items())))
-    raise ImpossibleError(f"one {card.model.key} cannot hold {everything}")
+    raise ImpossibleError(f"one {card.model.key} cannot come to hold {_spelled(card.used, card.later or {})}")
+
+
+def _beside(model: GpuModel, used: Layout, wanted: Counts) -> Layout | None:
+    packed = pack(model, pinned=used, wanted={name: count for name, count in wanted.items() if count})
+    return None if isinstance(packed, NoRoom) else packed.layout
+
+
+def _spelled(*parts: Counts) -> str:
+    counts = [f"{count} x {name}" for part in parts for name, count in sorted(part.items()) if count]
+    return " and ".join(counts) or "nothing"
 
 
 def _starts_of_largest(layout: Layout) -> list[tuple[int, str, int]]:
@@ -171,12 +199,17 @@ def _starts_of_largest(layout: Layout) -> list[tuple[int, str, int]]:
 
 
 def _mps(card: Card) -> list[PartitionView]:
-    shares = [(_share(name), "Used") for name, count in sorted(card.used.items()) for _ in range(count)]
-    shares += [(_share(name), "Free") for name, count in sorted(card.free.items()) for _ in range(count)]
-    problem = check_slices(card.model.memory_mib, card.model.compute_capability, [share for share, _ in shares])
-    if problem is not None:
-        raise ImpossibleError(f"GPU {card.index}: {problem}")
+    used, free = _shares(card.used), _shares(card.free)
+    for others in (free, _shares(card.later or {})):
+        problem = check_slices(card.model.memory_mib, card.model.compute_capability, [*used, *others])
+        if problem is not None:
+            raise ImpossibleError(f"GPU {card.index}: {problem}")
+    shares = [(share, "Used") for share in used] + [(share, "Free") for share in free]
     return [PartitionView(resource=share.resource, memory_mib=share.memory_mib, state=state) for share, state in shares]
+
+
+def _shares(counts: Counts) -> list[MpsSlice]:
+    return [_share(name) for name, count in sorted(counts.items()) for _ in range(count)]
 
 
 def _share(profile: str) -> MpsSlice:

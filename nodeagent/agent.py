@@ -167,7 +167,9 @@ class Agent:
         )
         confirmation = self._parts.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
         ours = self._ours(readings, advertiser.config)
-        self._parts.guard.after_push(readings.node, counts(advertiser.config), ours, taken=confirmation.taken)
+        self._parts.guard.after_push(
+            readings.node, counts(advertiser.config), ours, taken=confirmation.taken, let_go=confirmation.let_go
+        )
         return confirmation, readings
 
     def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:

@@ -231,7 +231,8 @@ class Agent:
     def _due(self, result: PassResult, report_seconds: float | None) -> float:
         """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
         seconds = [self._resync_seconds]
-        seconds += [due for due in (report_seconds, self._parts.actuator.seconds_to_retry()) if due is not None]
+        retry_seconds = self._parts.actuator.seconds_to_retry({gpu.uuid for gpu in result.seen.gpus})
+        seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
         if (young := result.seen.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
         if any(done.interrupted for done in result.actuated):

@@ -153,9 +153,11 @@ class Agent:
             if why:
                 return why
         overdue = self._parts.confirmer.overdue(readings)
-        if not advertiser.advertise(config, in_force=readings.in_force, overdue=overdue):
-            return "the device plugin has not loaded the config before this one yet"
-        return ""
+        try:
+            written = advertiser.advertise(config, in_force=readings.in_force, overdue=overdue)
+        except OSError as error:
+            return f"the device plugin's config cannot be written: {error}"
+        return "" if written else "the device plugin has not loaded the config before this one yet"
 
     def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings]:
         advertiser, before = self._parts.advertiser, seen.readings

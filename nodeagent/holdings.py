@@ -57,6 +57,9 @@ class Holdings:
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
         self._memory = _load(path)
+        self._saved = self._memory.copy()
+        self.problem = ""
+        """Why the memory is not on disk; while it is not, nothing may be destroyed on its word."""
 
     def votes(
         self,
@@ -66,7 +69,6 @@ class Holdings:
         checkpoint: Iterable[CheckpointEntry],
     ) -> Votes:
         """Take this pass's readings in, and say what speaks for which id."""
-        before = self._memory.copy()
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
             self._remember(pods, listed)
@@ -80,9 +82,18 @@ class Holdings:
             else:
                 doubtful.setdefault(device_id, why)
         self._ages.end_pass()
-        if self._memory != before:
-            _save(self._path, self._memory)
+        self._save()
         return Votes(held=held, doubtful=doubtful)
+
+    def _save(self) -> None:
+        self.problem = ""
+        if self._memory != self._saved:
+            try:
+                write_json(self._path, _body(self._memory))
+            except OSError as error:
+                self.problem = f"the agent's memory of holders cannot be written: {error}"
+                return
+            self._saved = self._memory.copy()
 
     def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
         for pod in pods.pods:
@@ -170,10 +181,10 @@ def _holding(row: dict[str, Any]) -> Holding:
     return Holding(title=str(row["pod"]), grace_seconds=int(row["graceSeconds"]), ids=tuple(map(str, row["ids"])))
 
 
-def _save(path: Path, memory: Memory) -> None:
+def _body(memory: Memory) -> dict[str, Any]:
     pods = [
         {"uid": uid, "pod": held.title, "graceSeconds": held.grace_seconds, "ids": list(held.ids)}
         for uid, held in sorted(memory.pods.items())
     ]
     answered = dict(sorted(memory.answered.items()))
-    write_json(path, {"version": VERSION, "pods": pods, "answered": answered, "ended": list(memory.ended)})
+    return {"version": VERSION, "pods": pods, "answered": answered, "ended": list(memory.ended)}

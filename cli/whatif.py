@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli.assumptions import Unknown, assumed_status, hardware_of
+from cli.whatif_context import CONTEXT_KINDS, context_of
 from controller.batcher import Batcher
 from controller.demand import is_partition
 from controller.parse import Unreadable, enablement, epoch_seconds, read_node, read_pod
@@ -28,7 +29,7 @@ from partitioning.resources import MigRequest, classify
 Raw = Mapping[str, Any]
 Json = dict[str, Any]
 
-KINDS = ("Node", "Pod", KIND, "PriorityClass")
+KINDS = ("Node", "Pod", KIND, "PriorityClass", *CONTEXT_KINDS)
 _KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
 FINISHED = ("Succeeded", "Failed")
 USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
@@ -63,7 +64,9 @@ def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
     reader = _Reader(options)
     reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
     reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
-    return reader.result()
+    found = reader.result()
+    found.snapshot = replace(found.snapshot, context=context_of(by_kind))
+    return found
 
 
 class _Reader:

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _left_to_the_scheduler(found: WhatIf, result: PlanningResult) -> Iterable[str]:
     """Pods that ask for GPUs, and of which planning says nothing."""
-    said = {one.uid for one in (*result.placed, *result.unplaced)}
+    said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
     left = [pod.title for pod in found.snapshot.pending if pod.gpu and not pod.deleting and pod.uid not in said]
     if left:
         yield f"{len(left)} pods ask for whole GPUs and are left to the scheduler, the first of them {left[0]}"

@@ -73,17 +73,19 @@ class Holdings:
         if pods.synced:
             self._remember(pods, listed)
             self._forget(pods)
+        entries = tuple(checkpoint)
+        known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._memory.pods.items()) for i in holding.ids}
-        held.update({i: pod.title for pod in pods.pods if not pod.ended for i in pod.reported})
+        held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
         doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
-        for device_id, title, why in self._checkpointed(tuple(checkpoint), pods):
+        for device_id, title, why in self._checkpointed(entries, pods):
             if title:
                 held.setdefault(device_id, title)
             else:
                 doubtful.setdefault(device_id, why)
         self._ages.end_pass()
         self._save()
-        return Votes(held=held, doubtful=doubtful)
+        return Votes(held=held, known=known, doubtful=doubtful)
 
     def _save(self) -> None:
         self.problem = ""
@@ -94,6 +96,14 @@ class Holdings:
                 self.problem = f"the agent's memory of holders cannot be written: {error}"
                 return
             self._saved = self._memory.copy()
+
+    def _known(self, pods: PodsSeen, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
+        found = {uid: set(holding.ids) for uid, holding in self._memory.pods.items()}
+        for pod in _unended(pods):
+            found.setdefault(pod.uid, set()).update(pod.reported)
+        for entry in checkpoint:
+            found.setdefault(entry.pod_uid, set()).update(entry.ids)
+        return {uid: frozenset(ids) for uid, ids in sorted(found.items())}
 
     def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
         for pod in pods.pods:
@@ -146,8 +156,7 @@ class Holdings:
 
     def _checkpointed(self, checkpoint: tuple[CheckpointEntry, ...], pods: PodsSeen) -> Iterable[tuple[str, str, str]]:
         """Id, holder (or nothing), and why it is doubtful."""
-        living = {gone.pod.uid: gone.pod.title for gone in pods.vanished}
-        living.update({pod.uid: pod.title for pod in pods.pods if not pod.ended})
+        living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
         self._memory.ended = tuple(sorted(mentioned & (pods.ended | set(self._memory.ended))))
         for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
@@ -161,6 +170,11 @@ class Holdings:
     @property
     def _patience_seconds(self) -> float:
         return DEFAULT_GRACE_SECONDS + self._slack_seconds
+
+
+def _unended(pods: PodsSeen) -> list[NodePod]:
+    """Those that vanished before they were seen to end, then those that live."""
+    return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
 
 
 def _load(path: Path) -> Memory:

@@ -252,3 +252,12 @@ def test_what_filters_read_beside_pods_and_nodes() -> None:
     assert list(context.workloads or ()) == [("StatefulSet", "default", "db")]
     assert context.services == {}
     assert (context.claims, context.volumes) == (None, None)
+
+
+def test_odd_labels_are_remarked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    odd = node(mode="migs")
+    found = planned(capsys, dump(tmp_path, odd, pod("one")))
+
+    assert reasons(found) == {"one": "Blocked"}
+    (remark,) = found["remarks"]
+    assert remark.startswith("node n1: label gpuplan.dev/gpu-partitioning=migs is not understood")

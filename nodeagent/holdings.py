@@ -158,7 +158,7 @@ class Holdings:
         """Id, holder (or nothing), and why it is doubtful."""
         living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
-        self._memory.ended = tuple(sorted(mentioned & (pods.ended | set(self._memory.ended))))
+        self._memory.ended = tuple(sorted((mentioned & (pods.ended | set(self._memory.ended))) - living.keys()))
         for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
             if entry.pod_uid in self._memory.ended:
                 continue

@@ -50,7 +50,7 @@ class GpuChange:
     """Half-made instances that are wanted: only their compute instance is missing."""
     create: tuple[Instance, ...] = ()
     in_the_way: tuple[tuple[Partition, Verdict], ...] = ()
-    """Not wanted, but used or not known to be free."""
+    """Not wanted, but used or not known to be free; or wanted, and cut up by somebody else."""
     missing: tuple[str, ...] = ()
     """Wanted and not there yet."""
 
@@ -104,6 +104,8 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
     offer, held = _held(standing, [by_place[place] for place in steps.blocked])
     left = gpu.layout.without(instance.placed for instance in destroy)
     finish = [i for place in steps.keep if (i := gpu.at(place)) and i.half_made]
+    # Somebody cut up what is wanted: it stands where it should, and no pod can have it.
+    spoilt = [place for place in steps.keep if (p := by_place.get(place)) and not p.offerable]
     return GpuChange(
         gpu=gpu,
         target=target,
@@ -112,8 +114,8 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
         destroy=tuple(destroy),
         finish=tuple(finish),
         create=tuple(place for place in steps.create if _fits(gpu, left, place)),
-        in_the_way=tuple((by_place[place], standing.verdict(by_place[place])) for place in steps.blocked),
-        missing=tuple(str(place) for place in target.layout if place not in by_place),
+        in_the_way=tuple((by_place[place], standing.verdict(by_place[place])) for place in [*steps.blocked, *spoilt]),
+        missing=tuple(str(place) for place in target.layout if place not in by_place or place in spoilt),
     )
 
 

@@ -1,11 +1,16 @@
 """What the agent refuses, pauses, or cannot reach: said in the status, and it stops nothing else."""
 
+from typing import Any
+
+import pynvml
 import pytest
 
 from sandbox.driver import faults, incidents
 from sandbox.driver.status import Status
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps, whole
+
+NVML: Any = pynvml
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,36 @@ def test_a_lost_gpu_keeps_its_offer_and_stops_no_other(make_world: MakeWorld) ->
     assert world.found(1) == ("Ready", "Confirmed")
     assert world.offered() == {"nvidia.com/mig-2g.20gb": 1, "nvidia.com/mig-4g.40gb": 1}
     assert world.condition("GPUsHealthy")["status"] == "False"
+
+
+def test_a_lost_gpu_of_a_paused_plan_is_not_ready(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    incidents.lose(world.machine, world.gpu().uuid)
+    world.apply(mig(0, ("7g.80gb", 0)), paused=True)
+
+    world.settle()
+
+    assert world.found() == ("Failed", "Unhealthy")
+    assert world.condition("Ready")["status"] == "False"
+
+
+def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    gpu = world.gpu()
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    instance = NVML.nvmlDeviceGetGpuInstanceById(NVML.nvmlDeviceGetHandleByIndex(0), gpu.instances[0].id)
+    NVML.nvmlGpuInstanceCreateComputeInstance(instance, 0)
+
+    world.settle()
+
+    assert world.offered() == {}
+    assert world.found()[0] == "WaitingForRelease"
+    assert "cut into compute instances by somebody else" in world.gpu_status()["message"]
+    assert world.gpu_status()["missing"] == ["3g.40gb at 4"]
 
 
 def test_a_driver_that_fails_is_tried_again_after_pauses(make_world: MakeWorld) -> None:

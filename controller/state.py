@@ -17,6 +17,7 @@ from controller.parse import Unreadable, enablement
 from controller.parse_plan import PlanReading
 from controller.plan_store import PlanStore
 from controller.pod_store import PodStore
+from controller.scheduling import NO_CONTEXT, SchedulingContext
 from controller.triggers import has_gpus, lacks_held
 from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
 
@@ -40,12 +41,19 @@ class State:
         under_way_seconds: float = 300.0,
         changed: Callable[[], None] = lambda: None,
         remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
+        require: Callable[[PodView], None] = lambda _pod: None,
+        context: Callable[[], SchedulingContext] = lambda: NO_CONTEXT,
     ) -> None:
-        """`changed` is called after every change, `remark` with what is odd about a node's labels, once."""
+        """`changed` is called after every change, `remark` with what is odd about a node's labels, once.
+
+        `require` is called with each pod that filters may need more for than pods and nodes, `context` has it.
+        """
         self._window = window
         self._clock = clock
         self._changed = changed
         self._remark = remark
+        self._require = require
+        self._context = context
         self._lock = threading.RLock()
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
@@ -57,6 +65,8 @@ class State:
 
     def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
+        if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
+            self._require(seen)
         with self._lock:
             change = self._pods.observe(key, self._readable("pod", "/".join(key), seen))
             if change.served:
@@ -135,10 +145,14 @@ class State:
     # -------------------------------------------------------------------------------------------- reading
 
     def snapshot(self) -> Snapshot:
-        """The cluster at this moment, without nodes (and their pods) that have nothing to do with GPUs."""
+        """The cluster at this moment. Nodes (and their pods) that have nothing to do with GPUs are apart, if needed."""
         with self._lock:
             nodes = {name: node for name, node in self._nodes.items() if has_gpus(node) or name in self._plans.views}
+            others = {name: node for name, node in self._nodes.items() if name not in nodes}
+            if not self._pods.look_around():
+                others = {}
             pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
+            other_pods = [pod for pod in self._pods.bound.values() if pod.node in others] if others else []
             pending = list(self._pods.pending.values())
             plans = list(self._plans.views.values())
             promises = self._pods.promises()
@@ -148,6 +162,9 @@ class State:
             pending=tuple(sorted(pending, key=_pod_order)),
             plans=tuple(sorted(plans, key=_plan_order)),
             promises=promises,
+            context=self._context(),
+            other_nodes=tuple(others[name] for name in sorted(others)),
+            other_pods=tuple(sorted(other_pods, key=_pod_order)),
         )
 
     def plans(self) -> tuple[PlanReading, ...]:
@@ -242,6 +259,13 @@ class State:
     def _refresh(self, name: str) -> None:
         if name in self._plans.readings and self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
             self._plan_changed(name)
+
+    def context_changed(self, what: str) -> None:
+        """Something that filters read beside pods and nodes is other than before."""
+        with self._lock:
+            if self._pods.wanting:
+                self._window.add(what)
+        self._changed()
 
     def _plan_changed(self, name: str) -> None:
         view = self._plans.views.get(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from crds.v1alpha1.names import Reason
 from nodeagent.desired import AsItIs, MigTarget, MpsTarget, Refused, Target, WholeTarget
 from nodeagent.driver import GpuInstance, ObservedGpu
 from nodeagent.partitions import Partition, mps_partition, whole
@@ -83,7 +84,9 @@ def _as_it_is(target: AsItIs | Refused, standing: Standing) -> GpuChange:
         withdraw = tuple(p for p in standing.partitions if p.id in standing.withdrawn)
         return GpuChange(gpu=gpu, target=target, offer=offer, withdraw=withdraw)
     offer = tuple(p for p in standing.partitions if p.offerable)
-    if not standing.partitions and not gpu.mig_enabled:
+    # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.
+    waits_for_mode = isinstance(target, Refused) and target.reason is Reason.MIG_MODE_DISABLED
+    if not standing.partitions and not gpu.mig_enabled and not waits_for_mode:
         # Ours is the only plugin of the node: an uncut GPU that nobody planned must not be lost to pods.
         offer = (whole(gpu),)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in standing.unfinished]

@@ -177,7 +177,7 @@ class Unwilling:
 
 def test_the_pause_of_a_gpu_that_is_gone_wakes_nobody(tmp_path: Path) -> None:
     clock = Clock()
-    actuator = Actuator(Unwilling(), Journal(tmp_path), clock=clock)  # type: ignore[arg-type]  # answers nothing
+    actuator = Actuator(Unwilling(), Journal(tmp_path), clock=clock)
     actuator.run(GpuChange(gpu=gpu(), target=AsItIs(), create=(PLACED,)), edition=("u", 1), current=lambda: True)
     clock.now += 60
 

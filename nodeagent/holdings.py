@@ -179,16 +179,21 @@ def _unended(pods: PodsSeen) -> list[NodePod]:
 
 def _load(path: Path) -> Memory:
     content = read_json(path)
-    if isinstance(content, dict) and content.get("version") == VERSION:
+    if content is None:
+        return Memory(pods={}, answered={})
+    try:
+        if isinstance(content, Unreadable):
+            raise ValueError(str(content))
+        if content["version"] != VERSION:
+            raise ValueError(f"it is of version {content['version']}")
         return Memory(
             pods={row["uid"]: _holding(row) for row in content["pods"]},
             answered={str(i): float(at) for i, at in content["answered"].items()},
             ended=tuple(str(uid) for uid in content["ended"]),
         )
-    if content is not None:
-        why = content if isinstance(content, Unreadable) else "it is of another version"
-        log.warning("%s is not used: %s; devices count as used until the kubelet's word is complete", path, why)
-    return Memory(pods={}, answered={})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s is not used: %s; who held what is learnt anew from the kubelet's List", path, error)
+        return Memory(pods={}, answered={})
 
 
 def _holding(row: dict[str, Any]) -> Holding:

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from nodeagent.kubelet import CheckpointEntry, Kubelet
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
@@ -32,6 +34,20 @@ def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(mak
 
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
     assert "left the API before it ended" in world.gpu_status()["message"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}', '{"version": 1, "pods": [{}]}', '{"version": 1}'])
+def test_a_memory_that_cannot_be_read_does_not_stop_the_agent(make_world: MakeWorld, text: str) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    world.state.holdings.write_text(text)
+    world.restart()
+    world.settle(4)
+    world.pod(THREE)
+    world.run()
+
+    world.restart()
+
+    assert "uid-1" in world.state.holdings.read_text()
 
 
 def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:

@@ -134,7 +134,17 @@ def test_a_driver_call_that_hangs_is_given_up_and_nothing_is_asked_on_top_of_it(
     driver._executor.submit(done.set)
     assert done.wait(5)
     assert driver.version() == "580"
-    driver.close()
+    assert driver.close()
+
+
+def test_a_driver_with_a_call_that_still_runs_does_not_close() -> None:
+    slow = SlowDriver()
+    driver = ThreadedDriver(slow, timeout_seconds=0.05)
+    with pytest.raises(DriverTimeoutError):
+        driver.observe()
+
+    assert not driver.close()
+    slow.release.set()
 
 
 def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:

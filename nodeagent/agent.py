@@ -109,7 +109,7 @@ class Agent:
             plan = orders(seen.plan, seen.gpus)
             changes = self._changes(plan, seen)
         pending = self._advertise(seen, changes)
-        confirmation, readings = self._confirm(seen)
+        confirmation, readings, unwritten = self._confirm(seen)
         outcomes = self._outcomes(seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending)
         result = PassResult(
             seen=seen,
@@ -118,7 +118,9 @@ class Agent:
             actuated=tuple(actuated.values()),
             confirmation=confirmation,
             config=readings.config,
-            advertise_message=pending or next((s.message for s in confirmation.stages.values() if s.message), ""),
+            advertise_message=pending
+            or unwritten
+            or next((stage.message for stage in confirmation.stages.values() if stage.message), ""),
         )
         return self._due(result, self._parts.reporter.report(result))
 
@@ -159,7 +161,8 @@ class Agent:
             return f"the device plugin's config cannot be written: {error}"
         return "" if written else "the device plugin has not loaded the config before this one yet"
 
-    def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings]:
+    def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings, str]:
+        """With what was compared, and why the Node could not be written."""
         advertiser, before = self._parts.advertiser, seen.readings
         readings = replace(
             before,
@@ -169,10 +172,10 @@ class Agent:
         )
         confirmation = self._parts.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
         ours = self._ours(readings, advertiser.config)
-        self._parts.guard.after_push(
+        unwritten = self._parts.guard.after_push(
             readings.node, counts(advertiser.config), ours, taken=confirmation.taken, let_go=confirmation.let_go
         )
-        return confirmation, readings
+        return confirmation, readings, unwritten
 
     def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
         """Resources that our plugin offers, or did: the kubelet never forgets one."""

@@ -61,18 +61,20 @@ class NodeGuard:
 
     def after_push(
         self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str], *, taken: bool, let_go: bool
-    ) -> None:
+    ) -> str:
         """Write the counts that the kubelet has taken; lift the taint once the Node promises no more than is offered.
 
-        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods.
+        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods. The answer
+        says why something could not be written.
         """
         if node is None:
-            return
+            return ""
         shown = _of_ours(node, ours)
         if self._write_allocatable and taken and (wrong := stale(shown, counts)):
-            self._writer.set_allocatable(wrong)
-        elif node.changing and let_go and not lowered(shown, counts):
-            self._writer.set_taint(False)
+            return self._writer.set_allocatable(wrong)
+        if node.changing and let_go and not lowered(shown, counts):
+            return self._writer.set_taint(False)
+        return ""
 
 
 class NodeWriter:

@@ -153,6 +153,13 @@ def test_after_the_push(node: NodeSeen, let_go: bool, taken: bool, write: bool, 
     assert writer.done == done
 
 
+@pytest.mark.parametrize(("node", "write"), [(seen(a=1, changing=True), False), (seen(a=2), True)])
+def test_what_could_not_be_written_after_the_push_is_said(node: NodeSeen, write: bool) -> None:
+    guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
+
+    assert guard.after_push(node, {A: 1}, [A], taken=True, let_go=True) == "forbidden"
+
+
 def test_an_older_event_does_not_undo_our_own_write() -> None:
     def version(number: int, changing: bool) -> NodeSeen:
         taint = [{"key": TAINT_CHANGING, "effect": "NoSchedule"}] if changing else []

@@ -7,9 +7,11 @@ is done on top of an unknown state.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NoAnswer
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nodeagent.driver import DriverTimeoutError, GpuDriver, GpuProcess, ObservedGpu
@@ -18,14 +20,28 @@ from partitioning.layouts import Instance
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hanging:
+    """A call that was given up and has not returned."""
+
+    what: str
+    seconds: float
+    """Since it was made."""
+
+
 class ThreadedDriver:
     """A GpuDriver that hands every call to the thread of another."""
 
-    def __init__(self, driver: GpuDriver, *, timeout_seconds: float) -> None:
+    def __init__(
+        self, driver: GpuDriver, *, timeout_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._driver = driver
         self._timeout_seconds = timeout_seconds
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
+        self._clock = clock
         self._late: Future[Any] | None = None
+        self._late_call = ("", 0.0)
+        """What it is, and when it was made."""
 
     def version(self) -> str:
         return self._run("asking for the driver's version", self._driver.version)
@@ -55,13 +71,19 @@ class ThreadedDriver:
         self._executor.shutdown(wait=False, cancel_futures=True)
         return self._late is None or self._late.done()
 
+    def hanging(self) -> Hanging | None:
+        """The call that stands in the way of all others; safe from any thread."""
+        late, (what, since) = self._late, self._late_call
+        return None if late is None or late.done() else Hanging(what=what, seconds=self._clock() - since)
+
     def _run(self, what: str, call: Callable[..., T], *arguments: Any) -> T:
         if self._late is not None and not self._late.done():
             raise DriverTimeoutError(what, "an earlier driver call has not returned yet")
         self._late = None
+        started_at = self._clock()
         future = self._executor.submit(call, *arguments)
         try:
             return future.result(self._timeout_seconds)
         except NoAnswer as error:
-            self._late = future
+            self._late_call, self._late = (what, started_at), future
             raise DriverTimeoutError(what, f"no answer from the driver in {self._timeout_seconds:g} s") from error

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from kubernetes.client import ApiClient
@@ -46,13 +48,21 @@ LEAST_PAUSE_SECONDS = 0.1
 """A burst of events is one pass."""
 FAILED_PAUSE_SECONDS = 5.0
 STUCK_SECONDS = 600.0
-"""A pass that takes longer hangs: the health page says so."""
+"""A pass, or a driver call, that takes longer hangs: the health page says so."""
+SILENT_SECONDS = 60.0
+"""An agent whose passes do not come to their end does not keep the status true: then it must not seem alive."""
+
+
+class NoPassError(Exception):
+    """A heartbeat would say that the status is kept true, and it is not."""
 
 
 class Pulse(Heartbeat):
-    """A heartbeat that knows when it last succeeded."""
+    """A heartbeat that stops while no pass comes to its end, and knows when it last succeeded."""
 
-    def __init__(self, api: ApiClient, node_name: str, settings: Settings) -> None:
+    def __init__(
+        self, api: ApiClient, node_name: str, settings: Settings, *, idle_seconds: Callable[[], float]
+    ) -> None:
         super().__init__(
             api,
             namespace=settings.namespace,
@@ -63,8 +73,11 @@ class Pulse(Heartbeat):
             renew_seconds=settings.heartbeat_seconds,
         )
         self._taken_at = time.monotonic()
+        self._idle_seconds = idle_seconds
 
     def beat(self) -> None:
+        if self._idle_seconds() > SILENT_SECONDS:
+            raise NoPassError(f"not sent: no pass came to its end for more than {SILENT_SECONDS:g} s")
         super().beat()
         self._taken_at = time.monotonic()
 
@@ -79,7 +92,7 @@ class AgentProcess:
     def __init__(self, node_name: str, settings: Settings, api: ApiClient, driver: GpuDriver) -> None:
         self._node_name, self._settings, self._api = node_name, settings, api
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._passed_at, self._passes = time.monotonic(), 0
+        self._passed_at, self._passes, self._failure = time.monotonic(), 0, ""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
         self._plan, self._node = PlanCell(), NodeCell()
@@ -88,7 +101,7 @@ class AgentProcess:
         self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
         self.metrics = AgentMetrics(node_name, __version__)
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
-        self._pulse = Pulse(api, node_name, settings)
+        self._pulse = Pulse(api, node_name, settings, idle_seconds=self._idle_seconds)
         self.metrics.watch_heartbeat(self._pulse.age_seconds)
         self._agent = Agent(
             self._parts(),
@@ -198,13 +211,26 @@ class AgentProcess:
         started = time.monotonic()
         try:
             due_seconds = self._agent.reconcile()
-        except Exception:
-            log.exception("the pass failed")
-            self.metrics.error("pass")
+        except Exception as error:  # noqa: BLE001 - the next pass may work, whatever this was; it is logged
+            self._pass_failed(error)
             return FAILED_PAUSE_SECONDS
+        self._failure = ""
         self._passed_at, self._passes = time.monotonic(), self._passes + 1
         self.metrics.pass_took(self._passed_at - started)
         return due_seconds
+
+    def _pass_failed(self, error: Exception) -> None:
+        """The same traceback every few seconds would bury all else in the log."""
+        text = "".join(traceback.format_exception(error))
+        if text == self._failure:
+            log.warning("the pass failed again: %s: %s", type(error).__name__, error)
+        else:
+            log.error("the pass failed", exc_info=error)
+        self._failure = text
+        self.metrics.error("pass")
+
+    def _idle_seconds(self) -> float:
+        return time.monotonic() - self._passed_at
 
     def _plan_changed(self, key: tuple[str, str], old: PlanSeen | None, new: PlanSeen | None) -> None:
         known = self._plan.get()
@@ -223,10 +249,15 @@ class AgentProcess:
         self._wake.set()
 
     def _health(self) -> list[str]:
-        seconds = time.monotonic() - self._passed_at
+        found = []
+        seconds = self._idle_seconds()
         if self._plans.synced.is_set() and seconds > STUCK_SECONDS:
-            return [f"no pass came to its end for {seconds:.0f} s"]
-        return []
+            found.append(f"no pass came to its end for {seconds:.0f} s")
+        hanging = self._driver.hanging()
+        # Passes go on without the driver, and none of them can do anything.
+        if hanging is not None and hanging.seconds > STUCK_SECONDS:
+            found.append(f"{hanging.what}: no answer from the driver for {hanging.seconds:.0f} s")
+        return found
 
     def _readiness(self) -> list[str]:
         unread = [("the plan", self._plans.synced), ("this node", self._nodes.synced), ("pods", self._bound.synced)]

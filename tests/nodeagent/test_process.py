@@ -16,9 +16,10 @@ from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import NotFound
+from nodeagent import process
 from nodeagent.__main__ import main
 from nodeagent.nvml import NvmlDriver
-from nodeagent.process import AgentProcess
+from nodeagent.process import AgentProcess, NoPassError
 from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.apiserver import ApiServer
 from tests.nodeagent.items import mig
@@ -101,6 +102,28 @@ def test_it_serves_metrics_health_and_a_heartbeat(node: Node) -> None:
     assert lease["spec"]["holderIdentity"] == NODE
 
 
+def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process, "FAILED_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(process, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(process, "STUCK_SECONDS", 0.3)
+    node.plan(mig(0, ("1g.10gb", 0)))
+    agent = node.start_agent()
+    wait_until(node.ready)
+
+    def fails() -> float:
+        raise RuntimeError("a broken world")
+
+    monkeypatch.setattr(agent._agent, "reconcile", fails)
+    wait_until(lambda: "the pass failed again: RuntimeError: a broken world" in caplog.text)
+    wait_until(lambda: agent._health() != [])
+
+    assert caplog.text.count("Traceback") == 1
+    with pytest.raises(NoPassError, match="no pass came to its end"):
+        agent._pulse.beat()
+
+
 def test_a_second_agent_is_refused(node: Node) -> None:
     node.start_agent()
 
@@ -162,12 +185,12 @@ def test_the_command_ends_cleanly_on_sigterm(node: Node, server: ApiServer) -> N
     with subprocess.Popen(
         [sys.executable, "-m", "sandbox.driver.run", str(node.machine), "-m", "nodeagent", *words],
         stderr=subprocess.PIPE,
-    ) as process:
+    ) as command:
         wait_until(node.ready)
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=20)
+        command.send_signal(signal.SIGTERM)
+        _, log = command.communicate(timeout=20)
 
-    assert process.returncode == 0, log.decode()
+    assert command.returncode == 0, log.decode()
     assert node.layouts()[0] == "2g.20gb at 0"
     StateDir(node.directory / "state").lock().release()
 

@@ -77,6 +77,8 @@ class Nominator:
         except (errors.NotFound, errors.Conflict):
             return  # the pod is gone, or another one of its name is there
         except errors.ApiError as error:
+            if isinstance(error, errors.Invalid) and error.other_object:
+                return
             self._metrics.errors.labels(stage="nominate").inc()
             log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
             return

@@ -82,6 +82,11 @@ class Invalid(ApiError):
     def causes(self) -> tuple[tuple[str, str], ...]:
         return tuple((str(c.get("field", "")), str(c.get("message", ""))) for c in _causes(self.body))
 
+    @property
+    def other_object(self) -> bool:
+        """A patch or apply named a uid, and another object of that name is there now (a PUT gets a Conflict)."""
+        return any(field == "metadata.uid" for field, _ in self.causes)
+
 
 class Unavailable(ApiError):
     """429, 5xx, a time-out or no connection: the same request may succeed later.

@@ -7,7 +7,7 @@ ask for no partition are nobody's demand; one that the scheduler has not tried y
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,14 +46,17 @@ class DemandSet:
     refused: tuple[Unplaced, ...] = ()
 
 
-def collect(pending: Iterable[PodView], options: PlannerOptions) -> DemandSet:
+def collect(
+    pending: Iterable[PodView], options: PlannerOptions, dra_resources: Collection[str] = frozenset()
+) -> DemandSet:
+    """`dra_resources`: what DRA serves, for a DeviceClass maps it."""
     helpable: list[Demand] = []
     untried: list[Demand] = []
     refused: list[Unplaced] = []
     for pod in sorted(pending, key=queue_order):
         if pod.deleting or not pod.gpu:
             continue
-        refusal = _refusal(pod, options)
+        refusal = _refusal(pod, options, dra_resources)
         if refusal is not None:
             refused.append(refusal)
             continue
@@ -96,7 +99,7 @@ def is_partition(resource: str) -> bool:
     return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
-def _refusal(pod: PodView, options: PlannerOptions) -> Unplaced | None:
+def _refusal(pod: PodView, options: PlannerOptions, dra_resources: Collection[str]) -> Unplaced | None:
     """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
     if not any(isinstance(kind, MigRequest | MpsRequest | SharedRequest | AckRequest) for kind in kinds):
@@ -107,6 +110,9 @@ def _refusal(pod: PodView, options: PlannerOptions) -> Unplaced | None:
         if isinstance(kind, AckRequest):
             gb = -(-amount * 2**30 // 10**9)
             return _not_served(pod, f"{resource}: {amount} is not served: ask for nvidia.com/gpu-{gb}gb: 1")
+    mapped = sorted(resource for resource, _ in pod.gpu if resource in dra_resources)
+    if mapped:
+        return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so DRA serves it: ask for another resource")
     if pod.claims:
         return _not_served(pod, "the pod has resource claims, which DRA serves: ask for the partition as a limit alone")
     if pod.most_mps_per_container > 1:

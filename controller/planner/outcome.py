@@ -23,10 +23,15 @@ _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 
 
 def outcome(
-    demands: DemandSet, asks: Sequence[Ask], stocks: Sequence[NodeStock], board: Board, bound: int
+    demands: DemandSet,
+    asks: Sequence[Ask],
+    stocks: Sequence[NodeStock],
+    board: Board,
+    *,
+    bound: int,
+    explainer: Explainer,
 ) -> PlanningResult:
     realised = _realise_all(stocks, board)
-    explainer = Explainer(stocks, board)
     placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
     unplaced = (*demands.refused, *(explainer.explain(ask) for ask in asks if ask.node < 0))
     supplies = Counter(one.supply for one in placed)

@@ -14,21 +14,24 @@ from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.devices import Reach
+from controller.planner.explain import Explainer
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import take_stock
 from controller.planner.levels import place_level
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.outcome import outcome
+from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, PlanningResult, Snapshot
 
 
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:
     options = options or PlannerOptions()
-    demands = collect(snapshot.pending, options)
+    demands = collect(snapshot.pending, options, snapshot.context.dra_resources)
     stocks = take_stock(snapshot, options.geometries)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
-    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims])
+    relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
+    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
     resources = sorted({resource for demand in claims for resource, _ in demand.wants})
     board = open_board(stocks, groups, resources)
     supplies = [supply_of(stock) for stock in stocks]
@@ -41,15 +44,20 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     asks = asks_of(claims, groups)
     tried = [ask for ask in asks if ask.demand.pod.unschedulable]
     bound = upper_bound(board, tried)
+    singly = Singly(snapshot, options, board, asks)
     for _, level in groupby(asks, key=lambda ask: ask.demand.pod.priority):
         members = list(level)
-        keep_promises(board, members, promises)
-        expect_binding(board, [ask for ask in members if ask.node < 0])
+        keep_promises(board, members, promises, singly)
+        expect_binding(board, [ask for ask in members if ask.node < 0], singly)
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable]
+        alike = [ask for ask in open_asks if ask not in singly]
         standing = sum(ask.node >= 0 for ask in tried)
-        place_level(board, open_asks, options.improve_steps, most=bound - standing)
-    consolidate(board, [ask for ask in tried if ask.node >= 0], options.improve_steps)
-    return outcome(demands, tried, stocks, board, bound)
+        place_level(board, alike, options.improve_steps, most=bound - standing)
+        singly.place(ask for ask in open_asks if ask in singly)
+    consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
+    singly.verify()
+    explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
+    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer)
 
 
 def _promises(snapshot: Snapshot) -> dict[str, int]:

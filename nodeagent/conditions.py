@@ -78,7 +78,9 @@ def _ready(found: ConditionInput) -> _Said:
         return _Said(type=Condition.READY, status=False, reason=unready[0].reason, message=_sentences(unready))
     managed = sum(outcome.managed for outcome in found.outcomes)
     rest = len(found.outcomes) - managed
-    message = f"{managed} GPUs are as planned" + (f", {rest} are not in the plan" if rest else "")
+    message = "1 GPU is as planned" if managed == 1 else f"{managed} GPUs are as planned"
+    if rest:
+        message += f", {rest} {'is' if rest == 1 else 'are'} not in the plan"
     return _Said(type=Condition.READY, status=True, reason=Reason.CONFIRMED, message=message)
 
 

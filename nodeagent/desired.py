@@ -8,7 +8,7 @@ where idle instances stand already, so that the answer stays the same while it i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from crds.v1alpha1.names import Backend, Reason
@@ -119,7 +119,21 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
         if isinstance(packed, Layout):
             return MigTarget(layout=packed)
         problem = packed.reason
+    else:
+        problem = problem and problem + _remedy(model, exact)
     return Refused(reason=Reason.INVALID_LAYOUT, message=problem or "one placement is listed twice")
+
+
+def _remedy(model: GpuModel, exact: Layout) -> str:
+    """For exact placements that are possible alone, and not together: the first that can go elsewhere."""
+    if any(check_layout(model, Layout.of([placed])) for placed in exact):
+        return ""
+    for placed in reversed(tuple(exact)):
+        spec, others = model.profile(placed.profile), exact.without([placed])
+        for start in spec.starts if spec else ():
+            if check_layout(model, others.union([replace(placed, start=start)])) is None:
+                return f"; start {placed.profile} at {start}, or leave start out"
+    return "; leave start out, or plan less"
 
 
 def _packed(

@@ -185,6 +185,23 @@ def test_beside_another_plugin_ours_advertises_nothing_and_touches_nothing(make_
     assert world.found() == ("Ready", "Confirmed")
 
 
+@pytest.mark.parametrize(
+    ("managed", "gpus", "message"),
+    [
+        (1, 1, "1 GPU is as planned"),
+        (1, 2, "1 GPU is as planned, 1 is not in the plan"),
+        (2, 4, "2 GPUs are as planned, 2 are not in the plan"),
+        (0, 1, "0 GPUs are as planned, 1 is not in the plan"),
+    ],
+)
+def test_one_gpu_is_and_two_are(make_world: MakeWorld, managed: int, gpus: int, message: str) -> None:
+    world = make_world(*empty(gpus))
+    world.apply(*(mig(index, ("7g.80gb", 0)) for index in range(managed)))
+    world.settle()
+
+    assert world.condition("Ready")["message"] == message
+
+
 READY = {"type": "Ready", "status": "True"}
 STATUS: Raw = {"observedGeneration": 1, "gpus": [], "conditions": [READY]}
 

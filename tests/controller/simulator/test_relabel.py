@@ -4,6 +4,7 @@ import pytest
 
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
+from tests.controller.objects import Json, plan, plan_reading
 from tests.controller.planner.builders import node
 
 PRODUCT, STRATEGY, CAPABLE = "nvidia.com/gpu.product", "nvidia.com/gpu.sharing-strategy", "nvidia.com/mps.capable"
@@ -40,3 +41,18 @@ def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, produc
 
     assert [one.labels[PRODUCT] for one in found] == products
     assert all(one.name == "node-1" for one in found)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "relabels"),
+    [
+        ({}, {}, False),
+        ({"devicePlugin": {"backend": "nvidia"}}, {}, True),
+        ({"devicePlugin": {"backend": "nebuly"}}, {}, True),
+        ({"devicePlugin": {"backend": "gpuplan"}}, {"devicePlugin": {"backend": "nvidia"}}, False),
+        ({}, {"devicePlugin": {"backend": "nvidia"}}, True),
+        ({"devicePlugin": {"backend": "nvidia", "renameByDefault": True}}, {}, False),
+    ],
+)
+def test_the_plan_tells_which_plugin_it_is(spec: Json, status: Json, relabels: bool) -> None:
+    assert plan_reading(plan(spec=spec, status=status)).relabels is relabels

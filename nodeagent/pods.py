@@ -44,6 +44,8 @@ class NodePod:
     grace_seconds: int = DEFAULT_GRACE_SECONDS
     reported: tuple[str, ...] = ()
     """Device ids in allocatedResourcesStatus."""
+    began: str = ""
+    """When the kubelet first spoke of it, else when it was created; as the API writes times."""
     refused: str = ""
     """Why the kubelet refused it for good, if it did so for want of a device."""
 
@@ -102,6 +104,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         ended=status.get("phase") in ENDED and not running,
         ending=status.get("phase") in ENDED and running,
         handled=bool(status.get("startTime")),
+        began=status.get("startTime") or metadata.get("creationTimestamp") or "",
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
         refused=_refused(status),

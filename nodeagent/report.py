@@ -58,6 +58,7 @@ class Reporter:
         self._confirmed: dict[str, str] = {}
         self._begun: dict[str, tuple[str, float]] = {}
         self._states: dict[int, tuple[str, str]] = {}
+        self._started = now()
         self._refused_uids: frozenset[str] = frozenset()
         self._generation: int | None = None
 
@@ -165,7 +166,9 @@ class Reporter:
         """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
         refused = [pod for pod in result.seen.pods.pods if pod.refused]
         for pod in refused:
-            if pod.uid not in self._refused_uids:
+            # The kubelet writes startTime with its refusal; an earlier agent has told of what is older than this one.
+            told = bool(pod.began) and pod.began < self._started
+            if pod.uid not in self._refused_uids and not told:
                 self._metrics.refused_pod()
                 about = ObjectReference(
                     api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace

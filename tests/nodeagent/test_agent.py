@@ -241,3 +241,24 @@ def test_gpus_wins_over_planned(make_world: MakeWorld) -> None:
 
     assert world.layout(0) == "7g.80gb at 0"
     assert world.layout(1) == "4g.40gb at 0"
+
+
+def test_a_refused_pod_is_told_of_once_and_not_by_every_agent_after(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.settle(3)
+    old, new = ("default", "old"), ("default", "new")
+    for key, began in ((old, "t0999"), (new, "t1999")):  # before and after the agent's start, as its clock writes it
+        world.pods[key] = {
+            "metadata": {"namespace": key[0], "name": key[1], "uid": key[1], "creationTimestamp": "t0001"},
+            "spec": {"nodeName": "gpu-node-1", "containers": [{"name": "main"}]},
+            "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": began},
+        }
+    world.settle(3)
+    assert [name for name, reason, _ in world.events if reason == "PartitionGone"] == ["new"]
+
+    world.clock.now = 3000.0
+    world.restart()
+    world.settle(3)
+
+    assert [name for name, reason, _ in world.events if reason == "PartitionGone"] == ["new"]
+    assert world.metrics.registry.get_sample_value("gpuplan_agent_refused_pods_total") == 0.0

@@ -13,6 +13,7 @@ import time
 
 from benchmarks.instances import MIXES, instance
 from benchmarks.oracle import exact_bound
+from controller.collector import collector_paused
 from controller.planner import plan
 
 
@@ -21,7 +22,8 @@ def measure(*, nodes: int, gpus: int, pods: int, seed: int, mix: str, repeat: in
     best = float("inf")
     for _ in range(repeat):
         started = time.perf_counter()
-        result = plan(snapshot)
+        with collector_paused():  # as the controller's loop does
+            result = plan(snapshot)
         best = min(best, time.perf_counter() - started)
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     bound = exact_bound(snapshot, seconds=seconds)

@@ -23,6 +23,7 @@ from typing import Any
 from controller.agents import Agents
 from controller.batcher import Batcher
 from controller.chores import Chores
+from controller.collector import collector_paused
 from controller.metrics import Metrics
 from controller.nominate import Nominator
 from controller.report import Reporter
@@ -147,7 +148,8 @@ class Loop:
         parts = self._parts
         snapshot = parts.state.snapshot()
         began = self._clock()
-        result = parts.planner(snapshot, parts.options)
+        with collector_paused():
+            result = parts.planner(snapshot, parts.options)
         seconds = self._clock() - began
         parts.state.promise({placed.uid: placed.node for placed in result.placed})
         outcomes = parts.writer.write(result.node_changes, {plan.name: plan for plan in snapshot.plans})

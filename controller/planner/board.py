@@ -28,6 +28,8 @@ class Board:
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._dead: set[tuple[Hashable, int, Reach]] = set()
         self._queues: dict[Hashable, list[int]] = {}
+        self._missed: dict[Hashable, dict[int, int]] = {}
+        """Per several partitions and reach: nodes that lacked them, after how many changes of the node."""
         self._orders: dict[int, list[int]] = {}
         self._gpus: dict[tuple[int, int], Device] = {}
 
@@ -81,6 +83,7 @@ class Board:
         room.cpu += ask.cpu
         room.memory += ask.memory
         room.pods += 1
+        room.changes += 1
         if ask.odd:
             room.usage.remove(ask.demand.pod)
         for device, part in taken:
@@ -92,7 +95,6 @@ class Board:
         ask.node, ask.taken = -1, []
         self._dead.clear()
         self._queues.clear()
-        self._orders.clear()
         return node, taken
 
     def put_back(self, ask: Ask, node: int, taken: Taken) -> None:
@@ -125,6 +127,7 @@ class Board:
         room.cpu -= ask.cpu
         room.memory -= ask.memory
         room.pods -= 1
+        room.changes += 1
         if ask.odd:
             room.usage.add(ask.demand.pod)
         ask.node, ask.taken = node, taken
@@ -156,14 +159,15 @@ class Board:
         found: tuple[Device, Part] | None = None
         while heap and found is None and len(aside) < _PROBES:
             free, node, gpu = heap[0]
+            if -free != self.rooms[node].cpu:
+                heapreplace(heap, (-self.rooms[node].cpu, node, gpu))
+                continue
+            if -free < ask.cpu:
+                break
             device = self._gpus[node, gpu]
             fitting = device.pool.fit_ready(device, device.state, resource, 0)
             if fitting is None:
                 heappop(heap)
-            elif -free != self.rooms[node].cpu:
-                heapreplace(heap, (-self.rooms[node].cpu, node, gpu))
-            elif -free < ask.cpu:
-                break
             elif self.fits(ask, node):
                 found = (device, fitting.part)
             else:
@@ -223,17 +227,22 @@ class Board:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = list(self._fullest_first(group))
+        missed = self._missed.setdefault((ask.demand.wants, reach), {})
         passed: list[int] = []
         placed = False
         position = 0
         while position < len(queue) and not placed:
             node = queue[position]
             position += 1
+            if missed.get(node) == self.rooms[node].changes:
+                continue
             if not self.fits(ask, node):
                 passed.append(node)
                 continue
             found = self._on_node(ask, node, reach)
-            if found is not None:
+            if found is None:
+                missed[node] = self.rooms[node].changes
+            else:
                 passed.append(node)
                 self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
                 placed = True

@@ -1,0 +1,25 @@
+"""The collector rests during a pass, and works again after it."""
+
+import gc
+
+import pytest
+
+from controller.collector import collector_paused
+
+
+def test_it_works_again_after_a_pass_that_broke() -> None:
+    with pytest.raises(RuntimeError), collector_paused():
+        assert not gc.isenabled()
+        raise RuntimeError("a pass that broke")
+
+    assert gc.isenabled()
+
+
+def test_it_stays_off_where_it_was_off() -> None:
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -4,7 +4,7 @@ In go the board before anything new is placed and the asks, out comes a number t
 capacity (CPU, memory, pods, compute and memory slices of MIG, MiB of MPS, count of each resource) holds for all nodes
 together, and so does every weighted sum of measures: serving the cheapest asks first by such a sum is the most that it
 allows. The least over a grid of weights is the bound. Selectors and the borders of nodes are ignored: they only lower
-what is possible.
+what is possible; `shadow_prices` looks at them where pods were left out.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from controller.planner.inventory import take_stock
 from controller.planner.levels import place_level
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.outcome import outcome
+from controller.planner.shadow_prices import tightened
+from controller.planner.sides import sides_of
 from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, PlanningResult, Snapshot
 
@@ -41,6 +43,7 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     asks = asks_of(claims, groups)
     tried = [ask for ask in asks if ask.demand.pod.unschedulable]
     bound = upper_bound(board, tried)
+    sides = sides_of(board)
     for _, level in groupby(asks, key=lambda ask: ask.demand.pod.priority):
         members = list(level)
         keep_promises(board, members, promises)
@@ -48,7 +51,10 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable]
         standing = sum(ask.node >= 0 for ask in tried)
         place_level(board, open_asks, options.improve_steps, most=bound - standing)
-    consolidate(board, [ask for ask in tried if ask.node >= 0], options.improve_steps)
+    placed = [ask for ask in tried if ask.node >= 0]
+    if len(placed) < bound:
+        bound = tightened(sides, tried, bound=bound, placed=len(placed))
+    consolidate(board, placed, options.improve_steps)
     return outcome(demands, tried, stocks, board, bound)
 
 

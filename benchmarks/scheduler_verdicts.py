@@ -1,7 +1,8 @@
 """Compare the simulator with kube-scheduler's own verdicts: `python -m benchmarks.scheduler_verdicts FILE [--json]`.
 
-FILE holds clusters as (gzipped) JSON: nodes, running pods, pending pods, namespaces, the KubeSchedulerConfiguration in
-force, and per pending pod and node what the scheduler's Filter plugins said: nothing, or the plugin's name and message.
+FILE holds clusters as (gzipped) JSON: nodes, running pods, pending pods, namespaces and, where there are any, claims,
+volumes, storage classes, services and workloads; the KubeSchedulerConfiguration in force; and per pending pod and node
+what the scheduler's Filter plugins said: nothing, or the plugin's name and message.
 Prints how many pairs agree, down to the plugin's name, and every pair that does not; exit code 1 if there is one.
 Where a PreFilter decided before any node was looked at, it is enough that the simulator refuses, too.
 """
@@ -12,18 +13,28 @@ import argparse
 import gzip
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.parse import Unreadable, read_node, read_pod
+from controller.parse_storage import (
+    OF_PODS_OWN,
+    read_claim,
+    read_namespace,
+    read_service,
+    read_storage_class,
+    read_volume,
+    read_workload,
+)
 from controller.scheduler_config import read_profiles
 from controller.scheduling import SchedulerProfiles, SchedulingContext
 from controller.simulator import ClusterState, Misfit
 from controller.views import NodeView, PodView
 
 Json = dict[str, Any]
+View = TypeVar("View")
 FINISHED = ("Succeeded", "Failed")
 _GZIP = b"\x1f\x8b"
 
@@ -50,7 +61,7 @@ class Pair:
         return self.agrees and (len(self.expected) == 1 or _reasons(self.expected) == _reasons(self.found))
 
 
-def read(path: Path) -> list[Json]:
+def read_file(path: Path) -> list[Json]:
     """The clusters of a file, gzipped or not."""
     content = path.read_bytes()
     clusters = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
@@ -66,7 +77,7 @@ def compare(clusters: Sequence[Json]) -> Iterator[Pair]:
         state = ClusterState(
             nodes,
             [_pod(raw) for raw in cluster["Existing"] if (raw.get("status") or {}).get("phase") not in FINISHED],
-            context=SchedulingContext(namespaces=_namespaces(cluster)),
+            context=_context(cluster),
             profiles=_profiles(cluster.get("Config")),
         )
         pods = {pod.name: pod for pod in map(_pod, cluster["Pods"])}
@@ -104,8 +115,33 @@ def _pod(raw: Json) -> PodView:
     return read_view
 
 
-def _namespaces(cluster: Json) -> dict[str, dict[str, str]]:
-    return {raw["metadata"]["name"]: raw["metadata"].get("labels") or {} for raw in cluster.get("Namespaces") or ()}
+def _context(cluster: Json) -> SchedulingContext:
+    """Kinds that a file does not hold were not there either."""
+    volumes = _read(cluster, "PersistentVolumes", read_volume)
+    classes = _read(cluster, "StorageClasses", read_storage_class)
+    return SchedulingContext(
+        namespaces={name: labels for (_, name), labels in _read(cluster, "Namespaces", read_namespace).items()},
+        claims=_read(cluster, "PersistentVolumeClaims", read_claim),
+        volumes={name: volume for (_, name), volume in volumes.items()},
+        storage_classes={name: found for (_, name), found in classes.items()},
+        services=_read(cluster, "Services", read_service),
+        workloads={
+            (kind, *key): selector
+            for kind in OF_PODS_OWN
+            for key, selector in _read(cluster, f"{kind}s", read_workload).items()
+        },
+    )
+
+
+def _read(cluster: Json, field: str, read: Callable[[Json], View | Unreadable]) -> dict[tuple[str, str], View]:
+    """The objects of one kind, by namespace and name."""
+    found: dict[tuple[str, str], View] = {}
+    for raw in cluster.get(field) or ():
+        view = read(raw)
+        if isinstance(view, Unreadable):
+            raise ValueError(f"{field}: {view.name}: {view.reason}")
+        found[raw["metadata"].get("namespace", ""), raw["metadata"]["name"]] = view
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args(argv)
     try:
-        clusters = read(arguments.file)
+        clusters = read_file(arguments.file)
         pairs = list(compare(clusters))
     except (OSError, ValueError, KeyError) as error:
         print(f"{arguments.file}: cannot be compared: {type(error).__name__}: {error}", file=sys.stderr)

@@ -15,10 +15,12 @@ from typing import Any
 from cli.manifests import load_cluster
 from cli.tables import table
 from cli.whatif import KINDS, WhatIf, what_if
+from controller.geometries import all_warnings
+from controller.options import planner_options
 from controller.planner import plan
 from controller.reasons import UnplacedReason
 from controller.settings import Settings, load_settings
-from controller.views import PlannerOptions, PlanningResult, PodKey
+from controller.views import PlanningResult, PodKey
 from controller.writer import planned_items
 from crds.v1alpha1.names import API_VERSION, KIND
 
@@ -39,9 +41,12 @@ def add_plan(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, plan, print."""
-    options = _options(load_settings(arguments.config) if arguments.config else Settings())
+    options = planner_options(load_settings(arguments.config) if arguments.config else Settings())
     files = load_cluster(arguments.filename, KINDS)
     found = what_if(files.objects, options)
+    if options.geometries is not None:
+        models = [gpu.model for node in found.snapshot.plans for gpu in node.gpus if gpu.model is not None]
+        found.remarks += [f"knownMigGeometriesFile: {line}" for line in all_warnings(options.geometries, models)]
     for kind, count in files.skipped.items():
         found.remarks.append(f"{count} x {kind} passed over: planning reads {', '.join(KINDS)}")
     began = time.perf_counter()
@@ -56,10 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _notes(document):
             print(f"gpuplan: {line}", file=sys.stderr)
     return 0
-
-
-def _options(settings: Settings) -> PlannerOptions:
-    return PlannerOptions(scheduler_names=frozenset(settings.scheduler_names), improve_steps=settings.improve_steps)
 
 
 def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:

@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _log_to_stderr(settings.log_level)
     try:
         controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
+    except SettingsError as error:
+        return _unusable(str(error))
     except OSError as error:
         where = f"{settings.metrics_address}:{settings.metrics_port}"
         return _unusable(f"{where} cannot be listened on: {error}: change metricsAddress or metricsPort")

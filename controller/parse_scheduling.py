@@ -8,7 +8,9 @@ file reads like the pod that it becomes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -27,6 +29,9 @@ from controller.scheduling import (
 
 Raw = Mapping[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+LABEL_VALUE = re.compile(r"(?=.{0,63}\Z)([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+MALFORMED = "malformed"
+"""An operator that nothing satisfies."""
 
 
 def labels(metadata: Raw) -> Labels:
@@ -83,16 +88,22 @@ def node_selector(raw: Raw) -> tuple[NodeSelectorTerm, ...]:
     """The terms of a NodeSelector, one of which must match."""
     return tuple(
         NodeSelectorTerm(
-            labels=requirements(term.get("matchExpressions")), fields=requirements(term.get("matchFields"))
+            labels=requirements(term.get("matchExpressions")),
+            fields=tuple(_requirement(entry) for entry in term.get("matchFields") or ()),
         )
         for term in raw.get("nodeSelectorTerms") or ()
     )
 
 
+def _requirement(raw: Raw) -> Requirement:
+    return Requirement(key=raw["key"], operator=raw["operator"], values=tuple(raw.get("values") or ()))
+
+
 def requirements(raw: Iterable[Raw] | None) -> tuple[Requirement, ...]:
+    """Of labels. Values that no label can have are an error to the scheduler, which then matches nothing."""
     return tuple(
-        Requirement(key=entry["key"], operator=entry["operator"], values=tuple(entry.get("values") or ()))
-        for entry in raw or ()
+        found if all(LABEL_VALUE.fullmatch(value) for value in found.values) else replace(found, operator=MALFORMED)
+        for found in map(_requirement, raw or ())
     )
 
 

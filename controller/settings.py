@@ -73,6 +73,8 @@ class Settings(_Section):
     """Pods of these schedulers are planned for; any other's are left alone."""
     improve_steps: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
     """How many exchanges of planned pods the planner may try after its first placement."""
+    known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""
+    """A file in the format of nos' knownMigGeometries: models that it names are cut in these ways only. Empty: none."""
     agent_silent_seconds: Seconds = 60.0
     """An agent whose Lease was not renewed for this long counts as silent: its node is not planned any more."""
     taint_removal_seconds: Seconds = 180.0

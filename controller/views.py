@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from controller.geometries import KnownGeometries
 from controller.reasons import UnplacedReason
 from controller.scheduling import (
     NO_CONTEXT,
@@ -230,6 +231,8 @@ class PlannerOptions:
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
     improve_steps: int = 5_000
+    geometries: KnownGeometries | None = None
+    """What people allow per GPU model; None: whatever is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

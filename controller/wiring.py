@@ -23,13 +23,14 @@ from controller.chores import Chores
 from controller.loop import Loop, Parts, Planner
 from controller.metrics import ClusterGauges, Metrics
 from controller.nominate import Nominator
+from controller.options import planner_options, telling
 from controller.parse import read_node, read_pod
 from controller.parse_plan import read_plan
 from controller.report import Reporter
 from controller.serve import Server, check_page, json_page, metrics_page
 from controller.settings import Settings
 from controller.state import State
-from controller.views import NodeView, PlannerOptions
+from controller.views import NodeView
 from controller.writer import Writer
 from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
 from kube.events import EventRecorder, ObjectReference
@@ -146,9 +147,7 @@ class Controller:
         self, api: ApiClient, planner: Planner, clock: Callable[[], float], now: Callable[[], datetime]
     ) -> Loop:
         settings, leading, metrics = self._settings, self._leading, self.metrics
-        options = PlannerOptions(
-            scheduler_names=frozenset(settings.scheduler_names), improve_steps=settings.improve_steps
-        )
+        options = planner_options(settings)
         window: Batcher[str] = Batcher(
             idle_seconds=settings.batch_window_idle_seconds,
             timeout_seconds=settings.batch_window_timeout_seconds,
@@ -168,7 +167,7 @@ class Controller:
         parts = Parts(
             state=state,
             window=window,
-            planner=planner,
+            planner=telling(planner, options),
             options=options,
             writer=writer,
             metrics=metrics,

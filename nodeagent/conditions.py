@@ -77,7 +77,8 @@ def _ready(found: ConditionInput) -> _Said:
     if unready:
         return _Said(type=Condition.READY, status=False, reason=unready[0].reason, message=_sentences(unready))
     managed = sum(outcome.managed for outcome in found.outcomes)
-    message = f"{managed} of {len(found.outcomes)} GPUs are as planned, the others are not in the plan"
+    rest = len(found.outcomes) - managed
+    message = f"{managed} GPUs are as planned" + (f", {rest} are not in the plan" if rest else "")
     return _Said(type=Condition.READY, status=True, reason=Reason.CONFIRMED, message=message)
 
 

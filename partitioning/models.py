@@ -20,6 +20,9 @@ from partitioning.profiles import never_together
 UNKNOWN_ID = -1
 """`profile_id` of a profile whose NVML id is not published."""
 
+Geometry = tuple[tuple[str, int], ...]
+"""Instances per profile of one GPU, sorted by name."""
+
 _SHARED_SUFFIX = "-SHARED"
 _MIG_SUFFIX = re.compile(r"-MIG-.+$")
 _OLDEST_WITH_MIG = (8, 0)
@@ -65,6 +68,8 @@ class GpuModel:
     """At most one instance of each group stands on a GPU: the profiles that own its media engines."""
     confirmed: bool
     """The placements were seen on hardware, or follow a family that was."""
+    geometries: tuple[Geometry, ...] | None = None
+    """Where given, only layouts that are one of these or a part of one may be made; None: whatever is possible."""
 
     def __hash__(self) -> int:
         # Tables are cached per model; hashing every profile at each look-up would cost more than the look-up.

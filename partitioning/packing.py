@@ -95,6 +95,8 @@ def _best(model: GpuModel, mask: int, counts: Counts, prefer: tuple[Instance, ..
     idle = _standing(model, mask, prefer)
     best: _Scored | None = None
     for places in arrangements(mask, [(table.placements(name), count) for name, count in counts]):
+        if places and not table.allows(_with(mask, places)):
+            continue
         scored = _scored(table, mask, places, idle)
         if best is None or scored.is_better_than(best):
             best = scored
@@ -115,13 +117,14 @@ def _standing(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Mappi
 def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Instance, Placement]) -> _Scored:
     existing = {place.instance: instance for instance, place in idle.items()}
     wanted = Layout.of(existing.get(place.instance, place.instance) for place in places)
-    for place in places:
-        mask |= place.taken
-    spare = [instance for instance, place in idle.items() if instance not in wanted and not mask & place.blockers]
+    mask = beside_spare = _with(mask, places)
+    spare = []
+    for instance, place in idle.items():
+        stays = instance not in wanted and not beside_spare & place.blockers
+        if stays and (not places or table.allows(beside_spare | place.taken)):
+            spare.append(instance)
+            beside_spare |= place.taken
     reused = sum(place.instance in existing for place in places)
-    beside_spare = mask
-    for instance in spare:
-        beside_spare |= idle[instance].taken
     return _Scored(
         destroyed=len(idle) - reused - len(spare),
         created=len(places) - reused,
@@ -130,6 +133,12 @@ def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Ins
         wanted=wanted,
         spare=Layout.of(spare),
     )
+
+
+def _with(mask: int, places: Arrangement) -> int:
+    for place in places:
+        mask |= place.taken
+    return mask
 
 
 def _no_such_profile(model: GpuModel, name: str) -> str:
@@ -157,8 +166,10 @@ def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
         if limit > count
     )
     beside = f"beside what must stay ({pinned})" if len(pinned) else "even when it is empty"
+    within_geometries = "" if model.geometries is None else " (or not allowed: its geometries are restricted)"
     return NoRoom(
-        reason=f"{_spelled(counts)} do not fit on one {model.key} {beside}: {_spelled(missing)} too many",
+        reason=f"{_spelled(counts)} do not fit on one {model.key} {beside}: "
+        f"{_spelled(missing)} too many{within_geometries}",
         missing=missing,
     )
 

@@ -2,7 +2,8 @@
 
 In goes a model, out come its placements as bit masks, so that "does it fit" is one `and`. The low `slots` bits of a
 mask are memory slices. The bits above say which media profiles are present (`+me` once; `+me.all` only beside `-me`): a
-mask made from memory slices alone is right only where no such profile is pinned, so take masks from `occupancy`.
+mask made from memory slices alone is right only where no such profile is pinned, so take masks from `occupancy`. For a
+model whose geometries are restricted there is one bit more per placement, so that a mask tells what is counted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Placement:
 def placements_of(model: GpuModel) -> Mapping[str, tuple[Placement, ...]]:
     """Every placement of every profile, in the model's order of profiles and by start."""
     presence = _presence_bits(model)
+    free_bit = 1 << rule_bits(model)
     table: dict[str, tuple[Placement, ...]] = {}
     for spec in model.profiles:
         rivals = 0
@@ -36,15 +38,20 @@ def placements_of(model: GpuModel) -> Mapping[str, tuple[Placement, ...]]:
             if model.excludes(spec.name, other):
                 rivals |= bit
         instances = [Instance(start=start, size=spec.size, profile=spec.name) for start in sorted(spec.starts)]
-        table[spec.name] = tuple(
-            Placement(
-                instance=instance,
-                taken=instance.mask | presence.get(spec.name, 0),
-                blockers=instance.mask | rivals,
-            )
-            for instance in instances
-        )
+        placements = []
+        for instance in instances:
+            taken = instance.mask | presence.get(spec.name, 0)
+            if model.geometries is not None:
+                taken, free_bit = taken | free_bit, free_bit << 1
+            placements.append(Placement(instance=instance, taken=taken, blockers=instance.mask | rivals))
+        table[spec.name] = tuple(placements)
     return MappingProxyType(table)
+
+
+@lru_cache(maxsize=256)
+def rule_bits(model: GpuModel) -> int:
+    """How many low bits of a mask decide what is possible; those above only tell which placements are taken."""
+    return model.slots + len(set(_presence_bits(model).values()))
 
 
 def placement_of(model: GpuModel, instance: Instance) -> Placement:

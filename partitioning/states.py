@@ -4,20 +4,21 @@ In goes a mask (`mask_of` a layout that must stay), out come the geometries that
 is worth, the cheapest place for one more instance, and a layout for a geometry. Everything is computed once per mask
 and then looked up: 8,000 GPUs hold some hundred masks. Values are in compute slices, not memory slices: the last memory
 slice of an A100 serves few profiles, and a planner that counts it like the others loses pods by it.
+Where a model's geometries are restricted, nothing that goes beyond them counts as fitting.
 Nothing here says what to keep or destroy; see `packing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from partitioning.arrangements import arrangements
 from partitioning.geometries import Geometries, Vector
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
-from partitioning.placements import Placement, occupancy, placements_of
+from partitioning.placements import Placement, occupancy, placements_of, rule_bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -66,7 +67,13 @@ class StateTable:
         self.profiles: tuple[str, ...] = tuple(spec.name for spec in specs)
         self.compute_slices: tuple[int, ...] = tuple(spec.compute_slices for spec in specs)
         self._placements = {name: every_placement[name] for name in self.profiles}
-        self._geometries = Geometries(model.slots, [self._placements[name] for name in self.profiles])
+        self._rules = (1 << rule_bits(model)) - 1
+        self._geometries = Geometries(model.slots, [self._by_rules_alone(name) for name in self.profiles])
+        self._allowed = None if model.geometries is None else tuple(dict(counts) for counts in model.geometries)
+        self._counted = {
+            name: sum(place.taken & ~self._rules for place in places) for name, places in every_placement.items()
+        }
+        self._allows: dict[int, bool] = {}
         self._vectors: dict[int, tuple[Vector, ...]] = {}
         self._pareto: dict[int, tuple[Vector, ...]] = {}
         self._potentials: dict[tuple[int, frozenset[str] | None], int] = {}
@@ -84,20 +91,60 @@ class StateTable:
 
     def fitting(self, mask: int, profile: str) -> tuple[Placement, ...]:
         """The placements of a profile that are open in this mask, by start."""
-        return tuple(place for place in self.placements(profile) if not mask & place.blockers)
+        open_places = (place for place in self.placements(profile) if not mask & place.blockers)
+        if self._allowed is None:
+            return tuple(open_places)
+        return tuple(place for place in open_places if self.allows(mask | place.taken))
+
+    def allows(self, mask: int) -> bool:
+        """Whether a layout of this mask is within the model's geometries; True where they are not restricted."""
+        if self._allowed is None:
+            return True
+        found = self._allows.get(mask)
+        if found is None:
+            found = self._allows[mask] = self._within(self._counts(mask))
+        return found
+
+    def _counts(self, mask: int) -> dict[str, int]:
+        return {name: (mask & bits).bit_count() for name, bits in self._counted.items() if mask & bits}
+
+    def _within(self, counts: Mapping[str, int]) -> bool:
+        """Part of one of the allowed geometries."""
+        return any(all(count <= most.get(name, 0) for name, count in counts.items()) for most in self._allowed or ())
+
+    def _addable(self, mask: int, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
+        """Those that keep within the allowed geometries; the empty one always does."""
+        if self._allowed is None:
+            return vectors
+        here = self._counts(mask)
+        return tuple(
+            vector
+            for vector in vectors
+            if not any(vector) or self._within(_sum(here, zip(self.profiles, vector, strict=True)))
+        )
+
+    def _largest(self, mask: int) -> tuple[Vector, ...]:
+        if self._allowed is None:
+            return self._geometries.pareto(mask)
+        vectors = self.vectors(mask)
+        return tuple(vector for vector in vectors if not any(_dominates(other, vector) for other in vectors))
+
+    def _by_rules_alone(self, profile: str) -> tuple[Placement, ...]:
+        """Placements of a profile without the bits that are for counting, so that masks share their work."""
+        return tuple(replace(place, taken=place.taken & self._rules) for place in self._placements[profile])
 
     def vectors(self, mask: int) -> tuple[Vector, ...]:
         """Every geometry that can be added to this mask, the empty one included; largest first."""
         found = self._vectors.get(mask)
         if found is None:
-            found = self._vectors[mask] = self._geometries.vectors(mask)
+            found = self._vectors[mask] = self._addable(mask, self._geometries.vectors(mask & self._rules))
         return found
 
     def pareto(self, mask: int) -> tuple[Vector, ...]:
         """The geometries of `vectors` of which no other one holds at least as many of each profile; largest first."""
         found = self._pareto.get(mask)
         if found is None:
-            found = self._pareto[mask] = self._geometries.pareto(mask)
+            found = self._pareto[mask] = self._largest(mask)
         return found
 
     def potential(self, mask: int, demanded: frozenset[str] | None = None) -> int:
@@ -169,3 +216,11 @@ class StateTable:
     def _is_cheaper(self, one: Choice, other: Choice) -> bool:
         """Equal ones keep the lower start, which came first."""
         return one.loss < other.loss or (one.loss == other.loss and self.room(one.mask) > self.room(other.mask))
+
+
+def _sum(counts: Mapping[str, int], more: Iterable[tuple[str, int]]) -> dict[str, int]:
+    return {**counts, **{name: counts.get(name, 0) + count for name, count in more if count}}
+
+
+def _dominates(one: Vector, other: Vector) -> bool:
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))

@@ -25,6 +25,10 @@ KUBELET_START_SECONDS = 3.0
 """The stand-in knows its pods 1.1 s after its start; a real one may take longer, hence the agent's default of 60."""
 
 
+RELEASE_SLACK_SECONDS = 2.0
+"""How long a device of a pod that vanished stays in use beyond the pod's grace; the agent's default is 30."""
+
+
 class SandboxNode:
     """The parts of one node below a folder of its own."""
 
@@ -55,6 +59,11 @@ class SandboxNode:
             status_tick_seconds=status_tick_seconds,
             runtime=self.runtime,
         )
+
+    @property
+    def has_gpus(self) -> bool:
+        """Without any, no agent and no device plugin run here."""
+        return bool(self._gpus)
 
     @property
     def agent(self) -> str:
@@ -98,6 +107,7 @@ class SandboxNode:
             "kubeletDir": kubelet,
             "metricsPort": _free_port(),
             "kubeletStartSeconds": KUBELET_START_SECONDS,
+            "releaseSlackSeconds": RELEASE_SLACK_SECONDS,
         }
 
     def stop(self) -> None:

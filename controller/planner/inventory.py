@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from controller.demand import kind_of
+from controller.geometries import KnownGeometries
 from controller.simulator import Usage, usage_by_node
 from controller.views import GpuView, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
 from partitioning.layouts import Instance, Layout
@@ -104,8 +105,9 @@ def slice_mib(resource: str) -> int:
     return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else 0
 
 
-def take_stock(snapshot: Snapshot) -> tuple[NodeStock, ...]:
+def take_stock(snapshot: Snapshot, geometries: KnownGeometries | None = None) -> tuple[NodeStock, ...]:
     """A pod for which a scheduler is preempting counts as bound where it is nominated."""
+    known = geometries or KnownGeometries()
     plans = {plan.name: plan for plan in snapshot.plans}
     preempting = [
         replace(pod, node=pod.nominated_node)
@@ -119,17 +121,19 @@ def take_stock(snapshot: Snapshot) -> tuple[NodeStock, ...]:
         if pod.gpu:
             gpu_pods.setdefault(pod.node, []).append(pod)
     return tuple(
-        _node_stock(node, plans.get(node.name), usage.get(node.name) or Usage(), gpu_pods.get(node.name, ()))
+        _node_stock(node, plans.get(node.name), usage.get(node.name) or Usage(), gpu_pods.get(node.name, ()), known)
         for node in snapshot.nodes
     )
 
 
-def _node_stock(node: NodeView, plan: PlanView | None, usage: Usage, pods: Iterable[PodView]) -> NodeStock:
+def _node_stock(
+    node: NodeView, plan: PlanView | None, usage: Usage, pods: Iterable[PodView], known: KnownGeometries
+) -> NodeStock:
     stock = NodeStock(node=node, plan=plan, usage=usage, closed=_node_closed(node, plan))
     if plan is None:
         return stock
     stock.held_unseen = _held_unseen(plan, pods)
-    stock.gpus = tuple(_gpu_stock(stock, gpu) for gpu in plan.gpus)
+    stock.gpus = tuple(_gpu_stock(stock, gpu, known) for gpu in plan.gpus)
     return stock
 
 
@@ -169,7 +173,7 @@ def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
     return frozenset(resource for resource, count in unseen.items() if count > nameless.get(resource, 0))
 
 
-def _gpu_stock(stock: NodeStock, gpu: GpuView) -> GpuStock:
+def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuStock:
     """Sort the partitions first: also a closed GPU's idle ones are supply, if the node still offers them."""
     staying: list[PartitionView] = []
     idle: list[PartitionView] = []
@@ -178,7 +182,10 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView) -> GpuStock:
         (staying if stays else idle).append(partition)
     cut = _cut_of(stock.node, gpu)
     closed = stock.closed or _gpu_closed(stock, gpu, cut, staying)
-    return GpuStock(view=gpu, model=gpu.model, cut=cut, closed=closed, staying=staying, idle=idle)
+    model = gpu.model
+    if model is not None and known.entries:
+        model = known.restrict(model, mig_layout(gpu.partitions))
+    return GpuStock(view=gpu, model=model, cut=cut, closed=closed, staying=staying, idle=idle)
 
 
 def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:

@@ -28,7 +28,7 @@ from controller.views import PlannerOptions, PlanningResult, Snapshot
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:
     options = options or PlannerOptions()
     demands = collect(snapshot.pending, options)
-    stocks = take_stock(snapshot)
+    stocks = take_stock(snapshot, options.geometries)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims])
     resources = sorted({resource for demand in claims for resource, _ in demand.wants})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from controller.scheduling import PodAffinityTerm
 from controller.simulator.population import Place, Population, Resident
@@ -89,26 +90,25 @@ class AffinityState:
 
 
 def _named(terms: Sequence[PodAffinityTerm], namespaces: Namespaces) -> tuple[PodAffinityTerm, ...]:
-    """The pod's own terms, with the namespaces that their selector means now in its place."""
+    """The pod's own terms, with the namespaces that their selector means now."""
     return tuple(_named_term(term, namespaces) for term in terms)
 
 
 def _named_term(term: PodAffinityTerm, namespaces: Namespaces) -> PodAffinityTerm:
-    selector = term.namespace_selector
-    if selector is None or not selector.requirements:
+    """The selector stays: 1.36 asks it again, without labels, so that one which misses a label means every pod."""
+    if term.namespace_selector is None:
         return term
-    meant = {name for name, labels in namespaces.items() if selects(selector, labels)}
-    return PodAffinityTerm(
-        topology_key=term.topology_key, selector=term.selector, namespaces=tuple(sorted(meant | set(term.namespaces)))
-    )
+    meant = {name for name, labels in namespaces.items() if selects(term.namespace_selector, labels)}
+    return replace(term, namespaces=tuple(sorted(meant | set(term.namespaces))))
 
 
 def _meant(terms: Iterable[PodAffinityTerm], present: Sequence[str]) -> list[str]:
     """Those of the namespaces present that any term speaks of."""
-    terms = list(terms)
-    if any(term.namespace_selector is not None for term in terms):
-        return list(present)
-    named = {name for term in terms for name in term.namespaces}
+    named: set[str] = set()
+    for term in terms:
+        if selects(term.namespace_selector, {}):
+            return list(present)
+        named.update(term.namespaces)
     return [name for name in present if name in named]
 
 

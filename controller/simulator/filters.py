@@ -102,7 +102,7 @@ def without_state(plugin: str, profile: FilterProfile) -> Misfit | None:
     """What a Filter says whose PreFilter is switched off."""
     if plugin not in STATEFUL or plugin in profile.prefilters:
         return None
-    return misfit(plugin, f'running "{plugin}" filter plugin: reading "PreFilter{plugin}" from cycleState: not found')
+    return misfit(plugin, f'running "{plugin}" filter plugin: no state from its PreFilter')
 
 
 def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) -> Misfit | None:

@@ -24,8 +24,8 @@ from controller.simulator.selectors import matches_labels, matches_terms
 from controller.simulator.verdicts import Misfit, misfit
 from controller.views import NodeView, PodView
 
-RESTRICTIONS, BINDING, ZONE = "VolumeRestrictions", "VolumeBinding", "VolumeZone"
-VOLUME_FILTERS = frozenset({RESTRICTIONS, BINDING, ZONE, "NodeVolumeLimits"})
+RESTRICTIONS, LIMITS, BINDING, ZONE = "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"
+VOLUME_FILTERS = frozenset({RESTRICTIONS, LIMITS, BINDING, ZONE})
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _GENERAL_LABEL = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
@@ -43,10 +43,13 @@ _OTHER_ZONE = misfit(ZONE, "node(s) had no available volume zone")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """A claim that waits for its first consumer. `free`: volumes of its class that nobody has."""
+    """Claims of one class that wait for their first consumer. `free`: volumes of the class that nobody has."""
 
-    claim: ClaimView
     storage_class: StorageClassView
+    claims: int
+    """How many may take a free volume."""
+    selected: tuple[str, ...]
+    """Nodes that were chosen already for others of them, for which volumes are being made there."""
     free: tuple[VolumeView, ...]
 
 
@@ -58,6 +61,8 @@ class VolumeState:
     bound: tuple[VolumeView | None, ...] = ()
     """Volumes of bound claims; None: such a volume does not exist."""
     zoned: tuple[VolumeView, ...] = ()
+    complaints: tuple[tuple[str, str], ...] = ()
+    """What a Filter, by name, finds wrong itself where no PreFilter has said so before."""
     waiting: tuple[_Waiting, ...] = ()
     exclusive: tuple[tuple[str, str], ...] = ()
     """Claims, by namespace and name, that one pod only may use."""
@@ -71,7 +76,7 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
         return VolumeState(unknown=("its volumes: claims, volumes and storage classes are not known",))
     claims = [(use, context.claims.get((pod.namespace, use.claim))) for use in pod.volumes]
     for plugin, refuses in ((RESTRICTIONS, _missing), (BINDING, _unusable), (ZONE, _zoneless)):
-        reason = refuses(pod, claims, context.storage_classes) if plugin in profile.prefilters else ""
+        reason = refuses(pod, claims, context) if plugin in profile.prefilters else ""
         if reason:
             return VolumeState(refused=misfit(plugin, reason))
     found = [(use, claim) for use, claim in claims if claim is not None]
@@ -84,6 +89,11 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
             if not use.ephemeral and claim.volume in context.volumes
         ),
         waiting=waiting,
+        complaints=tuple(
+            (plugin, reason)
+            for plugin, reason in ((LIMITS, _unlimited(pod, claims)), (ZONE, _zoneless(pod, claims, context)))
+            if reason
+        ),
         exclusive=tuple((pod.namespace, use.claim) for use, claim in found if claim.one_pod_only and not use.ephemeral),
         unknown=_unknown(profile, waiting),
     )
@@ -92,37 +102,39 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
 def _waiting(
     claims: Iterable[ClaimView], volumes: Mapping[str, VolumeView], classes: Mapping[str, StorageClassView]
 ) -> tuple[_Waiting, ...]:
+    by_class: dict[str, list[ClaimView]] = {}
+    for claim in claims:
+        if not claim.volume and claim.storage_class in classes:
+            by_class.setdefault(claim.storage_class, []).append(claim)
     return tuple(
         _Waiting(
-            claim=claim,
-            storage_class=classes[claim.storage_class],
+            storage_class=classes[name],
+            claims=sum(not claim.selected_node for claim in members),
+            selected=tuple(claim.selected_node for claim in members if claim.selected_node),
             free=tuple(
-                volumes[name]
-                for name in sorted(volumes)
-                if volumes[name].available and volumes[name].storage_class == claim.storage_class
+                volumes[key] for key in sorted(volumes) if volumes[key].available and volumes[key].storage_class == name
             ),
         )
-        for claim in claims
-        if not claim.volume and claim.storage_class in classes
+        for name, members in by_class.items()
     )
 
 
 def _unknown(profile: FilterProfile, waiting: Sequence[_Waiting]) -> tuple[str, ...]:
-    limits = ("how many volumes a node can attach",) if "NodeVolumeLimits" in profile.filters else ()
+    limits = ("how many volumes a node can attach",) if LIMITS in profile.filters else ()
     return (*limits, "the storage that its claims wait for") if waiting else limits
 
 
 _Claims = Sequence[tuple[ClaimUse, ClaimView | None]]
 
 
-def _missing(_pod: PodView, claims: _Claims, _classes: Mapping[str, StorageClassView]) -> str:
+def _missing(_pod: PodView, claims: _Claims, _context: SchedulingContext) -> str:
     for use, claim in claims:
         if claim is None and not use.ephemeral:
             return _not_found(use)
     return ""
 
 
-def _unusable(pod: PodView, claims: _Claims, classes: Mapping[str, StorageClassView]) -> str:
+def _unusable(pod: PodView, claims: _Claims, context: SchedulingContext) -> str:
     """What VolumeBinding finds wrong with a claim wherever the pod goes."""
     for use, claim in claims:
         if claim is None and use.ephemeral:
@@ -134,7 +146,8 @@ def _unusable(pod: PodView, claims: _Claims, classes: Mapping[str, StorageClassV
         if claim.deleting:
             return f'persistentvolumeclaim "{use.claim}" is being deleted'
         if use.ephemeral and claim.owner_uid != pod.uid:
-            return f"PVC {pod.namespace}/{use.claim} was not created for pod {pod.title} (pod is not owner)"
+            return _not_its_own(pod, use)
+    classes = context.storage_classes or {}
     if any(claim is not None and _should_be_bound(claim, classes) for _, claim in claims):
         return "pod has unbound immediate PersistentVolumeClaims"
     return ""
@@ -147,21 +160,39 @@ def _should_be_bound(claim: ClaimView, classes: Mapping[str, StorageClassView]) 
     return bool(claim.volume) or storage_class is None or not storage_class.delayed
 
 
-def _zoneless(_pod: PodView, claims: _Claims, classes: Mapping[str, StorageClassView]) -> str:
-    """What VolumeZone finds wrong; it hardly ever gets there, since VolumeBinding asks first."""
+def _zoneless(_pod: PodView, claims: _Claims, context: SchedulingContext) -> str:
+    """What VolumeZone finds wrong; mostly VolumeBinding was asked before and said so."""
     for use, claim in claims:
-        if use.ephemeral or (claim is not None and claim.volume):
+        if use.ephemeral:
             continue
         if claim is None:
             return _not_found(use)
+        if claim.volume:
+            if claim.volume not in (context.volumes or {}):
+                return f'persistentvolume "{claim.volume}" not found'
+            continue
         if not claim.storage_class:
             return "PersistentVolumeClaim had no pv name and storageClass name"
-        storage_class = classes.get(claim.storage_class)
+        storage_class = (context.storage_classes or {}).get(claim.storage_class)
         if storage_class is None:
             return f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
         if not storage_class.delayed:
             return "PersistentVolume had no name"
     return ""
+
+
+def _unlimited(pod: PodView, claims: _Claims) -> str:
+    """What NodeVolumeLimits finds wrong; mostly VolumeBinding was asked before and said so."""
+    for use, claim in claims:
+        if claim is None:
+            return _not_found(use)
+        if use.ephemeral and claim.owner_uid != pod.uid:
+            return _not_its_own(pod, use)
+    return ""
+
+
+def _not_its_own(pod: PodView, use: ClaimUse) -> str:
+    return f"PVC {pod.namespace}/{use.claim} was not created for pod {pod.title} (pod is not owner)"
 
 
 def _not_found(use: ClaimUse) -> str:
@@ -172,6 +203,9 @@ def volume_refusal(
     plugin: str, place: Place, state: VolumeState, users: Mapping[tuple[str, str], int]
 ) -> Misfit | None:
     """One of VOLUME_FILTERS. `users`: how many pods use each claim, by namespace and name."""
+    for name, reason in state.complaints:
+        if name == plugin:
+            return misfit(plugin, reason)
     match plugin:
         case "VolumeRestrictions":
             return misfit(RESTRICTIONS, _IN_USE) if any(users.get(key, 0) for key in state.exclusive) else None
@@ -199,13 +233,15 @@ def _binding_reasons(node: NodeView, state: VolumeState) -> Iterable[str]:
 
 
 def _can_be_served(node: NodeView, waiting: _Waiting) -> bool:
-    """By a free volume that is reachable from there (its size is not looked at), or by a new one."""
-    claim, storage_class = waiting.claim, waiting.storage_class
-    if claim.selected_node:
-        if claim.selected_node != node.name:
-            return False
-    elif any(volume.node_affinity is None or matches_terms(volume.node_affinity, node) for volume in waiting.free):
+    """By free volumes that are reachable from there (their sizes are not looked at), else by new ones."""
+    if any(name != node.name for name in waiting.selected):
+        return False
+    reachable = sum(
+        volume.node_affinity is None or matches_terms(volume.node_affinity, node) for volume in waiting.free
+    )
+    if reachable >= waiting.claims and not waiting.selected:
         return True
+    storage_class = waiting.storage_class
     if storage_class.provisioner in ("", NO_PROVISIONER):
         return False
     topologies = storage_class.topologies

@@ -41,6 +41,7 @@ class Part:
         """Start the process; `wait` until it serves."""
         if self.pid is not None:
             return
+        self._reap(STOP_SECONDS)  # of a server that ended by itself
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 

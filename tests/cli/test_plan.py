@@ -127,3 +127,16 @@ def test_bad_settings_are_a_sentence(capsys: pytest.CaptureFixture[str], tmp_pat
 
     assert main(["plan", "-f", str(case("b")), "--config", str(tmp_path / "c.yaml")]) == 2
     assert "did you mean improveSteps?" in capsys.readouterr().err
+
+
+def test_known_geometries_restrict_what_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    known = tmp_path / "known.yaml"
+    known.write_text("- models: [A100-SXM4-40GB]\n  allowedGeometries: [{3g.20gb: 2}, {4g.20gb: 3}]\n")
+    config = tmp_path / "controller.yaml"
+    config.write_text(f"knownMigGeometriesFile: {known}\n")
+    found = planned(capsys, case("b"), config=config)
+
+    assert list(places(found)) == ["b-middle"]
+    assert reasons(found) == {"b-large": "NeverFits"}
+    (remark,) = found["remarks"]
+    assert "{4g.20gb: 3} of A100-SXM4-40GB is ignored: " in remark

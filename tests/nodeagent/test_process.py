@@ -179,3 +179,15 @@ def test_wrong_settings_end_with_a_sentence(tmp_path: Path, capsys: pytest.Captu
     assert main(["--node-name", NODE, "--config", str(config)]) == 2
 
     assert "unknown key resyncSecond (did you mean resyncSeconds?)" in capsys.readouterr().err
+
+
+def test_plugin_as_first_word_runs_the_device_plugin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpuplan-nodeagent"])  # the plugin reads its words there
+
+    with pytest.raises(SystemExit) as ended:
+        main(["plugin", "--help"])
+
+    assert ended.value.code == 0
+    assert "--mps-root" in capsys.readouterr().out

@@ -119,7 +119,10 @@ class Bench:
             found = self.pod(raw)
             return found if found["status"].get("phase") == phase else None
 
-        return eventually(reached, f"{raw['metadata']['name']} is {phase}", LONG_SECONDS)
+        try:
+            return eventually(reached, f"{raw['metadata']['name']} is {phase}", LONG_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; its status is {self.pod(raw)['status']}") from error
 
     def pod(self, raw: Raw) -> Raw:
         return apply.get(self.admin, f"{PODS}/{raw['metadata']['name']}")
@@ -152,6 +155,11 @@ class Bench:
     def restarts(self, raw: Raw) -> int:
         statuses = self.pod(raw)["status"].get("containerStatuses") or [{}]
         return int(statuses[0].get("restartCount", 0))
+
+    def backs_off(self, raw: Raw) -> bool:
+        """Its container has ended twice. The API may say waiting or terminated then, as it comes."""
+        seen = self.containers(raw)
+        return len(seen) > 1 and all(each.state == "exited" for each in seen)
 
     def warnings(self, raw: Raw) -> list[tuple[str, str]]:
         """Reason and message of the pod's Warning events."""
@@ -251,6 +259,7 @@ def pod(
             "restartPolicy": restart_policy,
             "terminationGracePeriodSeconds": grace_seconds,
             "tolerations": [{"operator": "Exists"}],
+            "dnsPolicy": "Default",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             **(spec or {}),

@@ -42,7 +42,9 @@ def test_the_node_says_it_at_the_tick_and_not_before(bench: Bench) -> None:
     plugin = bench.plugin("a")
     bench.wait_numbers(1, 1)
     path = f"{NODES}/{bench.node.name}"
-    apply.merge_patch(bench.admin, path, {"metadata": {"labels": {"gpuplan.test/touched": bench.resource.rpartition("/")[2]}}})
+    apply.merge_patch(
+        bench.admin, path, {"metadata": {"labels": {"gpuplan.test/touched": bench.resource.rpartition("/")[2]}}}
+    )
     plugin.offer("a", "b").push()
     bench.wait(lambda: bench.offered() == ["a", "b"], "the kubelet has it")
     bench.wait_numbers(2, 2)

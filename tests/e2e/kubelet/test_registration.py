@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
@@ -56,11 +57,13 @@ def test_odd_names_are_taken(bench: Bench, name: str) -> None:
 
 
 def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: Bench) -> None:
+    """An absolute path is joined to the folder, so it is not there either."""
     plugin = bench.plugin("MIG-0")
     began = time.monotonic()
-    assert refusal(plugin, endpoint="nobody.sock") == NO_DIAL
-    assert 9.5 < time.monotonic() - began < 15
-    assert refusal(plugin, endpoint=str(plugin.socket)) == NO_DIAL, "an absolute path is joined to the folder"
+    with ThreadPoolExecutor(2) as both:
+        refusals = both.map(lambda endpoint: refusal(plugin, endpoint=endpoint), ("nobody.sock", str(plugin.socket)))
+        assert list(refusals) == [NO_DIAL, NO_DIAL]
+    assert 9.5 < time.monotonic() - began < 20
 
 
 def test_missing_options_are_an_error(bench: Bench) -> None:

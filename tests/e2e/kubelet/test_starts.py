@@ -1,0 +1,115 @@
+"""Rules 10 and 17: what happens before a container starts, on its restart, and what it gets from several plugins."""
+
+import pytest
+
+from kube.kubelet_api import deviceplugin_pb2 as api
+from tests.e2e.kubelet.bench import Bench, Raw, container, pod
+
+
+def crashing(bench: Bench, sleep: float = 0.5) -> Raw:
+    """A pod whose container ends and is started again for as long as anybody looks."""
+    looped = container(devices={bench.resource: 1}, sleep=sleep)
+    return pod(looped, restart_policy="Always", script={"restarts": "99", "exit-code": "1"})
+
+
+def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
+    plugin = bench.plugin("a", prestart=True)
+    plugin.pre_start_error = "the MPS daemon is not ready"
+    raw = bench.create(pod(container(devices={bench.resource: 1})))
+    text = "device plugin PreStartContainer rpc failed with err: rpc error: code = Unavailable desc = "
+    shown = ("CreateContainerConfigError", f"{text}the MPS daemon is not ready")
+    bench.wait(lambda: bench.waiting(raw) == shown, "the error is shown")
+    assert bench.phase(raw) == "Pending"
+    assert bench.held()[raw["metadata"]["name"]] == ["a"]
+
+    plugin.pre_start_error = ""
+    bench.wait_phase(raw, "Running")
+    assert {tuple(ids) for ids in plugin.pre_started} == {("a",)}
+    assert plugin.allocated == [["a"]]
+
+
+@pytest.mark.long
+def test_pre_start_has_thirty_seconds(bench: Bench) -> None:
+    plugin = bench.plugin("a", prestart=True)
+    plugin.may_pre_start.clear()
+    raw = bench.create(pod(container(devices={bench.resource: 1})))
+    bench.wait(lambda: plugin.pre_started, "PreStartContainer is called")
+    other = bench.run(pod(container()))
+    assert bench.phase(other) == "Running"
+    bench.wait(lambda: "code = DeadlineExceeded" in bench.waiting(raw)[1], "the deadline is shown")
+
+
+def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
+    plugin = bench.plugin("a", prestart=True)
+    raw = bench.create(crashing(bench))
+    bench.wait(lambda: bench.restarts(raw) >= 1, "a restart")
+    assert plugin.allocated == [["a"]]
+    bench.wait(lambda: len(plugin.pre_started) >= 2, "PreStartContainer again")
+
+
+def test_a_restart_needs_no_living_plugin(bench: Bench) -> None:
+    plugin = bench.plugin("a")
+    raw = bench.run(crashing(bench, sleep=3))
+    before = bench.containers(raw)[0]
+    plugin.stop()
+    bench.wait(lambda: bench.offered() == [], "the plugin is dead")
+    bench.wait(lambda: len(bench.containers(raw)) > 1, "a restart without it")
+    again = bench.containers(raw)[-1]
+    visible = "NVIDIA_VISIBLE_DEVICES"
+    assert (before.options.env[visible], again.options.env[visible]) == ("a", "a"), "the answer is kept"
+
+
+def test_a_restart_keeps_a_device_that_left_the_list(bench: Bench) -> None:
+    plugin = bench.plugin("a", "b", prefers=True)
+    plugin.preference = lambda available, size: ["a"]
+    raw = bench.run(crashing(bench, sleep=2))
+    plugin.offer("b").push()
+    bench.wait(lambda: len(bench.containers(raw)) > 1, "a restart without it")
+    assert bench.containers(raw)[-1].options.env["NVIDIA_VISIBLE_DEVICES"] == "a"
+    assert plugin.allocated == [["a"]]
+
+
+def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: Bench) -> None:
+    other = f"{bench.resource}-other"
+    bench.plugin("a").answer = lambda ids: api.ContainerAllocateResponse(
+        envs={"A": "first", "BOTH": "first", "OWN": "first"},
+        mounts=[api.Mount(container_path="/p", host_path="/first")],
+        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=1"), api.CDIDevice(name="nvidia.com/gpu=both")],
+    )
+    bench.plugin("s", resource=other).answer = lambda ids: api.ContainerAllocateResponse(
+        envs={"B": "second", "BOTH": "second"},
+        mounts=[
+            api.Mount(container_path="/p", host_path="/second"),
+            api.Mount(container_path="/q", host_path="/nowhere", read_only=True),
+        ],
+        devices=[api.DeviceSpec(container_path="/dev/d", host_path="/dev/null", permissions="rw")],
+        annotations={"gpuplan.test/a": "b"},
+        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=both")],
+    )
+    raw = bench.run(pod(container(devices={bench.resource: 1, other: 1}, env={"OWN": "pod"})))
+
+    (seen,) = bench.containers(raw)
+    env = seen.options.env
+    assert env["BOTH"] in ("first", "second")
+    assert {key: env[key] for key in ("A", "B", "OWN")} == {"A": "first", "B": "second", "OWN": "pod"}
+    mounts = {mount.container_path: mount for mount in seen.options.mounts}
+    assert mounts["/p"].host_path in ("/first", "/second")
+    assert (mounts["/q"].host_path, mounts["/q"].read_only) == ("/nowhere", True)
+    nodes = [(node.container_path, node.host_path, node.permissions) for node in seen.options.devices]
+    assert nodes == [("/dev/d", "/dev/null", "rw")]
+    assert sorted(seen.options.cdi_names) == ["nvidia.com/gpu=1", "nvidia.com/gpu=both"]
+    assert seen.options.annotations["gpuplan.test/a"] == "b"
+    assert "gpuplan.test/a" not in (bench.pod(raw)["metadata"].get("annotations") or {})
+
+
+def test_init_containers_run_first_and_one_after_the_other(bench: Bench) -> None:
+    init = (container("i1", sleep=0.1), container("s", restart="Always"), container("i2", sleep=0.1))
+    raw = bench.run(pod(container("x", sleep=0.1), container("y", sleep=3), init=init), "Succeeded")
+
+    seen = bench.containers(raw)
+    assert [each.name for each in seen] == ["i1", "s", "i2", "x", "y"]
+    ends = {each.name: each.finished_at or 0.0 for each in seen}
+    assert ends["s"] >= ends["y"] >= ends["x"] >= ends["i2"] >= ends["i1"], "the sidecar is stopped last"
+    conditions = {c["type"]: (c["status"], c.get("reason")) for c in raw["status"]["conditions"]}
+    assert conditions["Initialized"] == ("True", "PodCompleted")
+    assert conditions["Ready"] == ("False", "PodCompleted")

@@ -1,0 +1,98 @@
+"""Models whose geometries are restricted: tables and packing against a naive enumeration with the same rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout
+from partitioning.models import Geometry, GpuModel, known_models
+from partitioning.packing import NoRoom, Packed, pack
+from partitioning.placements import occupancy
+from partitioning.states import state_table
+
+MODELS = {model.key: model for model in known_models()}
+A30 = MODELS["A30-24GB"]
+A100 = MODELS["A100-40GB"]
+
+
+@lru_cache
+def every_layout(model: GpuModel) -> tuple[Layout, ...]:
+    places = [
+        Instance(start=start, size=spec.size, profile=spec.name) for spec in model.profiles for start in spec.starts
+    ]
+    found = {EMPTY}
+    fringe = [EMPTY]
+    while fringe:
+        grown = {layout.union([place]) for layout in fringe for place in places if not layout.mask & place.mask}
+        fringe = [layout for layout in grown - found if check_layout(model, layout) is None]
+        found.update(fringe)
+    return tuple(sorted(found, key=lambda layout: layout.instances))
+
+
+def within(layout: Layout, geometries: tuple[Geometry, ...]) -> bool:
+    return any(not Counter(layout.counts()) - Counter(dict(most)) for most in geometries)
+
+
+def geometries_of(model: GpuModel) -> st.SearchStrategy[tuple[Geometry, ...]]:
+    possible = sorted({tuple(layout.counts().items()) for layout in every_layout(model)})
+    return st.lists(st.sampled_from(possible), max_size=4).map(tuple)
+
+
+@pytest.mark.parametrize("model", [A30, A100], ids=lambda model: model.key)
+def test_tables_know_only_what_is_allowed(model: GpuModel) -> None:
+    @given(geometries_of(model), st.sampled_from(every_layout(model)))
+    def check(geometries: tuple[Geometry, ...], pinned: Layout) -> None:
+        restricted = replace(model, geometries=geometries)
+        table = state_table(restricted)
+        mask = occupancy(restricted, pinned)
+        allowed = {
+            tuple(layout.without(pinned).counts().get(name, 0) for name in table.profiles)
+            for layout in every_layout(model)
+            if set(pinned) <= set(layout) and within(layout, geometries)
+        } | {tuple(0 for _ in table.profiles)}
+        assert set(table.vectors(mask)) == allowed
+        assert set(table.pareto(mask)) == {
+            one
+            for one in allowed
+            if not any(one != other and all(a <= b for a, b in zip(one, other, strict=True)) for other in allowed)
+        }
+        for name in table.profiles:
+            grown = [pinned.union([place.instance]) for place in table.fitting(mask, name)]
+            assert all(check_layout(model, layout) is None and within(layout, geometries) for layout in grown)
+
+    check()
+
+
+@given(geometries_of(A100), st.sampled_from(every_layout(A100)), st.sampled_from(every_layout(A100)), st.data())
+def test_packing_is_exact_within_what_is_allowed(
+    geometries: tuple[Geometry, ...], pinned: Layout, other: Layout, data: st.DataObject
+) -> None:
+    restricted = replace(A100, geometries=geometries)
+    names = [spec.name for spec in A100.profiles]
+    wanted = data.draw(st.dictionaries(st.sampled_from(names), st.integers(1, 3), min_size=1, max_size=2))
+    prefer = other.without(instance for instance in other if instance.mask & pinned.mask)
+    packed = pack(restricted, pinned=pinned, wanted=wanted, prefer=prefer)
+    possible = any(
+        set(pinned) <= set(layout) and layout.without(pinned).counts() == wanted and within(layout, geometries)
+        for layout in every_layout(A100)
+    )
+    assert isinstance(packed, Packed) == possible
+    if isinstance(packed, Packed):
+        assert check_layout(A100, packed.with_spare) is None
+        assert within(packed.with_spare, geometries)
+        assert set(pinned) <= set(packed.layout)
+    else:
+        assert "its geometries are restricted" in packed.reason
+
+
+def test_no_geometry_at_all_allows_nothing() -> None:
+    restricted = replace(A30, geometries=())
+
+    assert isinstance(pack(restricted, pinned=EMPTY, wanted={"1g.6gb": 1}), NoRoom)
+    assert not any(state_table(restricted).pareto(0)[0])

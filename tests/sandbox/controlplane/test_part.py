@@ -1,0 +1,107 @@
+"""One server process on its leash: it is seen to serve, ends with its parent, and says the end of its log."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox.controlplane.part import LEASH, ControlPlaneFailed, Part
+
+PROGRAM = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0) if {polite} else None)
+print("serving", flush=True)
+pathlib.Path({flag!r}).write_text("up")
+while True: time.sleep(0.1)
+"""
+
+
+def until(what: str, condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def part(folder: Path, *, polite: bool = True) -> Part:
+    flag = folder / "flag"
+    command = [sys.executable, "-c", PROGRAM.format(flag=str(flag), polite=polite)]
+    return Part("server", command, log=folder / "server.log", ready=flag.exists)
+
+
+def test_started_stopped_killed_and_started_again(tmp_path: Path) -> None:
+    server = part(tmp_path)
+    server.start()
+    server.wait(20)
+    first = server.pid
+    assert first
+    assert alive(first)
+    server.kill()
+    assert not alive(first)
+    (tmp_path / "flag").unlink()
+    server.start()
+    server.wait(20)
+    second = server.pid
+    assert second
+    assert second != first
+    server.stop()
+    assert not alive(second)
+    assert server.tail() == "serving\nserving"
+
+
+def test_a_frozen_server_can_be_stopped(tmp_path: Path) -> None:
+    server = part(tmp_path)
+    server.start()
+    server.wait(20)
+    server.signal(signal.SIGSTOP)
+    server.stop()
+    assert server.pid is None
+
+
+def test_a_server_that_ends_at_once_shows_its_log(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('bad flag')"]
+    server = Part("server", command, log=tmp_path / "server.log", ready=lambda: False)
+    server.start()
+    with pytest.raises(ControlPlaneFailed, match="server ended") as caught:
+        server.wait(20)
+    assert "bad flag" in str(caught.value)
+    server.stop()
+
+
+def test_a_server_that_never_serves(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    server = Part("server", command, log=tmp_path / "server.log", ready=lambda: False)
+    server.start()
+    with pytest.raises(ControlPlaneFailed, match="did not serve in 0 s"):
+        server.wait(0.2)
+    server.stop()
+
+
+@pytest.mark.parametrize("polite", [True, False], ids=["ends on SIGTERM", "ignores SIGTERM"])
+def test_a_server_ends_with_its_parent_however_that_died(tmp_path: Path, polite: bool) -> None:
+    flag = tmp_path / "flag"
+    program = PROGRAM.format(flag=str(flag), polite=polite)
+    parent = f"""
+import subprocess, sys, time
+server = subprocess.Popen([sys.executable, {str(LEASH)!r}, sys.executable, "-c", {program!r}], stdin=subprocess.PIPE)
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        server = int(process.stdout.readline())
+        until("the server runs", flag.exists)
+        os.kill(process.pid, signal.SIGKILL)
+    until("the server ended", lambda: not alive(server))

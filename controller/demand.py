@@ -8,7 +8,7 @@ ask for no partition are nobody's demand; one that the scheduler has not tried y
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from controller.reasons import UnplacedReason
@@ -30,6 +30,9 @@ class Demand:
     other: tuple[tuple[str, int], ...]
     """Every other resource: they are compared with the node's allocatable as they are."""
 
+    tried: bool = True
+    """The scheduler has tried the pod, or another pod of its gang, and found no node."""
+
     @property
     def single(self) -> str | None:
         """The resource, where exactly one partition is asked for."""
@@ -46,20 +49,27 @@ class DemandSet:
     refused: tuple[Unplaced, ...] = ()
 
 
-def collect(pending: Iterable[PodView], options: PlannerOptions) -> DemandSet:
+def collect(
+    pending: Iterable[PodView], options: PlannerOptions, *, dra_resources: frozenset[str] = frozenset()
+) -> DemandSet:
+    """`dra_resources` are mapped by a DeviceClass: pods that ask for them are left to DRA."""
     helpable: list[Demand] = []
     untried: list[Demand] = []
     refused: list[Unplaced] = []
-    for pod in sorted(pending, key=queue_order):
+    queue = sorted(pending, key=queue_order)
+    # A gang's other pods may be held back until all can start: they are meant as well.
+    waiting_gangs = {(pod.namespace, pod.gang) for pod in queue if pod.gang and pod.unschedulable}
+    for pod in queue:
         if pod.deleting or not pod.gpu:
             continue
-        refusal = _refusal(pod, options)
+        refusal = _refusal(pod, options, dra_resources)
         if refusal is not None:
             refused.append(refusal)
             continue
         demand = demand_of(pod)
         if demand.wants:
-            (helpable if pod.unschedulable else untried).append(demand)
+            tried = pod.unschedulable or (pod.gang and (pod.namespace, pod.gang) in waiting_gangs)
+            (helpable if tried else untried).append(demand if tried else replace(demand, tried=False))
     return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused))
 
 
@@ -96,7 +106,7 @@ def is_partition(resource: str) -> bool:
     return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
-def _refusal(pod: PodView, options: PlannerOptions) -> Unplaced | None:
+def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> Unplaced | None:
     """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
     if not any(isinstance(kind, MigRequest | MpsRequest | SharedRequest | AckRequest) for kind in kinds):
@@ -109,6 +119,9 @@ def _refusal(pod: PodView, options: PlannerOptions) -> Unplaced | None:
             return _not_served(pod, f"{resource}: {amount} is not served: ask for nvidia.com/gpu-{gb}gb: 1")
     if pod.claims:
         return _not_served(pod, "the pod has resource claims, which DRA serves: ask for the partition as a limit alone")
+    mapped = [resource for resource, _ in pod.gpu if resource in dra_resources]
+    if mapped:
+        return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so that DRA serves it: nothing to do here")
     if pod.most_mps_per_container > 1:
         return _not_served(
             pod,

@@ -35,6 +35,7 @@ class State:
         clock: Callable[[], float],
         agent_silent_seconds: float = 60.0,
         under_way_seconds: float = 300.0,
+        ageing_seconds: float = 600.0,
         changed: Callable[[], None] = lambda: None,
         remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
     ) -> None:
@@ -43,6 +44,7 @@ class State:
         self._clock = clock
         self._changed = changed
         self._remark = remark
+        self._ageing_seconds = ageing_seconds
         self._lock = threading.RLock()
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
@@ -55,7 +57,7 @@ class State:
     def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
         with self._lock:
-            change = self._pods.observe(key, self._readable("pod", "/".join(key), seen))
+            change = self._pods.observe(key, self._readable("pod", "/".join(key), seen), now=self._clock())
             if change.served:
                 self._window.discard(_pod_key(change.served))
             if change.asks:
@@ -138,12 +140,14 @@ class State:
             pending = list(self._pods.pending.values())
             plans = list(self._plans.views.values())
             promises = self._pods.promises()
+            aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
             pods=tuple(sorted(pods, key=_pod_order)),
             pending=tuple(sorted(pending, key=_pod_order)),
             plans=tuple(sorted(plans, key=_plan_order)),
             promises=promises,
+            aged=aged,
         )
 
     def plans(self) -> tuple[PlanReading, ...]:

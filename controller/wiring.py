@@ -159,6 +159,7 @@ class Controller:
             clock=clock,
             agent_silent_seconds=settings.agent_silent_seconds,
             under_way_seconds=settings.under_way_seconds,
+            ageing_seconds=settings.ageing_seconds,
             changed=self._awake.set,
             remark=self._remark,
         )

@@ -81,6 +81,18 @@ def test_the_snapshot_is_sorted_and_split() -> None:
     assert [p.name for p in snapshot.plans] == ["n-a", "n-b"]
 
 
+def test_pods_age_while_they_wait() -> None:
+    bench = Bench()
+    bench.pod(pod("a"))
+    bench.clock.now += 600
+    bench.pod(pod("b"))
+
+    assert bench.state.snapshot().aged == {bench.state.snapshot().pending[0].uid}
+
+    bench.gone("a")
+    assert not bench.state.snapshot().aged
+
+
 def test_a_node_without_gpus_is_left_out() -> None:
     bench = Bench()
     raw = node(mode=None)

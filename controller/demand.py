@@ -13,7 +13,16 @@ from functools import lru_cache
 
 from controller.reasons import UnplacedReason
 from controller.views import PlannerOptions, PodView, Unplaced
-from partitioning.resources import AckRequest, MigRequest, MpsRequest, ResourceRequest, SharedRequest, classify
+from partitioning.resources import (
+    WHOLE,
+    AckRequest,
+    MigRequest,
+    MpsRequest,
+    ResourceRequest,
+    SharedRequest,
+    WholeRequest,
+    classify,
+)
 
 Wants = tuple[tuple[str, int], ...]
 """Partitions per resource name, sorted."""
@@ -62,6 +71,8 @@ def collect(
     for pod in queue:
         if pod.deleting or not pod.gpu:
             continue
+        if _is_others_business(pod, options, dra_resources):
+            continue
         refusal = _refusal(pod, options, dra_resources)
         if refusal is not None:
             refused.append(refusal)
@@ -86,7 +97,7 @@ def demand_of(pod: PodView) -> Demand:
             cpu_milli = amount
         elif resource == "memory":
             memory_bytes = amount
-        elif is_partition(resource):
+        elif is_device(resource):
             wants.append((resource, amount))
         else:
             other.append((resource, amount))
@@ -106,11 +117,21 @@ def is_partition(resource: str) -> bool:
     return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
+def _is_others_business(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> bool:
+    """Whole GPUs are everybody's: where another scheduler, or DRA, serves such a pod, there is nothing to explain."""
+    if not all(isinstance(kind_of(resource), WholeRequest) for resource, _ in pod.gpu):
+        return False
+    return pod.claims or WHOLE in dra_resources or pod.scheduler_name not in options.scheduler_names
+
+
+def is_device(resource: str) -> bool:
+    """What the kubelet hands out and a plan decides on: a partition, or a whole GPU."""
+    return resource == WHOLE or is_partition(resource)
+
+
 def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> Unplaced | None:
     """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
-    if not any(isinstance(kind, MigRequest | MpsRequest | SharedRequest | AckRequest) for kind in kinds):
-        return None
     for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
         if isinstance(kind, SharedRequest):
             return _not_served(pod, f"{resource} is not served: ask for nvidia.com/gpu-<N>gb, a slice of N GB")

@@ -21,7 +21,7 @@ from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, occupancy, placement_of
 from partitioning.profiles import MigProfile
-from partitioning.resources import MigRequest, MpsRequest
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
 def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
@@ -113,7 +113,8 @@ def _room(stock: NodeStock) -> Room:
 
 def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib: Mapping[str, int]) -> Pool | None:
     if cut is Cut.MPS:
-        return MpsPool(sizes_mib) if sizes_mib else None
+        whole = WHOLE in named
+        return MpsPool(sizes_mib, whole=whole) if sizes_mib or whole else None
     offered = {spec.name for spec in model.profiles if spec.starts}
     profiles = {
         name: kind.profile
@@ -148,6 +149,8 @@ def _ready_parts(
 
 def _hardest_first(resource: str) -> tuple[int, int, int, str]:
     """Large partitions have the fewest places; of equal memory, those with more compute slices have fewer."""
+    if resource == WHOLE:
+        return (-1, 0, 0, resource)
     kind = kind_of(resource)
     if isinstance(kind, MigRequest):
         profile = MigProfile.parse(kind.profile)

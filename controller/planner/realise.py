@@ -15,11 +15,11 @@ from controller.demand import kind_of
 from controller.planner.devices import Device, Share
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
 from controller.planner.repair import slice_order
-from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu
+from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu, WholeDesired
 from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
 from partitioning.packing import Packed, pack
 from partitioning.placements import Placement
-from partitioning.resources import MpsRequest
+from partitioning.resources import WHOLE, MpsRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +67,8 @@ def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
 
 def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     assert gpu.model is not None
+    if any(isinstance(part.what, Share) and part.what.resource == WHOLE for part in device.parts):
+        return WholeDesired(), 1, sum(part.resource != WHOLE for part in gpu.idle)
     present = list(gpu.view.desired.slices) if isinstance(gpu.view.desired, MpsDesired) else []
     slices = [_slice_of(part, present) for part in gpu.staying]
     idle = [_slice_of(part, present) for part in gpu.idle if isinstance(kind_of(part.resource), MpsRequest)]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from controller.planner.asks import Ask
 from controller.planner.sides import Amounts, Side
+from partitioning.mps import MAX_CLIENTS
+from partitioning.resources import WHOLE
 
 _ROUNDS = 120
 _WORK = 150_000
@@ -109,24 +111,28 @@ def _offered(side: Side, price: Amounts) -> tuple[float, Amounts]:
         worth += count * best
         for name, number in chosen:
             offered[name] += count * number
-    if side.shared and side.sizes_mib:
+    if side.shared:
         worth += _offer_shared(side, price, offered)
     return worth, offered
 
 
 def _offer_shared(side: Side, price: Amounts, offered: Amounts) -> float:
     """By memory as if slices could be cut short, or by clients, whichever proves less."""
-    densest = max(side.sizes_mib, key=lambda name: (price[name] / side.sizes_mib[name], name))
-    dearest = max(side.sizes_mib, key=lambda name: (price[name], name))
+    sizes = side.sizes_mib
+    densest = max(sizes, key=lambda name: (price[name] / sizes[name], name), default="")
+    dearest = max(sizes, key=lambda name: (price[name], name), default="")
     worth = 0.0
     for (free_mib, clients), count in side.shared.items():
-        by_memory, by_clients = free_mib / side.sizes_mib[densest], float(clients)
-        if by_memory * price[densest] <= by_clients * price[dearest]:
-            name, number = densest, by_memory
-        else:
-            name, number = dearest, by_clients
-        worth += count * number * price[name]
-        offered[name] += count * number
+        name, number = WHOLE, 0.0
+        if sizes:
+            by_memory, by_clients = free_mib / sizes[densest], float(clients)
+            shorter = by_memory * price[densest] <= by_clients * price[dearest]
+            name, number = (densest, by_memory) if shorter else (dearest, by_clients)
+        if WHOLE in price and clients == MAX_CLIENTS and price[WHOLE] >= number * price[name]:
+            name, number = WHOLE, 1.0
+        if number:
+            worth += count * number * price[name]
+            offered[name] += count * number
     return worth
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from controller.planner.board import Board
 from controller.planner.devices import Pool
 from controller.planner.pools import MigPool, MpsPool, StockPool
+from partitioning.resources import WHOLE
 from partitioning.states import state_table
 
 Amounts = dict[str, float]
@@ -85,6 +86,8 @@ def _count_pool(side: Side, pool: Pool, per_node: dict[str, Counter[int]]) -> No
             free_mib, clients = pool.free_mib(device.state), pool.clients(device.state)
             side.shared[free_mib, clients] += 1
             side.sizes_mib = pool.sizes_mib
+            if pool.whole:
+                per_node.setdefault(WHOLE, Counter())[device.node] += int(pool.uncut(device.state))
             for name, size_mib in sorted(pool.sizes_mib.items()):
                 per_node.setdefault(name, Counter())[device.node] += min(free_mib // size_mib, clients)
 

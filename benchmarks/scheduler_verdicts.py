@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         clusters = read_file(arguments.file)
         pairs = list(compare(clusters))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"{arguments.file}: cannot be compared: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
     disagreements = [pair for pair in pairs if not pair.agrees]

@@ -9,9 +9,9 @@ import sys
 
 from cli import demo, plan, sandbox_commands
 from cli.manifests import ManifestError
-from controller.settings import SettingsError
 from crds.definition import text
 from kube.errors import ApiError
+from kube.settings import SettingsError
 from partitioning import __version__
 
 

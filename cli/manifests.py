@@ -9,7 +9,7 @@ what an API server alone can judge (CEL, pruning) is left to it.
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,18 @@ class Manifest:
         """The object's kind."""
         return str(self.body.get("kind", ""))
 
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Kind, namespace and name: no two objects share all three."""
+        metadata = self.body["metadata"]
+        namespace = "" if self.kind in CLUSTER_SCOPED else metadata.get("namespace", "default")
+        return (self.kind, str(namespace), str(metadata.get("name")))
+
+    @property
+    def place(self) -> str:
+        """Where it was read, for messages."""
+        return f"{self.source}: document {self.index}"
+
 
 class ManifestError(ValueError):
     """At least one file cannot be used; the message has a line for each problem."""
@@ -53,18 +65,30 @@ class ClusterFiles:
     skipped: Mapping[str, int]
 
 
-def load(paths: Iterable[str]) -> list[dict[str, Any]]:
+def load(paths: Sequence[str]) -> list[dict[str, Any]]:
     """Objects of all files in creation order; raises ManifestError naming every problem at once."""
+    return [manifest.body for manifest in load_located(paths)]
+
+
+def load_located(paths: Sequence[str]) -> list[Manifest]:
+    """The same with the place of each."""
     manifests, problems = _read(paths)
     for manifest in manifests:
         problems += _numbered(manifest, _check(manifest) or _check_hardware(manifest))
     problems += _duplicates(manifests)
     if problems:
         raise ManifestError("\n".join(problems))
-    return [m.body for m in sorted(manifests, key=lambda m: ORDER.index(m.kind))]
+    return sorted(manifests, key=lambda manifest: ORDER.index(manifest.kind))
 
 
-def load_cluster(paths: Iterable[str], kinds: Iterable[str]) -> ClusterFiles:
+def refused(manifests: Iterable[Manifest], body: Mapping[str, Any], why: str) -> ManifestError:
+    """An API server did not take one of them: the same with its place, where it has one."""
+    identity = Manifest(source="", index=0, body=dict(body)).identity
+    places = [manifest.place for manifest in manifests if manifest.identity == identity]
+    return ManifestError(": ".join([*places[:1], why]))
+
+
+def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     """Objects of these kinds, from manifests or dumps; raises ManifestError naming every problem at once."""
     wanted = frozenset(kinds)
     manifests, problems = _read(paths)
@@ -84,7 +108,7 @@ def load_cluster(paths: Iterable[str], kinds: Iterable[str]) -> ClusterFiles:
     return ClusterFiles(objects=tuple(manifest.body for manifest in read), skipped=dict(sorted(skipped.items())))
 
 
-def _read(paths: Iterable[str]) -> tuple[list[Manifest], list[str]]:
+def _read(paths: Sequence[str]) -> tuple[list[Manifest], list[str]]:
     problems: list[str] = []
     manifests: list[Manifest] = []
     for source, text in _texts(paths):
@@ -92,11 +116,13 @@ def _read(paths: Iterable[str]) -> tuple[list[Manifest], list[str]]:
             manifests += _documents(source, text)
         except yaml.YAMLError as error:
             problems.append(f"{source}: not YAML: {' '.join(str(error).split())}")
+    if not (manifests or problems):
+        problems.append(f"{', '.join(paths)}: no Kubernetes object in it; write at least one Node and a Pod")
     return manifests, problems
 
 
 def _numbered(manifest: Manifest, lines: Iterable[str]) -> list[str]:
-    return [f"{manifest.source}: document {manifest.index}: {line}" for line in lines]
+    return [f"{manifest.place}: {line}" for line in lines]
 
 
 def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -106,7 +132,7 @@ def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
         found = Path(path)
         if found.is_dir():
-            files = sorted(file for file in found.rglob("*") if file.suffix in SUFFIXES)
+            files = sorted(file for file in found.rglob("*") if file.suffix in SUFFIXES and not file.is_dir())
             if not files:
                 raise ManifestError(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
         elif found.is_file():
@@ -118,6 +144,8 @@ def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
                 yield str(file), file.read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 raise ManifestError(f"{file}: not a text file in UTF-8") from None
+            except OSError as error:
+                raise ManifestError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def _documents(source: str, text: str) -> Iterator[Manifest]:
@@ -164,7 +192,7 @@ def _mapping(document: object) -> dict[str, Any]:
 
 def _check(manifest: Manifest) -> list[str]:
     body = manifest.body
-    kind = (body.get("apiVersion"), body.get("kind"))
+    kind = (str(body.get("apiVersion", "")), manifest.kind)
     if kind not in SCHEMAS:
         return [f"apiVersion, kind: {kind[0]!r} {kind[1]!r} cannot be used here; known: {known_kinds()}"]
     validator = jsonschema.Draft202012Validator(SCHEMAS[kind])
@@ -200,15 +228,13 @@ def _duplicates(manifests: list[Manifest]) -> list[str]:
     seen: dict[tuple[str, str, str], Manifest] = {}
     lines = []
     for manifest in manifests:
-        metadata = manifest.body.get("metadata")
-        if not isinstance(metadata, dict):
+        if not isinstance(manifest.body.get("metadata"), dict):
             continue
-        namespace = "" if manifest.kind in CLUSTER_SCOPED else metadata.get("namespace", "default")
-        key = (manifest.kind, str(namespace), str(metadata.get("name")))
-        first = seen.setdefault(key, manifest)
+        first = seen.setdefault(manifest.identity, manifest)
         if first is not manifest:
+            kind, _, name = manifest.identity
             lines.append(
-                f"{manifest.source}: document {manifest.index}: metadata.name: {key[0]} {key[2]!r} is already in "
+                f"{manifest.place}: metadata.name: {kind} {name!r} is already in "
                 f"{first.source}, document {first.index}; give one of them another name"
             )
     return lines

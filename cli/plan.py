@@ -143,9 +143,10 @@ def _share(one: Mapping[str, Any]) -> str:
 
 def _summary(document: Json) -> str:
     placed, pods = len(document["placed"]), len(document["placed"]) + len(document["unplaced"])
+    writes = len(document["plans"])
     return (
         f"{placed} of {pods} pods placed (at most {document['bound']} could be), "
-        f"{len(document['plans'])} plans to write, in {document['seconds']:.3f} s"
+        f"{writes} plan{'' if writes == 1 else 's'} to write, in {document['seconds']:.3f} s"
     )
 
 

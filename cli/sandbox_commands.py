@@ -11,15 +11,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from cli.manifests import load
+from cli.manifests import Manifest, load_located, refused
 from cli.tables import plan_table, pod_table
-from sandbox.cluster import Cluster, ClusterSettings
+from sandbox.cluster import Cluster, ClusterSettings, RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
 POLL_SECONDS = 0.2
+Progress = Callable[[Settlement, bool], None]
+"""Told of each look, and whether it was the last one."""
+AFTERWARDS_SECONDS = 20.0
+"""Left of the time-out for what a pod that ends makes possible; one that ends later is not waited for."""
 QUIET_POLLS = 3
 """How often in a row the run must look settled: an event may be on its way between two processes."""
 
@@ -55,15 +59,22 @@ def _warn(line: str) -> None:
     print(f"gpuplan: {line}", file=sys.stderr)
 
 
+def _start(cluster: Cluster, manifests: Sequence[Manifest]) -> None:
+    try:
+        cluster.start([manifest.body for manifest in manifests])
+    except RefusedManifestError as error:
+        raise refused(manifests, error.body, str(error)) from error
+
+
 def up(arguments: argparse.Namespace) -> int:
     """Start, say how to reach it, wait for the end."""
-    manifests = load(arguments.filename)
+    manifests = load_located(arguments.filename)
     end = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: end.set())
     cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
     try:
-        cluster.start(manifests)
+        _start(cluster, manifests)
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
         _warn(f"the cluster is up; logs are in {cluster.directory / 'logs'}; Ctrl-C ends it")
         end.wait()
@@ -74,12 +85,17 @@ def up(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start, wait until it settles, print what happened."""
-    manifests = load(arguments.filename)
+    manifests = load_located(arguments.filename)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda signum, _: sys.exit(128 + signum))  # by way of `finally`
     began = time.monotonic()
     cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
     try:
-        cluster.start(manifests)
-        found = wait_settled(cluster, began + arguments.timeout, progress=progress_line())
+        _start(cluster, manifests)
+        patience_until = time.time() + arguments.timeout - AFTERWARDS_SECONDS
+        found = wait_settled(
+            cluster, began + arguments.timeout, progress=progress_line(), patience_until=patience_until
+        )
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
     finally:
@@ -93,30 +109,40 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if found.settled else 1
 
 
-def wait_settled(cluster: Cluster, deadline: float, *, progress: Callable[[Settlement], None]) -> Settlement:
-    """Look until it stays settled for some polls, or until the deadline (monotonic seconds)."""
+def wait_settled(cluster: Cluster, deadline: float, *, progress: Progress, patience_until: float = 0.0) -> Settlement:
+    """Look until it stays settled for some polls, or until the deadline (monotonic seconds).
+
+    Pods that end by themselves before `patience_until` (epoch seconds) are waited for while others lack room.
+    """
     quiet = 0
     while True:
         # decisions first: what the API shows after it can only be newer
         decisions = cluster.decisions()
-        found = settlement(cluster.pods(), cluster.plans(), decisions)
-        progress(found)
+        found = settlement(
+            cluster.pods(),
+            cluster.plans(),
+            decisions,
+            without_agent=cluster.nodes_without_agent,
+            patience_until=patience_until,
+        )
         quiet = quiet + 1 if found.settled else 0
-        if quiet >= QUIET_POLLS or time.monotonic() > deadline:
+        over = quiet >= QUIET_POLLS or time.monotonic() > deadline
+        progress(found, over)
+        if over:
             return found
         time.sleep(POLL_SECONDS)
 
 
-def progress_line() -> Callable[[Settlement], None]:
+def progress_line() -> Progress:
     """Shows one changing line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
-        return lambda _: None
+        return lambda _found, _over: None
 
-    def show(found: Settlement) -> None:
+    def show(found: Settlement, over: bool) -> None:
         running = sum(1 for pod in found.pods if pod.node)
         told = sum(1 for pod in found.pods if not pod.node and pod.reason)
         rest = len(found.pods) - running - told
-        end = "\n" if found.settled else ""
+        end = "\n" if over else ""
         print(f"\r\033[K{running} bound, {told} explained, {rest} waiting", end=end, file=sys.stderr, flush=True)
 
     return show

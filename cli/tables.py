@@ -1,12 +1,14 @@
 """Plain tables for people: pods with why they wait, plans with how they stand. Pure text, columns two blanks apart."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox.settle import PodReport
 
 MESSAGE_WIDTH = 100
+WRAP_WIDTH = 120
+NAMED_PODS = 3
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -20,7 +22,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def pod_table(pods: Iterable[PodReport]) -> str:
-    """One row per pod."""
+    """One row per pod; sentences too long for a row follow in full, each once."""
+    pods = tuple(pods)
     rows = [
         (
             pod.namespace,
@@ -28,11 +31,27 @@ def pod_table(pods: Iterable[PodReport]) -> str:
             pod.phase,
             pod.node or "-",
             pod.reason or "-",
-            textwrap.shorten(pod.message, MESSAGE_WIDTH, placeholder=" …"),
+            _shortened(pod.message),
         )
         for pod in pods
     ]
-    return table(("NAMESPACE", "NAME", "PHASE", "NODE", "REASON", "MESSAGE"), rows)
+    return "\n".join([table(("NAMESPACE", "NAME", "PHASE", "NODE", "REASON", "MESSAGE"), rows), *_in_full(pods)])
+
+
+def _shortened(message: str) -> str:
+    return textwrap.shorten(message, MESSAGE_WIDTH, placeholder=" …")
+
+
+def _in_full(pods: Iterable[PodReport]) -> Iterator[str]:
+    """The end of a sentence names the remedy, so it must be somewhere; pods with the same one share it."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        if _shortened(pod.message) != pod.message:
+            names.setdefault((pod.reason, pod.message), []).append(f"{pod.namespace}/{pod.name}")
+    for (reason, message), found in names.items():
+        more = f" and {len(found) - NAMED_PODS} more" if len(found) > NAMED_PODS else ""
+        yield f"\n{', '.join(found[:NAMED_PODS])}{more}: {reason}"
+        yield from textwrap.wrap(message, WRAP_WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def plan_table(plans: Iterable[Mapping[str, Any]]) -> str:

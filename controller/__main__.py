@@ -19,9 +19,10 @@ from pathlib import Path
 from kubernetes.config import ConfigException
 
 from controller.planner import plan
-from controller.settings import SettingsError, load_settings, read_settings
+from controller.settings import load_settings, read_settings
 from controller.wiring import Controller
 from kube import clients
+from kube.settings import SettingsError
 
 log = logging.getLogger("controller")
 

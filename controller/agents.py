@@ -1,9 +1,10 @@
 """AgentAlive: the controller's word on each node agent, in the status of its plan.
 
 In go the ages of the agents' Leases, out go the conditions that they mean, by status apply under the controller's own
-manager: AgentAlive always, and Ready=Unknown while the agent is silent (it forces its own Ready when it is back; until
-then ours must stay in what we apply, or the condition would lose half of its fields). After a longer silence the taint
-gpuplan.dev/changing comes off the node. Compares with the live object before every write: the cheapest write is none.
+manager: AgentAlive always, and Ready=Unknown while the agent is silent, be its Node there or not (it forces its own
+Ready when it is back; until then ours must stay in what we apply, or the condition would lose half of its fields).
+After a longer silence the taint gpuplan.dev/changing comes off the node. Compares with the live object before every
+write: the cheapest write is none.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from kube import apply, errors
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
+OUR_READY = (Reason.AGENT_SILENT, Reason.NODE_NOT_FOUND)
+"""Reasons with which the controller says Ready=Unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Agents:
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
+        now = self._clock()
+        self._not_before = {what: at for what, at in self._not_before.items() if at > now}
         nodes = self._state.nodes()
         for reading in self._state.plans():
             if reading.deleting:
@@ -72,7 +77,10 @@ class Agents:
             node = nodes.get(reading.name)
             silent_for = self._state.agent_silent_for(reading.name)
             verdict = self.verdict(reading, node_exists=node is not None, silent_for=silent_for)
-            body = self._conditions(reading, verdict)
+            silent = silent_for is not None and (
+                verdict.reason is Reason.AGENT_SILENT or silent_for >= self._silent_seconds
+            )
+            body = self._conditions(reading, verdict, silent=silent)
             if body is not None:
                 self._attempt(f"status {reading.name}", partial(self._apply, reading, body))
             tainted = node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints)
@@ -95,11 +103,16 @@ class Agents:
         )
         return Verdict(status="False", reason=Reason.AGENT_SILENT, message=message)
 
-    def _conditions(self, reading: PlanReading, verdict: Verdict) -> list[dict[str, Any]] | None:
+    def _conditions(self, reading: PlanReading, verdict: Verdict, *, silent: bool) -> list[dict[str, Any]] | None:
         """What to apply; None: the plan says so already."""
-        silent = verdict.reason is Reason.AGENT_SILENT
-        held = reading.ready is not None and reading.ready.reason == Reason.AGENT_SILENT
-        ready = Verdict(status="Unknown", reason=Reason.AGENT_SILENT, message=_ready_message(reading.name))
+        held = reading.ready is not None and reading.ready.reason in OUR_READY
+        # An agent that still speaks although its Node is gone has the word on Ready: two writers would fight over it.
+        gone = silent and verdict.reason is Reason.NODE_NOT_FOUND
+        ready = Verdict(
+            status="Unknown",
+            reason=Reason.NODE_NOT_FOUND if gone else Reason.AGENT_SILENT,
+            message=_ready_message(reading.name, gone=gone),
+        )
         told = _tells(reading.alive, verdict, reading.generation)
         if told and (not silent or _tells(reading.ready, ready, reading.generation)):
             return None
@@ -152,7 +165,6 @@ class Agents:
             return
         try:
             action()
-            self._not_before.pop(what, None)
         except (errors.Conflict, errors.NotFound, errors.Invalid) as error:
             # Somebody wrote in between; the watch brings it, and what is still due is done then.
             log.debug("%s: %s", what, error.message)
@@ -171,8 +183,9 @@ def _tells(live: ConditionReading | None, verdict: Verdict, generation: int) -> 
     )
 
 
-def _ready_message(name: str) -> str:
-    return f"The agent of node {name} is silent: what is ready there is not known."
+def _ready_message(name: str, *, gone: bool) -> str:
+    why = f"There is no Node {name}" if gone else f"The agent of node {name} is silent"
+    return f"{why}: what is ready there is not known."
 
 
 def _utc(moment: datetime) -> str:

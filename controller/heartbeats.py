@@ -53,7 +53,8 @@ class Heartbeats:
     def alive(self, node: str, now: float, *, known_silent: bool) -> bool:
         """Fresh enough to be planned for. `known_silent`: the plan's status says so already."""
         beat = self._beats.get(node)
-        if beat is None or beat.renew_time is None or now - beat.seen_at >= self._silent_seconds:
+        # The very sum of `holds_until`: rounded otherwise, the end could be missed for good.
+        if beat is None or beat.renew_time is None or now >= beat.seen_at + self._silent_seconds:
             return False
         return beat.renewed or not known_silent
 

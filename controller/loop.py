@@ -41,6 +41,8 @@ PAUSE_SECONDS = 0.05
 """Shortest one: events that come together are handled together."""
 REST_SHARE = 3.0
 """Rest after a turn, as a multiple of the time it took: a busy cluster must not cost a whole core."""
+LONGEST_REST_SECONDS = 2.0
+"""After a long pass, too: its pods wait for their nominations, and a loop that rests must not look like a stuck one."""
 FIRST_BACKOFF_SECONDS = 1.0
 LAST_BACKOFF_SECONDS = 60.0
 STUCK_SECONDS = 120.0
@@ -98,7 +100,7 @@ class Loop:
             began = self._clock()
             seconds = self.turn()
             spent = self._clock() - began
-            self._stopped.wait(max(PAUSE_SECONDS, REST_SHARE * spent))
+            self._stopped.wait(rest_seconds(spent))
             self._awake.wait(seconds)
             self._awake.clear()
 
@@ -204,3 +206,8 @@ class Loop:
         if silent_seconds > STUCK_SECONDS:
             return [f"the pass has not ended for {silent_seconds:.0f} s"]
         return []
+
+
+def rest_seconds(spent_seconds: float) -> float:
+    """How long nothing is done after a turn of this length, whatever happens meanwhile."""
+    return min(max(PAUSE_SECONDS, REST_SHARE * spent_seconds), LONGEST_REST_SECONDS)

@@ -14,8 +14,9 @@ from pathlib import Path
 import yaml
 
 from controller.geometries import GeometriesError, KnownGeometries, read_geometries
-from controller.settings import Settings, SettingsError
+from controller.settings import Settings
 from controller.views import PlannerOptions, PlanningResult, Snapshot
+from kube.settings import SettingsError
 from partitioning.models import GpuModel
 
 log = logging.getLogger(__name__)

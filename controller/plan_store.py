@@ -91,6 +91,12 @@ class PlanStore:
             return False  # a plan without a status offers nothing yet
         return capacity_changed(old, view, ours=ours)
 
+    def forget_gone(self, now: float, *, after_seconds: float) -> None:
+        """Nodes come and go under ever new names: what was deleted that long ago needs no guard any more."""
+        for name in [name for name, at in self._gone_at.items() if now - at >= after_seconds]:
+            del self._gone_at[name]
+            self._gone_uid.pop(name, None)
+
     def overdue(self, now: float) -> list[str]:
         """Plans of which something was true for a time only, and that time is over."""
         return sorted(name for name, until in self._holds_until.items() if until <= now)

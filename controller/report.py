@@ -154,8 +154,7 @@ class Reporter:
             plan = self._state.plan(outcome.node)
             if outcome.written is not Written.APPLIED or plan is None:
                 continue
-            gpus = ", ".join(str(index) for index in changes[outcome.node].changed)
-            message = f"Planned GPUs {gpus} anew for {pods[outcome.node]} pending pods."
+            message = _planned(changes[outcome.node].changed, pods[outcome.node])
             about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
             self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
 
@@ -183,6 +182,14 @@ class Reporter:
         for outcome in outcomes:
             if outcome.again:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
+
+
+def _planned(indexes: Iterable[int], pods: int) -> str:
+    listed = ", ".join(str(index) for index in indexes)
+    gpus = f"GPU {listed}" if "," not in listed else f"GPUs {listed}"
+    served = "1 pending pod" if pods == 1 else f"{pods} pending pods"
+    # Without a pod it was to put back what a pod took while the plan was on its way.
+    return f"Planned {gpus} anew {f'for {served}' if pods else 'to hold what is in use'}."
 
 
 def _placed(pod: Placed) -> dict[str, str]:

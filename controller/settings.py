@@ -1,35 +1,24 @@
-"""The controller's settings: one YAML file with camelCase keys, every field documented here.
+"""The controller's settings, every field documented here; `kube.settings` reads them.
 
-In goes the path of the file (or its decoded content), out come frozen `Settings`. Whatever is wrong is one
-`SettingsError` whose lines each name the key, the value and what would be right; an unknown key is never ignored,
-because a misspelt one would silently leave a default in force. Reads no environment and starts nothing.
+In goes the path of one YAML file with camelCase keys, out come frozen `Settings`, or one `SettingsError` with a
+line per problem. Reads no environment and starts nothing.
 """
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails
+from pydantic import Field, model_validator
 
 from crds.v1alpha1.names import NAMESPACE
+from kube import settings
+from kube.settings import Section
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class SettingsError(ValueError):
-    """The settings cannot be used; the text is meant for the person who wrote them."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
-
-
-class LeaderElection(_Section):
+class LeaderElection(Section):
     """Which of several controllers writes. Ages are measured on the monotonic clock of each process."""
 
     enabled: bool = True
@@ -52,7 +41,7 @@ class LeaderElection(_Section):
         return self
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that a person can set. Names and defaults of the batch window are those of nos."""
 
     batch_window_timeout_seconds: Seconds = 60.0
@@ -107,66 +96,9 @@ class Settings(_Section):
 
 def load_settings(path: Path) -> Settings:
     """Read the file; raises SettingsError with the file's name in front of every sentence."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror or error}: give a readable YAML file with --config") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
-    try:
-        return read_settings(content if content is not None else {})
-    except SettingsError as error:
-        raise SettingsError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+    return settings.load(Settings, path)
 
 
 def read_settings(content: object) -> Settings:
     """Check decoded YAML; raises SettingsError, one line per problem."""
-    if not isinstance(content, dict):
-        raise SettingsError(f"must be a mapping of keys to values, not {_kind(content)}: write key: value lines")
-    try:
-        return Settings.model_validate(content)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_sentence(detail) for detail in error.errors())) from error
-
-
-def _sentence(detail: ErrorDetails) -> str:
-    location = [str(part) for part in detail["loc"]]
-    where = ".".join(location)
-    if detail["type"] == "extra_forbidden":
-        known = _known_keys(location[:-1])
-        close = difflib.get_close_matches(location[-1], known, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        return f"unknown key {where}{hint}; known keys are {', '.join(known)}"
-    if detail["type"] == "value_error":
-        return detail["msg"].removeprefix("Value error, ")
-    found = _field(location)
-    default = f"; the default is {_shown(found)}" if found is not None else ""
-    complaint = detail["msg"][0].lower() + detail["msg"][1:]
-    return f"{where} is {detail['input']!r}: {complaint}{default}"
-
-
-def _known_keys(section: list[str]) -> list[str]:
-    model = LeaderElection if section == ["leaderElection"] else Settings
-    return sorted(str(field.alias) for field in model.model_fields.values())
-
-
-def _field(location: list[str]) -> Any:
-    model: type[_Section] = LeaderElection if location[:1] == ["leaderElection"] and len(location) > 1 else Settings
-    name = location[1] if model is LeaderElection else location[0] if location else ""
-    return next((field.default for field in model.model_fields.values() if field.alias == name), None)
-
-
-def _shown(default: object) -> str:
-    if isinstance(default, LeaderElection):
-        return "a mapping with " + ", ".join(_known_keys(["leaderElection"]))
-    if isinstance(default, bool):
-        return str(default).lower()
-    if isinstance(default, tuple):
-        return f"[{', '.join(default)}]"
-    return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def _kind(content: object) -> str:
-    if isinstance(content, list):
-        return "a list"
-    return "a text" if isinstance(content, str) else type(content).__name__
+    return settings.read(Settings, content)

@@ -23,6 +23,9 @@ from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 log = logging.getLogger(__name__)
 View = TypeVar("View")
 
+GONE_PLAN_SECONDS = 86400.0
+"""How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
+
 
 class State:
     """Every method may be called from any thread."""
@@ -110,6 +113,7 @@ class State:
             now = self._clock()
             for name in self._plans.overdue(now):
                 self._refresh(name)
+            self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             orphans = self._plans.readings.keys() - self._nodes.keys()
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
 

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kube import clients
+from kube.settings import SettingsError
 from nodeagent.nvml import NvmlDriver
 from nodeagent.plugin.__main__ import main as plugin_main
 from nodeagent.process import AgentProcess
-from nodeagent.settings import Settings, SettingsError, load_settings
+from nodeagent.settings import Settings, load_settings
 from nodeagent.statedir import AnotherAgentError
 
 log = logging.getLogger("nodeagent")

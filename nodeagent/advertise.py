@@ -18,12 +18,20 @@ from nodeagent.plugin.files import Unreadable
 log = logging.getLogger(__name__)
 
 
-def rendered(changes: Iterable[GpuChange]) -> PluginConfig:
-    """Every partition that exists and may be offered, the withdrawn ones among them."""
-    offered = [partition for change in changes for partition in change.offer]
-    withdrawn = [partition for change in changes for partition in change.withdraw]
+def rendered(changes: Iterable[GpuChange], before: PluginConfig) -> PluginConfig:
+    """Every partition that exists and may be offered, the withdrawn ones among them.
+
+    A GPU that cannot even tell its UUID may be any of those that are not seen: what `before` says of these stays.
+    """
+    found = tuple(changes)
+    seen = {change.gpu.uuid for change in found}
+    kept = [device for device in before.devices if device.gpu not in seen] if "" in seen else []
+    offered = [partition for change in found for partition in change.offer]
+    withdrawn = [partition for change in found for partition in change.withdraw]
     devices = {partition.id: partition.device for partition in [*withdrawn, *offered]}
-    return PluginConfig.of(devices.values(), {p.id for p in withdrawn} - {p.id for p in offered})
+    refused = {p.id for p in withdrawn} - {p.id for p in offered}
+    refused |= {device.id for device in kept} & set(before.withdrawn)
+    return PluginConfig.of([*devices.values(), *kept], refused)
 
 
 def counts(config: PluginConfig) -> dict[str, int]:

@@ -147,7 +147,7 @@ class Agent:
         if seen.driver_problem is not None:
             return f"the driver does not answer: {seen.driver_problem}"
         advertiser, readings = self._parts.advertiser, seen.readings
-        config = rendered(changes.values())
+        config = rendered(changes.values(), advertiser.config)
         if config != advertiser.config:
             why = self._parts.guard.before_push(self._parts.node.get(), counts(config), self._ours(readings, config))
             if why:

@@ -68,7 +68,7 @@ class Seen:
         processes = self.processes.get(gpu.uuid, "the processes on this GPU were not read")
         if isinstance(processes, str):
             return Verdict(use=Use.UNKNOWN, why=processes) if said.free else said
-        return with_processes(said, partition, gpu, processes)
+        return with_processes(said, partition, gpu, processes, self.usage.held)
 
     def standing(self, gpu: ObservedGpu, config: PluginConfig) -> Standing:
         """One GPU with verdicts; `config` is what the plugin was told last."""

@@ -99,7 +99,8 @@ class NvmlDriver:
                 mps = _known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, handle)) or ()
                 clients = {entry.pid for entry in mps}
                 listed = NVML.nvmlDeviceGetComputeRunningProcesses(handle)
-                found.update(GpuProcess(pid=entry.pid, mps_client=entry.pid in clients) for entry in listed)
+                pids = clients | {entry.pid for entry in listed}
+                found.update(GpuProcess(pid=pid, mps_client=pid in clients) for pid in pids)
             # On a GPU with MIG the parent's list needs a privilege and need not tell the instance: ask each device.
             for instance in gpu.instances:
                 for device in _mig_devices(NVML.nvmlDeviceGetGpuInstanceById(handle, instance.id), instance):

@@ -1,35 +1,26 @@
-"""The agent's settings: one YAML file with camelCase keys, every field documented here.
+"""The agent's settings, every field documented here; `kube.settings` reads them.
 
-In goes the path of the file (or its decoded content), out come frozen `Settings`. Whatever is wrong is one
-`SettingsError` whose lines each name the key, the value and what would be right; an unknown key is never ignored,
-because a misspelt one would silently leave a default in force. Reads no environment and starts nothing.
+In goes the path of one YAML file with camelCase keys, out come frozen `Settings`, or one `SettingsError` with a
+line per problem. Reads no environment and starts nothing.
 """
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails
+from pydantic import Field
 
 from crds.v1alpha1.names import NAMESPACE
+from kube import settings
+from kube.settings import Section
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 Interval = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class SettingsError(ValueError):
-    """The settings cannot be used; the text is meant for the person who wrote them."""
-
-
-class Settings(BaseModel):
+class Settings(Section):
     """Everything that a person can set."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
 
     state_dir: Path = Path("/var/lib/gpuplan")
     """Journal, memory and the files shared with the device plugin; on the node's disk, not in the pod."""
@@ -66,34 +57,9 @@ class Settings(BaseModel):
 
 def load_settings(path: Path) -> Settings:
     """Read the file; raises SettingsError with the file's name in front of every sentence."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror or error}: give a readable YAML file with --config") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
-    try:
-        return read_settings(content if content is not None else {})
-    except SettingsError as error:
-        raise SettingsError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+    return settings.load(Settings, path)
 
 
 def read_settings(content: object) -> Settings:
     """Check decoded YAML; raises SettingsError, one line per problem."""
-    if not isinstance(content, dict):
-        raise SettingsError(f"must be a mapping of keys to values, not {type(content).__name__}: write key: value")
-    try:
-        return Settings.model_validate(content)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_sentence(detail) for detail in error.errors())) from error
-
-
-def _sentence(detail: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in detail["loc"])
-    known = {str(field.alias): field.default for field in Settings.model_fields.values()}
-    if detail["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key, sorted(known), n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        return f"unknown key {key}{hint}; known keys are {', '.join(sorted(known))}"
-    complaint = detail["msg"][0].lower() + detail["msg"][1:]
-    return f"{key} is {detail['input']!r}: {complaint}; the default is {known.get(key)}"
+    return settings.read(Settings, content)

@@ -71,12 +71,15 @@ class Usage:
 
 
 def with_processes(
-    verdict: Verdict, partition: Partition, gpu: ObservedGpu, processes: Iterable[GpuProcess]
+    verdict: Verdict, partition: Partition, gpu: ObservedGpu, processes: Iterable[GpuProcess], held: Iterable[str]
 ) -> Verdict:
     """NVML's word on a partition that nobody else claims. Of an MPS slice it can only doubt."""
     if not verdict.free:
         return verdict
     if partition.kind is DeviceKind.MPS:
+        if any(device_id.startswith(f"{gpu.uuid}::") for device_id in held):
+            # The clients of a slice in use: NVML does not tell the slices of a GPU apart.
+            return verdict
         clients = sorted(process.pid for process in processes if process.mps_client)
         why = f"MPS client process {clients[0]} runs on the GPU, and no pod holds a slice of it" if clients else ""
         return Verdict(use=Use.UNKNOWN, why=why) if clients else verdict

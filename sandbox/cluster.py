@@ -5,6 +5,7 @@ plugins are processes of their own and run unmodified; only hardware, kubelet, s
 stand-ins. Everything lies in one short folder (unix sockets allow 108 bytes) and listens on loopback.
 """
 
+import contextlib
 import json
 import shutil
 import socket
@@ -27,7 +28,8 @@ from kube import apply, clients
 from kube.errors import ApiError, Conflict, NotFound
 from kube.reflector import Reflector
 from sandbox.apiserver import ApiServer
-from sandbox.hardware import Problem, gpus_of
+from sandbox.hardware import Gpu, Problem, gpus_of
+from sandbox.held_pods import HeldPods
 from sandbox.node import SandboxNode
 from sandbox.scheduler import Scheduler
 from sandbox.supervisor import Supervisor
@@ -40,7 +42,6 @@ COLLECTIONS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "GPUPartitionPlan": PLANS,
 }
-BIND_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,14 @@ class ClusterSettings:
     status_tick_seconds: float = 1.0
     batch_timeout_seconds: float = 5.0
     batch_idle_seconds: float = 1.0
+
+
+class RefusedManifestError(Exception):
+    """The API server does not take this object; the text is its own."""
+
+    def __init__(self, body: Mapping[str, Any], error: ApiError) -> None:
+        super().__init__(error.message)
+        self.body = body
 
 
 class Cluster:
@@ -66,9 +75,11 @@ class Cluster:
         self._report = report
         self._server = ApiServer()
         self._api: ApiClient | None = None
+        self._held: HeldPods | None = None
         self._nodes: dict[str, SandboxNode] = {}
         self._nodes_lock = threading.Lock()
-        self._held: list[dict[str, Any]] = []
+        self._machines: dict[tuple[str, tuple[Gpu, ...]], Path] = {}
+        self._refused: dict[str, Problem] = {}
         self._parts: list[Any] = []
         self._stopping = threading.Event()
 
@@ -87,17 +98,22 @@ class Cluster:
         return self._api
 
     def start(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Bring everything up and create the objects; a refusal by the API server raises kube.errors.ApiError."""
+        """Bring everything up and create the objects; what the API server refuses raises RefusedManifestError."""
         self._server.start()
         self._api = clients.for_url(self._server.url)
+        held = self._held = HeldPods(self._api, self._post, report=self._report)
         self.kubeconfig.write_text(self._server.kubeconfig())
         self._install()
+        self._add_namespaces(manifests)
         for manifest in manifests:
-            self.create(manifest)
+            if manifest["kind"] == "Pod" and manifest["spec"].get("nodeName"):
+                held.add(_copy(manifest))
+            else:
+                self.create(manifest)
         self._start_part(Scheduler(clients.for_url(self._server.url)))
         self._start_part(self._node_watch())
         self._start_controller()
-        threading.Thread(target=self._bind_held, name="bind-held", daemon=True).start()
+        self._start_part(held)
 
     def stop(self) -> None:
         """End every part and remove the folder."""
@@ -119,22 +135,30 @@ class Cluster:
     # --------------------------------------------------------------------------------------- objects
 
     def create(self, manifest: Mapping[str, Any]) -> None:
-        """POST one object. A pod that names its node waits until that node offers what it asks for."""
-        body = json.loads(json.dumps(manifest))
+        """POST one object."""
+        body = _copy(manifest)
         if body["kind"] == "Node":
             _fill_capacity(body)
-        if body["kind"] == "Pod" and body["spec"].get("nodeName"):
-            self._held.append(body)
-            return
         self._post(body)
 
-    def _post(self, body: dict[str, Any]) -> None:
+    def _post(self, body: dict[str, Any]) -> bool:
+        """False: a namespace that is there already."""
         namespace = body["metadata"].setdefault("namespace", "default") if "{" in COLLECTIONS[body["kind"]] else ""
         try:
             apply.create(self.api, COLLECTIONS[body["kind"]].format(namespace=namespace), body)
-        except Conflict:
-            if body["kind"] != "Namespace":
-                raise
+        except ApiError as error:
+            if isinstance(error, Conflict) and body["kind"] == "Namespace":
+                return False
+            raise RefusedManifestError(body, error) from error
+        return True
+
+    def _add_namespaces(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """Pods of a real cluster come without their Namespace: make those that no file declares."""
+        declared = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "Namespace"}
+        used = {manifest["metadata"].get("namespace", "default") for manifest in manifests}
+        for name in sorted(used - declared):
+            if self._post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}):
+                self._report(f"namespace {name} is in none of the files and was created")
 
     def _install(self) -> None:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -148,7 +172,8 @@ class Cluster:
 
     def pods(self) -> list[dict[str, Any]]:
         """Every pod, those that still wait for their node's plugin included."""
-        held = [{**pod, "metadata": {"namespace": "default", "uid": "", **pod["metadata"]}} for pod in list(self._held)]
+        # Held ones first: one that is created in between is there twice for a moment, not missing.
+        held = self._held.bodies() if self._held else []
         return [*apply.get(self.api, "/api/v1/pods")["items"], *held]
 
     def plans(self) -> list[dict[str, Any]]:
@@ -167,29 +192,47 @@ class Cluster:
 
     # ----------------------------------------------------------------------------------------- parts
 
-    def _node_watch(self) -> Reflector:
+    def _node_watch(self) -> Reflector[dict[str, Any]]:
         return Reflector(self.api, "/api/v1/nodes", project=lambda node: node, on_change=self._node_changed)
 
-    def _node_changed(self, _key: object, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if old is None and new is not None:
+    def _node_changed(self, key: tuple[str, str], _old: object, new: dict[str, Any] | None) -> None:
+        _, name = key
+        if new is None:
+            self._remove_node(name)
+        elif name not in self.nodes:
             self._add_node(new)
-        elif new is None and old is not None:
-            with self._nodes_lock:
-                gone = self._nodes.pop(old["metadata"]["name"], None)
-            if gone:
-                gone.stop()
+
+    def _remove_node(self, name: str) -> None:
+        self._refused.pop(name, None)
+        with self._nodes_lock:
+            gone = self._nodes.pop(name, None)
+        if gone:
+            gone.stop()
+        self._collect_pods(name)
+
+    def _collect_pods(self, node: str) -> None:
+        """Delete what was bound to a node that is gone, as the pod garbage collector does: no kubelet ends it."""
+        for pod in apply.get(self.api, "/api/v1/pods", query={"fieldSelector": f"spec.nodeName={node}"})["items"]:
+            metadata = pod["metadata"]
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+            with contextlib.suppress(NotFound, Conflict):
+                apply.delete(self.api, path, uid=metadata["uid"], grace_seconds=0)
 
     def _add_node(self, manifest: dict[str, Any]) -> None:
         name = manifest["metadata"]["name"]
         gpus = gpus_of(manifest)
         if isinstance(gpus, Problem):
-            self._report(f"node {name} is left without hardware: {gpus.field}: {gpus.message}")
+            if self._refused.get(name) != gpus:
+                self._report(f"node {name} is left without hardware until it is right: {gpus.field}: {gpus.message}")
+            self._refused[name] = gpus
             return
+        # The same node with the same cards is the same machine, also when it left the cluster in between.
+        root = self._machines.setdefault((name, gpus), self.directory / f"n{len(self._machines)}")
         with self._nodes_lock:
             node = SandboxNode(
                 name=name,
                 gpus=gpus,
-                root=self.directory / f"n{len(self._nodes)}",
+                root=root,
                 kubeconfig=self.kubeconfig,
                 api=clients.for_url(self._server.url),
                 supervisor=self.supervisor,
@@ -203,6 +246,11 @@ class Cluster:
         """The simulated nodes by name."""
         with self._nodes_lock:
             return dict(self._nodes)
+
+    @property
+    def nodes_without_agent(self) -> frozenset[str]:
+        """Nodes without GPUs."""
+        return frozenset(name for name, node in self.nodes.items() if not node.has_gpus)
 
     def _start_controller(self) -> None:
         config = self.directory / "controller.yaml"
@@ -222,33 +270,9 @@ class Cluster:
         )
         self.supervisor.add("controller", "controller", ["--config", str(config), "--kubeconfig", str(self.kubeconfig)])
 
-    def _bind_held(self) -> None:
-        """Create the pods that name a node, each once its node offers what it asks for."""
-        deadline = time.monotonic() + BIND_WAIT_SECONDS
-        while self._held and not self._stopping.wait(0.1):
-            for pod in list(self._held):
-                late = time.monotonic() > deadline
-                if late or self._offers(pod):
-                    if late:
-                        self._report(f"pod {pod['metadata']['name']}: its node does not offer what it asks for")
-                    try:
-                        self._post(pod)
-                    except ApiError as error:
-                        self._report(f"pod {pod['metadata']['name']}: {error}")
-                    self._held.remove(pod)
 
-    def _offers(self, pod: Mapping[str, Any]) -> bool:
-        wanted: dict[str, int] = {}
-        for container in pod["spec"]["containers"]:
-            for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
-                if "/" in resource:
-                    wanted[resource] = wanted.get(resource, 0) + int(amount)
-        try:
-            node = apply.get(self.api, f"/api/v1/nodes/{pod['spec']['nodeName']}")
-        except (NotFound, ApiError):
-            return False
-        allocatable = node.get("status", {}).get("allocatable", {})
-        return all(int(allocatable.get(resource, 0)) >= amount for resource, amount in wanted.items())
+def _copy(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(manifest)))
 
 
 def _fill_capacity(node: dict[str, Any]) -> None:

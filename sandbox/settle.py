@@ -4,18 +4,33 @@ In: pods and plans as the API holds them, and the controller's /decisions docume
 still being waited for. Pure: it reads no clock and asks nobody.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from controller.reasons import UnplacedReason
+from kube.quantities import to_int
 from partitioning.resources import WholeRequest, classify
+from sandbox.kubelet.commands import running_seconds
 
 Raw = Mapping[str, Any]
 
 FINISHED = ("Succeeded", "Failed")
 IN_FLIGHT = frozenset(reason.value for reason in UnplacedReason if reason.in_flight)
+ROOM_REASONS = frozenset(
+    reason.value
+    for reason in (
+        UnplacedReason.WAITS_FOR_RELEASE,
+        UnplacedReason.FRAGMENTED,
+        UnplacedReason.NO_CAPACITY,
+        UnplacedReason.NO_NODE_RESOURCES,
+        UnplacedReason.BLOCKED,
+    )
+) | {"Unschedulable"}
+"""Reasons, and the scheduler's one, that may be over when another pod ends."""
 AT_REST = ("WaitingForRelease", "Paused")
 """Reasons of Ready=False that only a person or the end of a pod can change."""
 
@@ -49,21 +64,36 @@ class Settlement:
         return not self.waiting
 
 
-def settlement(pods: Iterable[Raw], plans: Iterable[Raw], decisions: Raw | None) -> Settlement:
-    """Judge the run. `decisions` is None while the controller has not finished a pass."""
+def settlement(
+    pods: Iterable[Raw],
+    plans: Iterable[Raw],
+    decisions: Raw | None,
+    *,
+    without_agent: Collection[str] = (),
+    patience_until: float = 0.0,
+) -> Settlement:
+    """Judge the run. `decisions` is None while the controller has not finished a pass.
+
+    `without_agent` are nodes where no agent runs, so that nobody will ever answer their plans. While a pod lacks room,
+    others that end by themselves are waited for, if they do before `patience_until` (epoch seconds).
+    """
     at_rest = decisions is not None and decisions["idle"] and not decisions["underWay"]
     decided = {entry["uid"]: entry for entry in (decisions or {}).get("pods", [])}
     reports, waiting = [], []
     pods = sorted(pods, key=lambda pod: (pod["metadata"]["namespace"], pod["metadata"]["name"]))
+    ending = next((_title(pod) for pod in pods if _asks_for_gpus(pod) and _ends_at(pod) < patience_until), "")
     for pod in pods:
         report, pending = _pod(pod, decided.get(pod["metadata"]["uid"]))
         reports.append(report)
+        if ending and not pending and not report.node and report.reason in ROOM_REASONS:
+            pending = f"{ending} ends soon and may leave it room"
         if pending:
             waiting.append(f"pod {report.namespace}/{report.name}: {pending}")
     held = _held(pods)
+    finished = {_title(pod) for pod in pods if pod.get("status", {}).get("phase") in FINISHED}
     for plan in plans:
         name = plan["metadata"]["name"]
-        if why := _plan(plan, held.get(name, Counter())):
+        if name not in without_agent and (why := _plan(plan, held.get(name, Counter()), finished)):
             waiting.append(f"plan {name}: {why}")
     if not at_rest:
         waiting.append("the controller has work in hand" if decisions else "no pass of the controller has finished")
@@ -79,7 +109,7 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
     if phase in FINISHED or (node and phase == "Running"):
         pass
     elif node:
-        pending = f"bound to {node}, not running yet"
+        pending = "" if reason else f"bound to {node}, not running yet"
     elif decision is None and scheduled.get("status") == "False" and not _asks_for_slices(pod):
         reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
     elif decision is not None and decision["outcome"] == "unplaced":
@@ -99,6 +129,23 @@ def _pod(pod: Raw, decision: Raw | None) -> tuple[PodReport, str]:
     return report, pending
 
 
+def _title(pod: Raw) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _ends_at(pod: Raw) -> float:
+    """When a running pod ends by itself (epoch seconds); infinite if it does not, or does not run."""
+    status = pod.get("status", {})
+    if status.get("phase") != "Running" or not status.get("startTime"):
+        return math.inf
+    seconds = [running_seconds(c.get("command") or (), c.get("args") or ()) for c in pod["spec"]["containers"]]
+    return datetime.fromisoformat(status["startTime"]).timestamp() + max(math.inf if s is None else s for s in seconds)
+
+
+def _asks_for_gpus(pod: Raw) -> bool:
+    return bool(_slices(pod["spec"]["containers"]))
+
+
 def _asks_for_slices(pod: Raw) -> bool:
     """Whether the controller owes the pod a decision; of whole GPUs and all else the scheduler's word is the last."""
     asked = _slices([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])])
@@ -110,7 +157,7 @@ def _slices(containers: Iterable[Raw]) -> Counter[str]:
     for container in containers:
         for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
             if classify(resource) is not None:
-                found[resource] += int(amount)
+                found[resource] += to_int(amount)
     return found
 
 
@@ -123,9 +170,11 @@ def _held(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
     return held
 
 
-def _plan(plan: Raw, held: Counter[str]) -> str:
+def _plan(plan: Raw, held: Counter[str], finished: Collection[str]) -> str:
     """Why a plan is not at rest; '' when it is."""
     ready, stalled = _condition(plan, "Ready"), _condition(plan, "Stalled")
+    if _condition(plan, "AgentAlive").get("reason") == "NodeNotFound":
+        return ""
     if ready.get("observedGeneration") != plan["metadata"]["generation"]:
         return "the agent has not answered this generation"
     parts = [part for gpu in plan["status"].get("gpus", []) for part in gpu.get("partitions", [])]
@@ -133,6 +182,8 @@ def _plan(plan: Raw, held: Counter[str]) -> str:
         return "it is not known yet which slices are in use"
     if held - Counter(part["resource"] for part in parts if part["state"] == "Used"):
         return "it does not show yet what running pods hold"
+    if any(part["state"] == "Used" and part.get("pod") in finished for part in parts):
+        return "it still shows what a finished pod held"
     if ready.get("status") == "True" or stalled.get("status") == "True" or ready.get("reason") in AT_REST:
         return ""
     return str(ready.get("reason", "not ready"))

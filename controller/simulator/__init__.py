@@ -9,6 +9,7 @@ kept up to date while pods are placed one after the other. What cannot be known 
 from controller.simulator.attempts import Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import filter_node, filter_pod, filter_room
+from controller.simulator.relabel import expected_after
 from controller.simulator.selectors import matches_node, selects, tolerates, untolerated
 from controller.simulator.usage import Usage, usage_by_node
 from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict
@@ -21,6 +22,7 @@ __all__ = [
     "Misfit",
     "Usage",
     "Verdict",
+    "expected_after",
     "filter_node",
     "filter_pod",
     "filter_room",

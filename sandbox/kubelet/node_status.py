@@ -114,7 +114,9 @@ def _node_info(node: NodeReading) -> Json:
         "osImage": "gpuplan sandbox",
         "systemUUID": str(machine),
     }
-    return {**invented, **(node.status.get("nodeInfo") or {})}
+    # The API server fills in every field that a manifest leaves out, with nothing.
+    known = {name: text for name, text in (node.status.get("nodeInfo") or {}).items() if text}
+    return {**invented, **known}
 
 
 def _boot_id(node_name: str, boots: int) -> str:

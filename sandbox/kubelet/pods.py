@@ -50,6 +50,8 @@ class Pod:
     restart_policy: str = "Always"
     host_network: bool = False
     active_deadline_seconds: float | None = None
+    grace_seconds: float = 30.0
+    """The pod's own, for ends that nobody asked for: its deadline, and sidecars after its work."""
     script: Script = field(default_factory=Script)
     deleting: bool = False
     deletion_grace_seconds: float = 0.0
@@ -71,7 +73,7 @@ class Pod:
 
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    deadline = spec.get("activeDeadlineSeconds")
+    deadline, grace = spec.get("activeDeadlineSeconds"), spec.get("terminationGracePeriodSeconds")
     return Pod(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -83,6 +85,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         restart_policy=spec.get("restartPolicy") or "Always",
         host_network=bool(spec.get("hostNetwork")),
         active_deadline_seconds=None if deadline is None else float(deadline),
+        grace_seconds=30.0 if grace is None else float(grace),
         script=script_of(metadata.get("annotations") or {}),
         deleting=bool(metadata.get("deletionTimestamp")),
         deletion_grace_seconds=float(metadata.get("deletionGracePeriodSeconds") or 0),

@@ -85,7 +85,7 @@ class PodRunner:
             self._start(entry, name)
         if run.work_done and run.alive and not run.stopping:
             run.stopping = True
-            self.stop_containers(run.pod.uid, self._timings.stop_seconds)
+            self.stop_containers(run.pod.uid, run.pod.grace_seconds)
         run.settle()
         self.write(entry)
         self.finish_if_deleting(entry)
@@ -97,7 +97,9 @@ class PodRunner:
         self.stop_containers(entry.pod.uid, grace_seconds)
         self.sync(entry)
 
-    def stop_containers(self, pod_uid: str, grace_seconds: float) -> None:
+    def stop_containers(self, pod_uid: str, grace_seconds: float = 0.0) -> None:
+        """A shorter grace than two seconds is two: also after a deletion with grace 0."""
+        grace_seconds = max(grace_seconds, self._timings.force_stop_seconds)
         for record in self._runtime.containers(pod_uid):
             self._runtime.stop(record.container_id, grace_seconds)
 
@@ -111,7 +113,7 @@ class PodRunner:
         entry = self._book.get(uid)
         if entry is not None and entry.run is not None and not entry.run.terminated:
             entry.run.failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-            self.stop(entry, self._timings.stop_seconds)
+            self.stop(entry, entry.pod.grace_seconds)
 
     def repair(self, uid: str) -> None:
         """Somebody else ended the pod's phase while it runs: the kubelet's own view wins in the end."""

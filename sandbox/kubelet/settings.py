@@ -26,7 +26,7 @@ class Timings:
     stop_seconds: float = 0.5
     """From the stop signal to the end of the process, where the pod's annotation says nothing else."""
     force_stop_seconds: float = 2.0
-    """Grace of a container whose pod vanished from the API (force deletion)."""
+    """The shortest grace of any stop, and that of a container whose pod vanished from the API (force deletion)."""
     prestart_timeout_seconds: float = 30.0
     start_retry_seconds: tuple[float, ...] = (1.0, 12.0, 27.0)
     """Pauses after a failed start, the last one repeated."""

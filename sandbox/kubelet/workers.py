@@ -47,7 +47,7 @@ class PodWorkers:
     def _add(self, pod: Pod) -> None:
         entry = self._book.put(pod)
         if pod.ended:
-            self._runner.stop_containers(pod.uid, self._timings.stop_seconds)
+            self._runner.stop_containers(pod.uid)
             self._runner.finish_if_deleting(entry)
             return
         if pod.deleting:
@@ -71,7 +71,7 @@ class PodWorkers:
         entry.rejected = True
         self._around.writer.submit(entry.pod, rejected_status(rejection, self._around.clock.wall()))
         self._emit(entry.pod, "Warning", rejection.reason, rejection.message)
-        self._runner.stop_containers(entry.pod.uid, self._timings.stop_seconds)
+        self._runner.stop_containers(entry.pod.uid)
 
     def _update(self, entry: Entry) -> None:
         pod, run = entry.pod, entry.run
@@ -85,7 +85,7 @@ class PodWorkers:
         """The object vanished. If that was no end the kubelet knew of, containers run on for a grace of their own."""
         self._book.remove(pod.uid)
         self._around.writer.forget(pod.uid)
-        self._runner.stop_containers(pod.uid, self._timings.force_stop_seconds)
+        self._runner.stop_containers(pod.uid)
 
     def _emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._around.api.emit(pod, event_type, reason, message)

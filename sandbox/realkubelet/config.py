@@ -1,7 +1,7 @@
 """How a kubelet is started for tests: its configuration file and its command line.
 
 In: folders, a version, a status tick. Out: the file's text and the arguments. It runs pods without control groups,
-images or a network, opens no port, and leaves the machine as it was: /var/lib and /var/log are its own, and so are
+images or a network, opens no port, and leaves the machine as it was: /run, /var/lib and /var/log are its own, so are
 the kernel settings that a kubelet writes.
 """
 
@@ -24,6 +24,7 @@ KERNEL_SETTINGS = {
 # log files by relative names, too, so $3 is a working directory with nothing in it. Each step becomes the next.
 NAMESPACE_SCRIPT = """\
 set -e
+mount -t tmpfs -o mode=755 none /run
 mount -t tmpfs -o mode=755 none /var/log
 mount -t tmpfs -o mode=755 none /var/lib
 mkdir -p /var/lib/kubelet/device-plugins
@@ -35,7 +36,7 @@ cd "$3"
 shift 3
 exec "$@"
 """
-HIDDEN = (Path("/var/lib"), Path("/var/log"))
+HIDDEN = (Path("/run"), Path("/var/lib"), Path("/var/log"))
 FIRST_WITH_FAIL_CGROUP_V1 = 31
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.manifests import ManifestError, load
+from cli.manifests import ManifestError, load, load_located, refused
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {nvidia.com/gpu.product: NVIDIA-A30}}\n"
@@ -111,3 +111,31 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.mark.parametrize("folder", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_loads(folder: str) -> None:
     assert load([str(EXAMPLES / folder)])
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    write(tmp_path, "p.yaml", POD)
+    assert len(load([str(tmp_path)])) == 1  # a folder of that name is no file
+
+    (tmp_path / "lost.yaml").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ManifestError, match=r"lost\.yaml: cannot be read: No such file"):
+        load([str(tmp_path)])
+
+
+@pytest.mark.parametrize("text", ["", "---\n# nothing\n", "apiVersion: v1\nkind: List\nitems: []\n"])
+def test_files_without_an_object_are_told_so(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ManifestError, match=r"f\.yaml: no Kubernetes object in it"):
+        load([write(tmp_path, "f.yaml", text)])
+
+
+def test_a_kind_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="document 0: apiVersion, kind: "):
+        load([write(tmp_path, "f.yaml", "apiVersion: v1\nkind: {a: b}\n")])
+
+
+def test_a_refusal_of_the_api_server_names_the_place(tmp_path: Path) -> None:
+    manifests = load_located([write(tmp_path, "f.yaml", NODE + "---\n" + POD)])
+    body = {"kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+    assert str(refused(manifests, body, "no")) == f"{tmp_path}/f.yaml: document 1: no"
+    assert str(refused(manifests, {**body, "metadata": {"name": "other"}}, "no")) == "no"

@@ -82,7 +82,7 @@ def test_tables_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
     out = capsys.readouterr().out
     assert "b-node  0    4g.20gb@0, 3g.20gb@4" in out
-    assert "2 of 2 pods placed (at most 2 could be), 1 plans to write" in out
+    assert "2 of 2 pods placed (at most 2 could be), 1 plan to write" in out
 
 
 def test_mps_slices_and_notes_in_the_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -75,19 +75,19 @@ def test_from_first_sight_to_silence_and_back(bench: Bench) -> None:
 
 def test_what_the_plan_says_already_is_not_written_again(bench: Bench) -> None:
     work = ready(bench)
-    bench.cluster.beat("n1", "t")
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     for _ in range(2):
         run(bench, work)
     before = bench.cluster.get_plan()["metadata"]["resourceVersion"]
     bench.clock.now += 10
-    bench.cluster.beat("n1", "u")
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
     run(bench, work)
     assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
 
 
 def test_a_restarted_controller_does_not_take_an_old_lease_for_life(bench: Bench) -> None:
     work = ready(bench)
-    bench.cluster.beat("n1", "t")
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     bench.load()
     bench.clock.now += 60
     run(bench, work)
@@ -96,7 +96,7 @@ def test_a_restarted_controller_does_not_take_an_old_lease_for_life(bench: Bench
     run(again, agents(again))
     assert says(bench, "AgentAlive")[1] == "AgentSilent"
     assert not again.state.plan_views()["n1"].agent_alive
-    bench.cluster.beat("n1", "u")
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
     run(again, agents(again))
     assert says(bench, "AgentAlive")[1] == "Heartbeat"
 
@@ -106,9 +106,32 @@ def test_a_plan_without_a_node(bench: Bench) -> None:
     run(bench, agents(bench))
     assert says(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 1)
     bench.cluster.node(node("n1"))
-    bench.cluster.beat("n1", "t")
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     run(bench, agents(bench))
     assert says(bench, "AgentAlive") == ("True", "Heartbeat", 1)
+
+
+def test_ready_does_not_outlive_the_node(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    bench.cluster.agent_status("n1", status(gpu(), conditions=[condition("Ready", "True", "Confirmed")]))
+    run(bench, work)
+    apply.delete(bench.cluster.api, paths.node("n1"))
+    bench.state.observe_node("n1", None)
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 1)
+    assert says(bench, "Ready") == ("True", "Confirmed", 1)  # its agent may still say so
+    bench.clock.now += 60
+    run(bench, work)
+    assert says(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
+    before = bench.cluster.get_plan()["metadata"]["resourceVersion"]
+    run(bench, work)
+    assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
+    bench.cluster.node(node("n1"))
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 1)
+    assert says(bench, "Ready")[0] == "Unknown"  # until the agent says more
 
 
 def taint(bench: Bench, *taints: str) -> None:
@@ -122,7 +145,7 @@ def taints(bench: Bench) -> list[str]:
 
 def test_the_taint_of_a_silent_agent_comes_off_and_no_other(bench: Bench) -> None:
     work = ready(bench)
-    bench.cluster.beat("n1", "t")
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     taint(bench, "a.example/other", "gpuplan.dev/changing", "b.example/other")
     run(bench, work)
     bench.clock.now += 179
@@ -137,7 +160,7 @@ def test_one_failure_stops_no_other(bench: Bench) -> None:
     for name in ("n1", "n2"):
         bench.cluster.node(node(name))
         bench.cluster.plan(name, planned={"gpus": [item(0, 3)]})
-        bench.cluster.beat(name, "t")
+        bench.cluster.beat(name, "2026-01-01T12:00:00.000000Z")
     bench.cluster.refuse("PATCH", "/n1/status")
     work = agents(bench)
     run(bench, work)

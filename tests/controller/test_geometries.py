@@ -12,8 +12,9 @@ from controller.geometries import GeometriesError, KnownGeometries, all_warnings
 from controller.options import planner_options, telling
 from controller.planner import plan
 from controller.reasons import UnplacedReason
-from controller.settings import SettingsError, read_settings
+from controller.settings import read_settings
 from controller.views import MigDesired, PlannerOptions, PlanningResult, Snapshot
+from kube.settings import SettingsError
 from partitioning.models import ProfileSpec, model_from_report
 from tests.controller.planner.builders import A30, A100, H100, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check

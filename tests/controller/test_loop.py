@@ -11,7 +11,7 @@ import pytest
 
 from controller.agents import Agents
 from controller.chores import Chores
-from controller.loop import Loop, Parts
+from controller.loop import Loop, Parts, rest_seconds
 from controller.nominate import Nominator
 from controller.report import Reporter
 from controller.views import NodeChange, Placed, PlannerOptions, PlanningResult, Snapshot, Supply
@@ -256,7 +256,7 @@ def test_nodes_under_way_are_named(rig: Rig) -> None:
     cluster.node(node("n1"))
     rig.settle()
     rig.answer = everything_on_n1(item(0, 3))
-    cluster.beat("n1", "t")
+    cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     cluster.confirm("n1")
     status = cluster.get_plan()["status"]
     status["gpus"] = [{"index": 0, "uuid": item(0)["uuid"], "state": "Unmanaged", "partitions": []}]
@@ -275,6 +275,12 @@ def test_a_stuck_pass_shows_in_the_health_check(rig: Rig) -> None:
     assert rig.loop.problems() == []
     rig.bench.clock.now += 121
     assert rig.loop.problems() == ["the pass has not ended for 121 s"]
+
+
+@pytest.mark.parametrize(("spent", "rest"), [(0.0, 0.05), (0.1, 0.3), (40.0, 2.0)])
+def test_rests_in_proportion_but_not_for_long(spent: float, rest: float) -> None:
+    """A rest of three times a long pass would look stuck to the health check, and its pods would wait in vain."""
+    assert rest_seconds(spent) == pytest.approx(rest)
 
 
 def test_runs_until_it_is_stopped(rig: Rig) -> None:

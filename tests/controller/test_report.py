@@ -85,6 +85,18 @@ def test_a_planned_pod_hears_of_it_and_one_that_takes_what_is_there_does_not(des
     assert desk.report(placed=(placed("a", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
 
 
+def test_what_a_plan_was_written_for(desk: Desk) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1", planned={"gpus": [item(0, 3)]})
+    desk.bench.load()
+    written = Outcome(node="n1", written=Written.APPLIED)
+    change = (NodeChange(node="n1", gpus=(), changed=(0,)),)
+    assert desk.report(written, placed=(placed("a"),), node_changes=change)[-1][3] == (
+        "Planned GPU 0 anew for 1 pending pod."
+    )
+    assert desk.report(written, node_changes=change)[-1][3] == "Planned GPU 0 anew to hold what is in use."
+
+
 def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
     bench = desk.bench
     bench.cluster.node(node("n1"))
@@ -103,7 +115,7 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
     desk.reporter.follow()
     assert desk.value("gpuplan_plan_to_ready_seconds_count") == 0
     bench.clock.now += 12
-    bench.cluster.beat("n1", "t")
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     bench.cluster.confirm("n1")
     bench.load()
     desk.reporter.follow()

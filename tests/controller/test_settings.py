@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.settings import Settings, SettingsError, load_settings, read_settings
+from controller.settings import Settings, load_settings, read_settings
+from kube.settings import SettingsError
 
 
 def test_defaults_are_those_of_nos_and_the_design() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from controller.batcher import Batcher
+from controller.heartbeats import Heartbeats
 from controller.items import item_of
 from controller.parse import read_node, read_pod
 from controller.parse_plan import read_plan
@@ -401,6 +402,24 @@ def test_odd_labels_are_remarked_on_once() -> None:
     bench.node(raw)
     assert [name for name, _ in remarks] == ["n1"]
     assert "use one of mig, mps, auto" in remarks[0][1]
+
+
+def test_what_is_long_gone_is_forgotten() -> None:
+    bench = Bench()
+    bench.plan(plan("n1", planned=[]))
+    bench.state.observe_plan("n1", None)
+    bench.clock.now += 86400
+    bench.state.tick()
+    assert bench.state.plan_gone_for("n1") == float("inf")
+
+
+def test_an_agent_falls_silent_at_the_very_moment_that_was_announced() -> None:
+    """A moment at which start + silence and now - start round differently."""
+    beats = Heartbeats(silent_seconds=60.0)
+    start = 524265.4602071769
+    beats.observe("n1", "t", start)
+    end = beats.holds_until("n1", start)
+    assert not beats.alive("n1", end, known_silent=False)
 
 
 def test_ages_of_what_is_gone() -> None:

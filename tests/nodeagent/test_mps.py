@@ -3,7 +3,8 @@
 import pytest
 
 from nodeagent.plugin.config import DeviceKind, Problem
-from sandbox.driver import processes
+from sandbox.driver import faults, incidents, processes
+from sandbox.driver.status import Status
 from tests.nodeagent.conftest import T4, MakeWorld, plain
 from tests.nodeagent.items import mps, whole
 from tests.nodeagent.world import World
@@ -183,6 +184,42 @@ def test_mps_clients_without_a_pod_keep_every_slice(make_world: MakeWorld) -> No
     assert ids(world) == ["10gb::0", "20gb::0"]
     assert world.found() == ("WaitingForRelease", "UseUnknown")
     assert "MPS client process 88" in world.gpu_status()["message"]
+
+
+def test_the_mps_client_of_one_slice_does_not_cast_doubt_on_the_others(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    world.apply(mps(0, 10, 20))
+    world.settle()
+    holder = world.pod(TWENTY)
+    processes.attach(world.machine, world.gpu().uuid, world.running_number(holder), 100, mps=True)
+
+    world.settle(10)
+    assert world.partitions() == ["gpu-10gb Free", "gpu-20gb Used"]
+
+    world.apply(mps(0, 20))
+    world.settle()
+    assert ids(world) == ["20gb::0"]
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_gpu_that_was_never_read_by_this_agent_keeps_its_slices(make_world: MakeWorld) -> None:
+    world = make_world(plain(), plain())
+    world.apply(mps(0, 10, 20), mps(1, 40))
+    world.settle()
+    world.pod(TWENTY)
+    world.run()
+    before = ids(world)
+    lost = world.gpu(0).uuid
+    incidents.lose(world.machine, lost)
+    faults.inject(
+        world.machine, "nvmlDeviceGetUUID", faults.Action.FAIL, status=Status.GPU_IS_LOST, times=faults.ALWAYS, gpu=lost
+    )
+    world.restart()
+
+    world.settle()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert ids(world) == before
 
 
 def test_a_daemon_that_does_not_start_is_reported_for_its_gpu_only(make_world: MakeWorld) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kube.settings import SettingsError
 from nodeagent.ages import Ages
 from nodeagent.driver import (
     ComputeInstance,
@@ -16,7 +17,7 @@ from nodeagent.driver import (
 )
 from nodeagent.driver_thread import ThreadedDriver
 from nodeagent.journal import Action, Intent, Journal
-from nodeagent.settings import Settings, SettingsError, load_settings, read_settings
+from nodeagent.settings import Settings, load_settings, read_settings
 from nodeagent.statedir import AnotherAgentError, StateDir
 from partitioning.layouts import Instance
 from tests.nodeagent.watched import Clock
@@ -143,7 +144,7 @@ def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ({"stateDirr": "/x"}, "unknown key stateDirr (did you mean stateDir?)"),
-        ({"resyncSeconds": 0}, "resyncSeconds is 0: input should be greater than 0; the default is 10.0"),
+        ({"resyncSeconds": 0}, "resyncSeconds is 0: input should be greater than 0; the default is 10"),
         ({"logLevel": "loud"}, "logLevel is 'loud'"),
         ([], "must be a mapping"),
     ],

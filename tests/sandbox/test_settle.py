@@ -88,3 +88,62 @@ def test_an_explained_pod_carries_the_controllers_words() -> None:
         "reason": "NoCapacity",
         "message": "add a node",
     }
+
+
+def condition(kind: str, reason: str, status: str = "Unknown") -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "observedGeneration": 1}
+
+
+def test_nobody_answers_a_plan_without_a_node_or_without_an_agent() -> None:
+    lonely = plan(seen=0)
+    assert not settlement([], [lonely], IDLE).settled
+    assert settlement([], [lonely], IDLE, without_agent={"n"}).settled
+    lonely["status"]["conditions"].append(condition("AgentAlive", "NodeNotFound"))
+    assert settlement([], [lonely], IDLE).settled
+
+
+def test_a_held_pod_is_explained_by_what_its_node_does_not_offer() -> None:
+    held = pod(node="n")
+    held["status"] |= {"reason": "NotOffered", "message": "node n does not offer it"}
+    found = settlement([held], [], IDLE)
+    assert found.settled
+    assert (found.pods[0].node, found.pods[0].reason) == ("n", "NotOffered")
+
+
+def test_amounts_are_quantities() -> None:
+    big = pod("Running", "n")
+    big["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-1g.10gb": "1k"}
+    assert not settlement([big], [plan(use="Used")], IDLE).settled
+
+
+def sleeper(seconds: str, phase: str = "Running") -> dict[str, Any]:
+    found = pod(phase, "n")
+    found["metadata"] |= {"name": "s", "uid": "s"}
+    found["spec"]["containers"][0]["command"] = ["sleep", seconds]
+    found["status"]["startTime"] = "1970-01-01T00:01:40Z"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason", "settled"),
+    [
+        pytest.param("3", "WaitsForRelease", False, id="ends-in-time"),
+        pytest.param("1h", "WaitsForRelease", True, id="ends-too-late"),
+        pytest.param("infinity", "WaitsForRelease", True, id="never-ends"),
+        pytest.param("3", "NeverFits", True, id="would-not-help"),
+    ],
+)
+def test_pods_that_end_soon_are_waited_for(seconds: str, reason: str, settled: bool) -> None:
+    pods = [pod(scheduled="Unschedulable"), sleeper(seconds)]
+    decisions = decided("unplaced", reason)
+
+    assert settlement(pods, [plan(use="Used")], decisions, patience_until=200.0).settled is settled
+    assert settlement(pods, [plan(use="Used")], decisions).settled  # without a time-out to spend
+
+
+def test_what_a_finished_pod_held_must_be_seen_free() -> None:
+    used = plan(use="Used")
+    used["status"]["gpus"][0]["partitions"][0]["pod"] = "default/s"
+
+    assert not settlement([sleeper("3", "Succeeded")], [used], IDLE).settled
+    assert settlement([sleeper("3", "Succeeded")], [plan(use="Free")], IDLE).settled

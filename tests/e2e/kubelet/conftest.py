@@ -7,7 +7,6 @@ waits for minutes carries the marker `long` and runs only with GPUPLAN_E2E_LONG=
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,11 @@ from sandbox.controlplane import Missing, Places, obtain
 from sandbox.realkubelet import obstacle, scripted_runtime
 from tests.e2e.kubelet.bench import Bench
 from tests.e2e.kubelet.nodes import KubeletNode, RealNode, StandInNode
+from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster, eventually
 
 SIDES = ("real", "stand-in")
 HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletPrograms:
-    kubelet: Path
-    runtime: Path
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -111,6 +111,8 @@ def test_a_pod_past_its_deadline_is_listed_until_its_container_has_ended(bench: 
     assert failed["status"]["reason"] == "DeadlineExceeded"
     bench.wait(lambda: only(bench, raw).state == "exited", "it has ended")
     bench.wait(lambda: not listed(bench, raw), "no device is shown")
+    seen = only(bench, raw)
+    assert (seen.finished_at or 0.0) - (seen.started_at or 0.0) > 4, "it had the pod's grace period"
 
 
 def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """Rules 12 and 13: when devices are free, and what List says while containers still run."""
 
+import time
 from dataclasses import replace
 
 from sandbox.kubelet import ContainerState, Switches
@@ -154,3 +155,16 @@ def test_a_finalizer_keeps_the_object_and_not_the_device(bench: Bench) -> None:
 
     wait_until(lambda: bench.held() == {}, "not listed")
     assert bench.api.pod(raw)["metadata"]["deletionTimestamp"]
+
+
+def test_no_stop_gets_less_than_the_shortest_grace(bench: Bench) -> None:
+    """A deletion with grace 0 is seen as such before the object is gone; the container has two seconds all the same."""
+    bench.kubelet()
+    bench.plugin("MIG-0")
+    raw = bench.run(pod("p", annotations={"stop-seconds": "60"}))
+    asked_at = time.time()
+    bench.api.delete(raw, grace_seconds=0)
+
+    bench.wait_gone(raw)
+    (record,) = bench.runtime.containers()
+    assert (record.finished_at or 0.0) - asked_at > QUICK.force_stop_seconds - 0.01

@@ -97,6 +97,18 @@ def test_the_node_becomes_ready(bench: Bench) -> None:
     assert [address["type"] for address in status["addresses"]] == ["InternalIP", "Hostname"]
 
 
+def test_empty_facts_of_the_machine_are_filled_in(bench: Bench) -> None:
+    raw = node()
+    raw["status"]["nodeInfo"] = {"osImage": "", "kernelVersion": "5.15.0"}
+    bench.api = FakeApi(raw)
+    bench.kubelet()
+    wait_until(lambda: bench.api.node_patches, "a first tick")
+    assert bench.api.node is not None
+    info = bench.api.node["status"]["nodeInfo"]
+
+    assert (info["osImage"], info["kernelVersion"]) == ("gpuplan sandbox", "5.15.0")
+
+
 def test_a_node_that_comes_later_is_waited_for(bench: Bench) -> None:
     bench.api.node, late = None, bench.api.node
     bench.kubelet()

@@ -1,0 +1,47 @@
+"""How many pods a given set of slices serves at most: nos' expectations are geometries, ours are pods.
+
+In go what each pod needs and what each node has, out comes the largest number of pods that can be served. Exact for the
+few pods of a test case; beyond that the pods that need least are counted first. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from controller.views import PodView
+
+MOST_EXACT = 12
+
+Pool = Mapping[str, int]
+"""Slices by resource name."""
+
+
+def needed(pod: PodView) -> Pool:
+    """The slices that a pod asks for; none where it asks for no GPU."""
+    return dict(pod.gpu)
+
+
+def most_pods(pods: Sequence[Pool], pools: Sequence[Pool]) -> int:
+    """A pod's slices come from one node; a pod that asks for none is not counted."""
+    asking = sorted((pod for pod in pods if pod), key=lambda pod: (sum(pod.values()), sorted(pod.items())))
+    names = sorted({name for pod in asking for name in pod})
+    wants = [tuple(pod.get(name, 0) for name in names) for pod in asking]
+    nodes = tuple(tuple(pool.get(name, 0) for name in names) for pool in pools)
+    exact = len(wants) <= MOST_EXACT
+
+    @cache
+    def most(position: int, left: tuple[tuple[int, ...], ...]) -> int:
+        if position == len(wants):
+            return 0
+        want = wants[position]
+        best = 0
+        for node in {has: number for number, has in enumerate(left)}.values():
+            after = tuple(has - count for has, count in zip(left[node], want, strict=True))
+            if min(after, default=0) >= 0:
+                best = max(best, 1 + most(position + 1, (*left[:node], after, *left[node + 1 :])))
+                if not exact:
+                    return best
+        return max(best, most(position + 1, left))
+
+    return most(0, nodes)

@@ -1,0 +1,45 @@
+"""The labels that a node will have once it is cut, so that selectors are tried against those.
+
+In goes a node and whether it will share by MPS, out comes how it may look then. NVIDIA's GPU feature discovery follows
+the configuration of NVIDIA's device plugin (and of nebuly's): `gpu.product` gains -SHARED while the node shares. Our
+own plugin tells it nothing. Labels of anybody else stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from controller.views import NodeView
+
+PRODUCT: Final = "nvidia.com/gpu.product"
+STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
+MPS_CAPABLE: Final = "nvidia.com/mps.capable"
+SHARED_SUFFIX: Final = "-SHARED"
+RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
+
+
+def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:
+    """What feature discovery makes of a node that shares by MPS, or does not."""
+    after = dict(labels)
+    product = after.get(PRODUCT, "").removesuffix(SHARED_SUFFIX)
+    if product:
+        after[PRODUCT] = product + SHARED_SUFFIX if mps else product
+    if mps or STRATEGY in after:
+        after[STRATEGY] = "mps" if mps else "none"
+    if mps or MPS_CAPABLE in after:
+        after[MPS_CAPABLE] = "true" if mps else "false"
+    return after
+
+
+def expected_after(node: NodeView, *, mps: bool, backend: str = "") -> tuple[NodeView, ...]:
+    """The node as it may look after the cut; a pod may go there that matches any of these.
+
+    With a plugin that has nodes relabelled there is one; with ours the labels stay, unless the cluster's owner sees to
+    it that they tell of the sharing: either is possible.
+    """
+    relabelled = replace(node, labels=labels_after(node.labels, mps=mps))
+    if relabelled.labels == node.labels:
+        return (node,)
+    return (relabelled,) if backend in RELABELLING_BACKENDS else (node, relabelled)

@@ -1,0 +1,108 @@
+"""Pods that name their node, held back until that node offers what they ask for.
+
+In: pod manifests with a nodeName. Out: a POST of each as soon as its node is there and shows enough allocatable; the
+kubelet would otherwise run it without its devices, for it knows no resource before a plugin has registered it. What is
+still held after a while carries a reason, and goes on waiting.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from kube import apply
+from kube.errors import ApiError, NotFound
+from kube.quantities import to_int
+
+LOOK_SECONDS = 0.1
+EXPLAIN_SECONDS = 30.0
+Body = dict[str, Any]
+
+
+class HeldPods:
+    """`add` pods, `start`, `stop`; `bodies` are those that still wait."""
+
+    def __init__(self, api: ApiClient, post: Callable[[Body], object], *, report: Callable[[str], None]) -> None:
+        """`post` creates a pod and raises where the API server refuses it."""
+        self._api = api
+        self._post = post
+        self._report = report
+        self._pods: list[Body] = []
+        self._explained: dict[int, str] = {}
+        self._quit = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="held-pods", daemon=True)
+
+    def add(self, pod: Body) -> None:
+        """Hold one pod; before `start`."""
+        self._pods.append(pod)
+
+    def start(self) -> None:
+        """Begin to look at their nodes."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Create no more pods."""
+        self._quit.set()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def bodies(self) -> list[Body]:
+        """As pods that are bound to their node and do not run; those that waited for long say why."""
+        return [self._shown(pod) for pod in list(self._pods)]
+
+    def _shown(self, pod: Body) -> Body:
+        status = {"phase": "Pending"}
+        if why := self._explained.get(id(pod)):
+            status |= {"reason": "NotOffered", "message": why}
+        return {**pod, "metadata": {"namespace": "default", "uid": "", **pod["metadata"]}, "status": status}
+
+    def _run(self) -> None:
+        explain_at = time.monotonic() + EXPLAIN_SECONDS
+        while self._pods and not self._quit.wait(LOOK_SECONDS):
+            for pod in list(self._pods):
+                why = self._obstacle(pod)
+                if not why:
+                    self._create(pod)
+                elif time.monotonic() >= explain_at:
+                    self._explained[id(pod)] = why
+
+    def _create(self, pod: Body) -> None:
+        try:
+            self._post(pod)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other pods must not wait for ever
+            self._report(f"pod {pod['metadata']['name']}: {error}")
+        self._pods.remove(pod)
+
+    def _obstacle(self, pod: Mapping[str, Any]) -> str:
+        """Why the pod must wait; empty when it need not."""
+        name = pod["spec"]["nodeName"]
+        try:
+            node = apply.get(self._api, f"/api/v1/nodes/{name}")
+        except NotFound:
+            return f"there is no node {name}: correct spec.nodeName, or leave it out"
+        except ApiError as error:
+            return error.message
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        short = sorted(
+            f"{amount} x {resource}"
+            for resource, amount in _wanted(pod).items()
+            if to_int(allocatable.get(resource, 0)) < amount
+        )
+        if not short:
+            return ""
+        return (
+            f"node {name} does not offer {', '.join(short)}: pin it in the node's GPUPartitionPlan, "
+            "or leave spec.nodeName out and gpuplan plans it"
+        )
+
+
+def _wanted(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Devices that its containers ask for, by resource."""
+    wanted: dict[str, int] = {}
+    for container in pod["spec"]["containers"]:
+        for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
+            if "/" in resource:
+                wanted[resource] = wanted.get(resource, 0) + to_int(amount)
+    return wanted

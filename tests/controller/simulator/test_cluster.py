@@ -1,0 +1,248 @@
+"""The cluster while pods are placed one after the other: order of filters, nominations, and answers that keep up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.scheduling import FILTERS, FilterProfile, NodeSelectorTerm, Requirement, SchedulingContext
+from controller.simulator import ClusterState
+from controller.views import NodeView, PodView
+from tests.controller.simulator.words import a_node, a_pod, affinity, fits, near, spread, state, verdicts
+
+WEB = {"app": "web"}
+SLICE = "nvidia.com/mig-1g.10gb"
+
+
+def small(name: str = "n", *, slices: int = 0) -> NodeView:
+    return replace(a_node(name), allocatable={"cpu": 1000, "memory": 2**30, "pods": 3, SLICE: slices})
+
+
+def asking(name: str = "p", *, priority: int = 0, **amounts: str) -> PodView:
+    requests = {key.replace("slices", SLICE): value for key, value in amounts.items()}
+    spec = {"priority": priority, "containers": [{"name": "main", "resources": {"requests": requests}}]}
+    return a_pod(name, spec=spec)
+
+
+def test_pods_come_and_go() -> None:
+    cluster = state([small()])
+    cluster.add_pod(asking("e", cpu="600m"), "n")
+    assert verdicts(cluster, asking(cpu="600m"), "n") == ["NodeResourcesFit: Insufficient cpu"]
+
+    cluster.add_pod(asking("e", cpu="400m"), "n")  # as it is after a resize
+    assert fits(cluster, asking(cpu="600m"), "n") == ["n"]
+
+    cluster.remove_pod("uid-e")
+    cluster.remove_pod("uid-e")
+    assert fits(cluster, asking(cpu="1"), "n") == ["n"]
+    assert cluster.usage("n").pods == 0
+
+
+def test_nodes_come_and_go() -> None:
+    cluster = state([small("a")], [a_pod("e", WEB, node="b")])
+    apart = a_pod("p", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
+    assert verdicts(cluster, apart, "b") == ["NodeName: node b is not there"]
+
+    cluster.put_node(small("b"))
+    cluster.add_pod(a_pod("e", WEB, node="b"))
+    assert fits(cluster, apart, "a", "b") == ["a"]
+
+    cluster.remove_node("b")
+    cluster.put_node(small("b"))
+    assert fits(cluster, apart, "a", "b") == ["a", "b"]
+
+
+def test_a_node_may_be_told_of_as_it_will_be() -> None:
+    cluster = state([small()], [a_pod("e", WEB, node="n")])
+    there = a_pod("p", spec={"nodeSelector": {"disk": "fast"}})
+    assert fits(cluster, there, "n") == []
+
+    cluster.put_node(replace(small(), labels={"disk": "fast"}))
+
+    assert fits(cluster, there, "n") == ["n"]
+    assert cluster.usage("n").pods == 1
+
+
+def test_slices_replace_what_the_node_offers() -> None:
+    cluster = state([small(slices=1)], [replace(asking("e", slices="1"), node="n")])
+    pod = asking(slices="1")
+
+    assert verdicts(cluster, pod, "n") == [f"NodeResourcesFit: Insufficient {SLICE}"]
+    assert cluster.why_not(pod, "n", slices={SLICE: 2}) is None
+    assert cluster.why_not(pod, "n", without={"NodeResourcesFit"}) is None
+
+
+def test_what_dra_serves_is_not_compared_where_no_plugin_offers_it() -> None:
+    context = SchedulingContext(dra_resources=frozenset({SLICE}))
+    cluster = state([small("bare"), small("plugin", slices=1)], context=context)
+
+    assert fits(cluster, asking(slices="2"), "bare", "plugin") == ["bare"]
+    assert cluster.prefilter(asking(slices="2")).unknown == ("what DRA allocates",)
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(0, []), (5, []), (6, ["n"])])
+def test_a_nomination_holds_its_place_against_equals_and_lower(priority: int, expected: list[str]) -> None:
+    cluster = state([small()])
+    cluster.nominate(asking("held", cpu="600m", priority=5), "n")
+
+    assert fits(cluster, asking(cpu="600m", priority=priority), "n") == expected
+    assert fits(cluster, asking("held", cpu="600m", priority=5), "n") == ["n"]
+    cluster.withdraw("uid-held")
+    assert fits(cluster, asking(cpu="600m", priority=priority), "n") == ["n"]
+
+
+def test_a_pod_must_fit_with_and_without_those_who_are_nominated() -> None:
+    cluster = state([small()])
+    cluster.nominate(a_pod("held", WEB, spec={"priority": 1}), "n")
+    close = a_pod("p", spec=affinity(near(key="kubernetes.io/hostname")))
+
+    assert fits(cluster, close, "n") == []  # it would fit if the other came for sure
+    cluster.add_pod(a_pod("held", WEB), "n")
+    assert fits(cluster, close, "n") == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "first"),
+    [
+        (FILTERS, "TaintToleration"),
+        (("NodeResourcesFit", "TaintToleration"), "NodeResourcesFit"),
+        (("InterPodAffinity", "NodeResourcesFit"), "InterPodAffinity"),
+        ((), None),
+    ],
+)
+def test_the_first_filter_of_the_profile_answers(filters: tuple[str, ...], first: str | None) -> None:
+    tainted = replace(small(), taints=a_node("n", taints=[{"key": "k", "effect": "NoSchedule"}]).taints)
+    cluster = state([tainted], profile=FilterProfile(filters=filters))
+    misfit = cluster.why_not(replace(asking(cpu="2"), affinity=a_pod("q", spec=affinity(near())).affinity), "n")
+
+    assert (None if misfit is None else misfit.plugin) == first
+
+
+def test_each_scheduler_filters_by_its_own_profile() -> None:
+    added = (NodeSelectorTerm(labels=(Requirement(key="pool", operator="Exists"),)),)
+    cluster = ClusterState(
+        [small()],
+        profiles={
+            "strict": FilterProfile(scheduler_name="strict", added_affinity=added),
+            "lax": FilterProfile(scheduler_name="lax", ignored_groups=frozenset({"nvidia.com"})),
+        },
+    )
+    pod = asking(slices="1")
+
+    assert [cluster.why_not(replace(pod, scheduler_name=name), "n") for name in ("lax", "other")] == [
+        None,
+        cluster.why_not(pod, "n"),
+    ]
+    assert verdicts(cluster, replace(pod, scheduler_name="strict"), "n") == [
+        "NodeAffinity: node(s) didn't match scheduler-enforced node affinity"
+    ]
+
+
+@pytest.mark.parametrize("plugin", ["NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"])
+def test_a_filter_without_its_prefilter_fails(plugin: str) -> None:
+    profile = FilterProfile(prefilters=tuple(name for name in FILTERS if name != plugin))
+    misfit = state([small()], profile=profile).why_not(a_pod("p"), "n")
+
+    assert misfit is not None
+    assert misfit.plugin == plugin
+
+
+def test_node_affinity_falls_back_without_its_prefilter() -> None:
+    by_name = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}
+    pod = a_pod("p", spec={"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": by_name}}})
+    nodes = [small("a"), small("b")]
+
+    others = tuple(name for name in FILTERS if name != "NodeAffinity")
+
+    def only(filters: tuple[str, ...] = FILTERS, prefilters: tuple[str, ...] = FILTERS) -> list[str]:
+        return fits(state(nodes, profile=FilterProfile(filters=filters, prefilters=prefilters)), pod, "a", "b")
+
+    assert only(prefilters=others) == ["a"]
+    assert only(filters=others) == ["a"]  # the names alone are left of it
+    assert only(filters=others, prefilters=others) == ["a", "b"]
+
+
+def test_names_that_contradict_each_other_fit_nowhere() -> None:
+    both = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("a", "b")]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": both}]}}
+    pod = a_pod("p", spec={"affinity": {"nodeAffinity": required}})
+
+    assert verdicts(state([small("a")]), pod, "a") == ["NodeAffinity: pod affinity terms conflict"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "coupled"),
+    [
+        (a_pod("p", WEB), True),  # somebody there keeps it away
+        (a_pod("p", {"app": "db"}), False),
+        (a_pod("p", spec=affinity(near())), True),
+        (a_pod("p", spec=affinity(near(), anti=True)), True),
+        (a_pod("p", spec={"topologySpreadConstraints": [spread()]}), True),
+        (a_pod("p", spec={"topologySpreadConstraints": [spread(hard=False)]}), False),
+    ],
+)
+def test_pods_that_look_at_others_are_told_apart(pod: PodView, coupled: bool) -> None:
+    there = a_pod("e", node="n", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
+
+    assert state([small()], [there]).coupled(pod) is coupled
+
+
+def test_pods_can_be_placed_one_by_one() -> None:
+    """Six replicas over three zones, no two on a node: two per zone, and the seventh waits."""
+    nodes = [a_node(f"{zone}{number}", zone=zone) for zone in "abc" for number in (1, 2)]
+    cluster = state(nodes)
+    spec = {"topologySpreadConstraints": [spread()], **affinity(near(key="kubernetes.io/hostname"), anti=True)}
+    placed = []
+    for number in range(7):
+        pod = a_pod(f"p{number}", WEB, spec=spec)
+        found = next((node.name for node in nodes if cluster.why_not(pod, node.name) is None), "")
+        placed.append(found)
+        if found:
+            cluster.add_pod(pod, found)
+
+    assert placed == ["a1", "b1", "c1", "a2", "b2", "c2", ""]
+
+
+# ------------------------------------------------------------------------------------- answers that keep up
+
+TERMS = [near(), near("db"), near(key="kubernetes.io/hostname"), near(None)]
+SPECS: list[dict[str, Any]] = [
+    {},
+    *(affinity(term) for term in TERMS),
+    *(affinity(term, anti=True) for term in TERMS),
+    {"topologySpreadConstraints": [spread()]},
+    {"topologySpreadConstraints": [spread(), spread("kubernetes.io/hostname", app="db", skew=2)]},
+    {"topologySpreadConstraints": [spread(minDomains=3, nodeTaintsPolicy="Honor")]},
+]
+PODS = st.builds(
+    lambda number, app, spec, namespace: a_pod(f"p{number}", {"app": app}, spec=spec, namespace=namespace),
+    st.integers(0, 9),
+    st.sampled_from(["web", "db"]),
+    st.sampled_from(SPECS),
+    st.sampled_from(["team", "other"]),
+)
+NAMES = ["a1", "a2", "b1", "x"]
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "ask"]), PODS, st.sampled_from(NAMES)), max_size=25)
+
+
+@given(STEPS)
+@settings(deadline=None, max_examples=60)
+def test_answers_are_those_of_a_cluster_that_is_looked_at_for_the_first_time(
+    steps: list[tuple[str, PodView, str]],
+) -> None:
+    nodes = [a_node("a1", zone="a"), a_node("a2", zone="a"), a_node("b1", zone="b"), a_node("x")]
+    cluster, there = state(nodes), dict[str, PodView]()
+    for act, pod, node in steps:
+        if act == "add":
+            cluster.add_pod(pod, node)
+            there[pod.uid] = replace(pod, node=node)
+        elif act == "remove":
+            cluster.remove_pod(pod.uid)
+            there.pop(pod.uid, None)
+        elif pod.uid not in there:
+            assert verdicts(cluster, pod, *NAMES) == verdicts(state(nodes, there.values()), pod, *NAMES)
+            assert cluster.coupled(pod) == state(nodes, there.values()).coupled(pod)

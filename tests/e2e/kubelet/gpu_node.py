@@ -1,0 +1,221 @@
+"""A GPU node with a real kubelet: simulated hardware, our agent and our device plugin as processes beside it.
+
+In: a cluster with deploy/ applied, programs, GPUs. Out: a Node that the kubelet registered, DaemonSet pods that it
+runs (without processes), and an agent with the very token that the kubelet mounted into its pod. Pods reach the node
+through the real scheduler.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crds.v1alpha1 import names
+from kube import apply
+from nodeagent.kubelet import Allocatable, Kubelet
+from nodeagent.plugin.config import PluginFiles
+from partitioning.models import model_for_product
+from sandbox.driver import machine
+from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
+from sandbox.mps import directory as mps_directory
+from sandbox.realkubelet import Container, RealKubelet
+from sandbox.supervisor import Supervisor
+from tests.e2e.fleet import daemon_pod
+from tests.e2e.kubelet.programs import KubeletPrograms
+from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, eventually, plan
+
+PRODUCT = "NVIDIA-H100-80GB-HBM3"
+PODS = "/api/v1/namespaces/default/pods"
+SECONDS = 180.0
+TOKEN = "volumes/kubernetes.io~projected/kube-api-access-*/token"
+Raw = dict[str, Any]
+
+
+class GpuNode:
+    """Start with `start`, end with `close`."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: RealCluster,
+        programs: KubeletPrograms,
+        *,
+        mig: Sequence[bool] = (True,),
+        tick_seconds: float = 1.0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.folder = Path(tempfile.mkdtemp(prefix="gpn", dir="/tmp"))
+        self._settings = dict(settings or {})
+        self._mig = tuple(mig)
+        self.machine = self.folder / "gpus.json"
+        self.files = PluginFiles(self.folder / "state")
+        for folder in ("state", "mps", "logs"):
+            (self.folder / folder).mkdir()
+        self.supervisor = Supervisor(self.folder / "logs")
+        labels = {
+            names.LABEL_PARTITIONING: "auto",
+            names.LABEL_PRODUCT: PRODUCT,
+            names.LABEL_COUNT: str(len(self._mig)),
+            names.LABEL_MEMORY: "81559",
+        }
+        self.kubelet = RealKubelet(
+            name,
+            self.folder,
+            kubelet=programs.kubelet,
+            version=cluster.plane.version,
+            runtime=programs.runtime,
+            kubeconfig=cluster.plane.kubeconfig_of(f"system:node:{name}", ("system:nodes",)),
+            status_tick_seconds=tick_seconds,
+            labels=labels,
+        )
+
+        self._pod_resources = Kubelet(self.kubelet.paths.root, clock=time.monotonic, wall_clock=time.time)
+
+    # ------------------------------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        model = model_for_product(PRODUCT)
+        assert model is not None
+        machine.create(self.machine, [(model, {"mig_enabled": on}) for on in self._mig], seed=self.name)
+        self.kubelet.start()
+        eventually(self._running_daemons, f"DaemonSet pods run on {self.name}", SECONDS)
+        self.start_plugin()
+        self.start_agent()
+
+    def start_plugin(self) -> None:
+        folders = (self.folder / "state", self.kubelet.paths.root, self.folder / "mps")
+        flags = ("--state-dir", "--kubelet-dir", "--mps-root")
+        arguments = [word for pair in zip(flags, map(str, folders), strict=True) for word in pair]
+        path = f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+        self.supervisor.add("plugin", "nodeagent.plugin", arguments, env={"PATH": path})
+
+    def start_agent(self) -> None:
+        kubeconfig = self.folder / "agent.kubeconfig"
+        kubeconfig.write_text(self.cluster.plane.kubeconfig_with(self.mounted_token()))
+        config = self.folder / "agent.yaml"
+        folders = {"stateDir": str(self.folder / "state"), "kubeletDir": str(self.kubelet.paths.root)}
+        config.write_text(yaml.safe_dump({**folders, "metricsPort": 0, **self._settings}))
+        words = [str(self.machine), "-m", "nodeagent", "--node-name", self.name]
+        words += ["--config", str(config), "--kubeconfig", str(kubeconfig)]
+        self.supervisor.add("agent", "sandbox.driver.run", words)
+
+    def mounted_token(self) -> str:
+        """What the kubelet has put into the agent's pod; the volume lies in the kubelet's own mount namespace."""
+        pod = daemon_pod(self.cluster, AGENT, self.name)
+        assert pod is not None
+        root = Path(f"/proc/{self.kubelet.pid}/root")
+        volumes = root / self.kubelet.paths.root.relative_to("/") / "pods" / pod["metadata"]["uid"]
+        token: Path
+        (token,) = volumes.glob(TOKEN)
+        return token.read_text()
+
+    def close(self) -> None:
+        self.supervisor.stop()
+        for pod in apply.get(self.cluster.admin, PODS, query={"fieldSelector": f"spec.nodeName={self.name}"})["items"]:
+            apply.delete(self.cluster.admin, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+        self.kubelet.close()
+        for path in (f"{PLANS}/{self.name}", f"{NODES}/{self.name}"):
+            self.cluster.kubectl("delete", "--ignore-not-found", "--raw", path)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _running_daemons(self) -> bool:
+        pods = [daemon_pod(self.cluster, daemon_set, self.name) for daemon_set in (AGENT, PLUGIN)]
+        return all(pod is not None and pod["status"].get("phase") == "Running" for pod in pods)
+
+    # ---------------------------------------------------------------------------------------- plans
+
+    def write_plan(self, *items: Raw) -> Raw:
+        """A Manual plan with these pinned GPUs, as a person writes it."""
+        body = plan(self.name, mode="Manual", gpus=list(items))
+        path = f"{PLANS}/{self.name}"
+        return apply.apply(self.cluster.admin, path, body, manager="person", force=True)
+
+    def ready(self) -> bool:
+        """The plan's newest edition is carried out, and the Node shows it."""
+        found = apply.get(self.cluster.admin, f"{PLANS}/{self.name}")
+        status = found.get("status") or {}
+        conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        same = status.get("observedGeneration") == found["metadata"]["generation"]
+        return same and conditions.get("Ready") == "True"
+
+    def wait_ready(self) -> None:
+        try:
+            eventually(self.ready, f"the plan of {self.name} is Ready", SECONDS)
+        except AssertionError as error:
+            status = apply.get(self.cluster.admin, f"{PLANS}/{self.name}").get("status")
+            raise AssertionError(f"{error}: {status}") from error
+
+    def slices(self, gpu: int = 0) -> dict[str, tuple[str, int]]:
+        """MIG devices of one GPU as the hardware has them: profile size and start by UUID."""
+        state = machine.observe(self.machine)["gpus"][gpu]
+        return {
+            mig_device_uuid(state, instance, compute): (str(instance["profile"]), int(instance["start"]))
+            for instance, compute in mig_devices(state)
+        }
+
+    def allocatable(self, resource: str) -> str | None:
+        node = apply.get(self.cluster.admin, f"{NODES}/{self.name}")
+        found: str | None = node["status"]["allocatable"].get(resource)
+        return found
+
+    def offered(self, resource: str) -> tuple[str, ...]:
+        """Ids that the kubelet has from our plugin; none while it does not answer."""
+        answer = self._pod_resources.allocatable()
+        return answer.ids.get(resource, ()) if isinstance(answer, Allocatable) else ()
+
+    def offers(self, resource: str, count: int) -> bool:
+        """The kubelet has them, and the Node says so: an older Node can say it when the plugin is away."""
+        return len(self.offered(resource)) == count and self.allocatable(resource) == str(count)
+
+    # ----------------------------------------------------------------------------------------- pods
+
+    def create_pod(self, name: str, resource: str, *, grace_seconds: int = 1, **script: str) -> Raw:
+        """For the scheduler, which has no other node with such a resource to choose."""
+        annotations = {f"sandbox.gpuplan.dev/{key.replace('_', '-')}": value for key, value in script.items()}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": self.name},
+                "terminationGracePeriodSeconds": grace_seconds,
+                "dnsPolicy": "Default",
+                "containers": [
+                    {"name": "c", "image": "gpuplan.test/image:1", "resources": {"limits": {resource: "1"}}}
+                ],
+            },
+        }
+        return apply.create(self.cluster.admin, PODS, body)
+
+    def wait_running(self, raw: Raw) -> Container:
+        """Its container, which runs."""
+        path = f"{PODS}/{raw['metadata']['name']}"
+
+        def running() -> bool:
+            return bool(apply.get(self.cluster.admin, path)["status"].get("phase") == "Running")
+
+        try:
+            eventually(running, f"{raw['metadata']['name']} runs", SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {apply.get(self.cluster.admin, path)['status']}") from error
+        return self.kubelet.runtime.containers(raw["metadata"]["uid"])[-1]
+
+    def visible(self, raw: Raw) -> str:
+        """The device that the pod's newest container was given."""
+        return self.wait_running(raw).options.env["NVIDIA_VISIBLE_DEVICES"]
+
+
+def mig_item(*instances: tuple[str, int], index: int = 0) -> Raw:
+    """One pinned GPU with these profiles at these starts."""
+    return {
+        "index": index,
+        "mig": {"instances": [{"profile": profile, "start": start} for profile, start in instances]},
+    }

@@ -1,0 +1,10 @@
+"""The one test of this folder that is always collected: it says why the others are not."""
+
+import os
+
+import pytest
+
+
+def test_the_real_control_plane_is_asked_for() -> None:
+    if os.environ.get("GPUPLAN_E2E") != "1":
+        pytest.skip("the real control plane is not asked for: set GPUPLAN_E2E=1, or use `make e2e`")

@@ -1,0 +1,78 @@
+"""Nodes that come and go while a sandbox is up, as `kubectl apply` and `kubectl delete` make them."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kube import apply
+from sandbox.cluster import Cluster, RefusedManifestError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def until(what: str, condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def pod(name: str, namespace: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def cluster(said: list[str]) -> Iterator[Cluster]:
+    found = Cluster(report=said.append)
+    yield found
+    found.stop()
+
+
+def test_nodes_come_and_go(cluster: Cluster, said: list[str]) -> None:
+    cluster.start([node("a"), node("b"), pod("p", "team")])
+    assert said == ["namespace team is in none of the files and was created"]
+    until("p runs", lambda: [found["status"].get("phase") for found in cluster.pods()] == ["Running"])
+    host = cluster.pods()[0]["spec"]["nodeName"]
+    before = {name: found.root for name, found in cluster.nodes.items()}
+    assert cluster.nodes_without_agent == {"a", "b"}
+
+    apply.delete(cluster.api, f"/api/v1/nodes/{host}")
+    until("its pod is collected", lambda: cluster.pods() == [])
+    assert host not in cluster.nodes
+    cluster.create(node("c"))
+    cluster.create(node(host))
+    until("both are there", lambda: cluster.nodes.keys() == {"a", "b", "c"})
+    roots = {name: found.root for name, found in cluster.nodes.items()}
+    assert len(set(roots.values())) == 3
+    assert {name: roots[name] for name in before} == before  # the same machine came back
+
+    cluster.create(node("odd", **{"nvidia.com/gpu.product": "Z9"}))
+    until("it is told", lambda: len(said) == 2)
+    assert said[1].startswith("node odd is left without hardware until it is right: metadata.labels[")
+    path = "/api/v1/nodes/odd"
+    apply.merge_patch(cluster.api, path, {"metadata": {"labels": {"nvidia.com/gpu.product": None}}})
+    until("it is right now", lambda: "odd" in cluster.nodes)
+
+
+def test_what_the_api_server_refuses_is_told_with_its_object(cluster: Cluster) -> None:
+    body = {"metadata": {"name": "n"}, "spec": {"nodeName": "other"}}
+    with pytest.raises(RefusedManifestError, match="nodeName") as refusal:
+        cluster.start([{"apiVersion": "gpuplan.dev/v1alpha1", "kind": "GPUPartitionPlan", **body}])
+    assert refusal.value.body["metadata"]["name"] == "n"

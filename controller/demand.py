@@ -7,9 +7,10 @@ ask for no partition are nobody's demand; one that the scheduler has not tried y
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 from controller.reasons import UnplacedReason
 from controller.views import PlannerOptions, PodView, Unplaced
@@ -26,6 +27,9 @@ from partitioning.resources import (
 
 Wants = tuple[tuple[str, int], ...]
 """Partitions per resource name, sorted."""
+
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +63,16 @@ class DemandSet:
 
 
 def collect(
-    pending: Iterable[PodView], options: PlannerOptions, *, dra_resources: frozenset[str] = frozenset()
+    pending: Iterable[PodView],
+    options: PlannerOptions,
+    *,
+    dra_resources: frozenset[str] = frozenset(),
+    unbound: Mapping[str, str] = NOBODY,
 ) -> DemandSet:
-    """`dra_resources` are mapped by a DeviceClass: pods that ask for them are left to DRA."""
+    """`dra_resources` are mapped by a DeviceClass: pods that ask for them are left to DRA.
+
+    `unbound` are pods that were not bound where their partitions were, with that node: left alone now.
+    """
     helpable: list[Demand] = []
     untried: list[Demand] = []
     refused: list[Unplaced] = []
@@ -73,7 +84,7 @@ def collect(
             continue
         if _is_others_business(pod, options, dra_resources):
             continue
-        refusal = _refusal(pod, options, dra_resources)
+        refusal = _refusal(pod, options, dra_resources) or _unbindable(pod, unbound)
         if refusal is not None:
             refused.append(refusal)
             continue
@@ -168,6 +179,18 @@ def _not_now(pod: PodView) -> Unplaced | None:
             f"its scheduler is making room for it on node {pod.nominated_node}: nothing to do",
         )
     return None
+
+
+def _unbindable(pod: PodView, unbound: Mapping[str, str]) -> Unplaced | None:
+    node = unbound.get(pod.uid)
+    if node is None:
+        return None
+    return _unplaced(
+        pod,
+        UnplacedReason.FILTERED_BY_SCHEDULER,
+        f"its partitions were ready twice, last on node {node}, and {pod.scheduler_name} did not bind it: see the "
+        "pod's PodScheduled condition for the filter; it is planned again after a while",
+    )
 
 
 def _not_served(pod: PodView, message: str) -> Unplaced:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from controller.batcher import Batcher
@@ -18,6 +18,7 @@ from controller.parse_plan import PlanReading
 from controller.plan_store import PlanStore
 from controller.pod_store import PodStore
 from controller.triggers import has_gpus, lacks_held
+from controller.unbound import Unbound
 from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class State:
         agent_silent_seconds: float = 60.0,
         under_way_seconds: float = 300.0,
         ageing_seconds: float = 600.0,
+        bind_seconds: float = 60.0,
         changed: Callable[[], None] = lambda: None,
         remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
     ) -> None:
@@ -48,6 +50,7 @@ class State:
         self._changed = changed
         self._remark = remark
         self._ageing_seconds = ageing_seconds
+        self._unbound = Unbound(bind_seconds=bind_seconds)
         self._lock = threading.RLock()
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
@@ -113,6 +116,9 @@ class State:
             now = self._clock()
             for name in self._plans.overdue(now):
                 self._refresh(name)
+            self._unbound.keep(self._pods.wanting)
+            for uid in self._unbound.overdue(now):
+                self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             orphans = self._plans.readings.keys() - self._nodes.keys()
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
@@ -124,10 +130,11 @@ class State:
         with self._lock:
             self._plans.expect(name, planned_json)
 
-    def promise(self, promises: Mapping[str, str]) -> None:
-        """Pod uid -> node, as the pass that has just ended placed them."""
+    def promise(self, promises: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
+        """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
         with self._lock:
             self._pods.promise(dict(promises))
+            self._unbound.dealt({uid: promises[uid] for uid in ready}, self._clock())
 
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod."""
@@ -144,6 +151,7 @@ class State:
             pending = list(self._pods.pending.values())
             plans = list(self._plans.views.values())
             promises = self._pods.promises()
+            unbound = self._unbound.backing_off(self._clock())
             aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
@@ -152,6 +160,7 @@ class State:
             plans=tuple(sorted(plans, key=_plan_order)),
             promises=promises,
             aged=aged,
+            unbound=unbound,
         )
 
     def plans(self) -> tuple[PlanReading, ...]:

@@ -215,6 +215,8 @@ class Snapshot:
     other_nodes: tuple[NodeView, ...] = ()
     """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity looks at them."""
     other_pods: tuple[PodView, ...] = ()
+    unbound: Mapping[str, str] = field(default_factory=dict)
+    """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
     aged: frozenset[str] = frozenset()
     """Uids of pending pods that have waited so long that they count as the next priority level."""
 

@@ -160,6 +160,7 @@ class Controller:
             agent_silent_seconds=settings.agent_silent_seconds,
             under_way_seconds=settings.under_way_seconds,
             ageing_seconds=settings.ageing_seconds,
+            bind_seconds=settings.bind_seconds,
             changed=self._awake.set,
             remark=self._remark,
         )

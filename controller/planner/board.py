@@ -7,11 +7,12 @@ in which order, is decided elsewhere. Nothing here looks at a view of the cluste
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.planner.asks import Ask, Group, Room, Taken
-from controller.planner.devices import Device, Entry, Fitting, Part, Pool, Reach, Tier
+from controller.planner.devices import Device, Part, Pool, Reach, Tier
+from controller.planner.fetch import on_node
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""
@@ -70,7 +71,7 @@ class Board:
         return False
 
     def place_on(self, ask: Ask, node: int, *, reach: Reach = Reach.NEW) -> bool:
-        found = self._on_node(ask, node, reach) if self.fits(ask, node) else None
+        found = on_node(self, ask, node, reach) if self.fits(ask, node) else None
         if found is None:
             return False
         self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
@@ -110,7 +111,7 @@ class Board:
 
     def has_partitions(self, ask: Ask, node: int) -> bool:
         """Partitions alone: whether its devices could serve the ask now."""
-        return self._on_node(ask, node, Reach.NEW) is not None
+        return on_node(self, ask, node, Reach.NEW) is not None
 
     @staticmethod
     def _fits_odd(ask: Ask, room: Room) -> bool:
@@ -239,7 +240,7 @@ class Board:
             if not self.fits(ask, node):
                 passed.append(node)
                 continue
-            found = self._on_node(ask, node, reach)
+            found = on_node(self, ask, node, reach)
             if found is None:
                 missed[node] = self.rooms[node].changes
             else:
@@ -258,50 +259,3 @@ class Board:
             load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
             order = self._orders[group] = sorted(load, key=lambda node: (-load[node], node))
         return order
-
-    def _on_node(self, ask: Ask, node: int, reach: Reach) -> list[tuple[Device, Fitting]] | None:
-        """Choose devices for all partitions of an ask, hardest first, each where it costs least."""
-        if ask.single is not None:
-            best = self._best_device(node, ask.single, {}, (), reach)
-            return None if best is None else [best]
-        states: dict[int, int] = {}
-        found: list[tuple[Device, Fitting]] = []
-        for resource, count in sorted(ask.demand.wants, key=lambda want: self.rank[want[0]]):
-            for _ in range(count):
-                best = self._best_device(node, resource, states, found, reach)
-                if best is None:
-                    return None
-                states[id(best[0])] = best[1].after
-                found.append(best)
-        return found
-
-    def _best_device(
-        self,
-        node: int,
-        resource: str,
-        states: Mapping[int, int],
-        found: Sequence[tuple[Device, Fitting]],
-        reach: Reach,
-    ) -> tuple[Device, Fitting] | None:
-        """`states` and `found` are what the same ask takes already."""
-        best: tuple[Device, Fitting] | None = None
-        least: tuple[bool, Entry] | None = None
-        for device in self.devices[node]:
-            pool = device.pool
-            if resource not in pool.serves:
-                continue
-            state = states.get(id(device), device.state) if states else device.state
-            if device.ready:
-                taken = sum(one is device and fitting.part.ready for one, fitting in found)
-                fitting = pool.fit_ready(device, state, resource, taken)
-                if fitting is not None:
-                    cost = (False, pool.rate(fitting, device.key))
-                    if least is None or cost < least:
-                        least, best = cost, (device, fitting)
-            if pool.reach <= reach and (reach is Reach.NEW or device.key & 3 == Tier.CHANGED_ANYWAY):
-                fitting = pool.fit(state, resource)
-                if fitting is not None:
-                    cost = (not fitting.part.ready, pool.rate(fitting, device.key))
-                    if least is None or cost < least:
-                        least, best = cost, (device, fitting)
-        return best

@@ -7,13 +7,14 @@ known as ready: a pod can have one as it is. The only place that turns views int
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from controller.demand import Demand, kind_of
 from controller.planner.asks import Ask, Group, Room
 from controller.planner.board import Board
 from controller.planner.devices import Device, Pool, Reach, Share, Tier
 from controller.planner.groups import NodeGroups, constraints_of
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
 from controller.views import PartitionView
@@ -126,10 +127,20 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
 
 
 def _state_of(gpu: GpuStock, model: GpuModel) -> int:
-    """What stays; idle partitions are free space."""
+    """What stays, and where the last change failed; idle partitions are free space."""
     if gpu.cut is Cut.MIG:
-        return occupancy(model, mig_layout(gpu.staying))
+        mask = occupancy(model, gpu.failed)
+        for part in gpu.staying:
+            if part.profile:
+                mask |= _placement(model, part.start, part.size, part.profile).taken
+        return mask
     return MpsPool.state_of(model.memory_mib - mps_mib(gpu.staying), len(gpu.staying))
+
+
+@lru_cache(maxsize=4096)
+def _placement(model: GpuModel, start: int, size: int, profile: str) -> Placement:
+    """Thousands of GPUs hold the same few partitions."""
+    return placement_of(model, Instance(start=start, size=size, profile=profile))
 
 
 def _ready_parts(
@@ -140,8 +151,7 @@ def _ready_parts(
         if part.resource not in pool.serves:
             continue
         if gpu.cut is Cut.MIG:
-            instance = Instance(start=part.start, size=part.size, profile=part.profile)
-            parts.setdefault(part.resource, []).append(placement_of(model, instance))
+            parts.setdefault(part.resource, []).append(_placement(model, part.start, part.size, part.profile))
         else:
             parts.setdefault(part.resource, []).append(Share(part.resource, slice_mib(part.resource)))
     return {resource: tuple(found) for resource, found in parts.items()}

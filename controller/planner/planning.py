@@ -13,13 +13,12 @@ from controller.demand import Demand, collect, queue_order
 from controller.planner.board import Board
 from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
-from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.devices import Reach
 from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
-from controller.planner.levels import place_level, settle_level
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
+from controller.planner.order import Rules, place_levels
 from controller.planner.outcome import outcome
 from controller.planner.ranks import levels
 from controller.planner.shadow_prices import tightened
@@ -30,26 +29,21 @@ from controller.views import PlannerOptions, PlanningResult, Snapshot
 
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:
     options = options or PlannerOptions()
-    collected = collect(snapshot.pending, options, dra_resources=snapshot.context.dra_resources)
+    collected = collect(
+        snapshot.pending, options, dra_resources=snapshot.context.dra_resources, unbound=snapshot.unbound
+    )
     demands, gangs = without_incomplete(collected, snapshot)
     stocks = take_stock(snapshot, options.geometries)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims])
     board = _set_up(stocks, groups, claims)
-    promises = _promises(snapshot)
 
     by_level = [asks_of(level, groups) for level in levels(claims, snapshot.aged)]
     tried = [ask for level in by_level for ask in level if ask.demand.tried]
     bound = upper_bound(board, tried)
     sides = sides_of(board)
-    for members in by_level:
-        keep_promises(board, members, promises)
-        expect_binding(board, [ask for ask in members if ask.node < 0])
-        open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
-        standing = sum(ask.node >= 0 for ask in tried)
-        place_level(board, open_asks, options.improve_steps, most=bound - standing)
-        if gangs.needs:
-            settle_level(board, [ask for ask in members if ask.demand.tried], gangs)
+    rules = Rules(promises=_promises(snapshot), gangs=gangs, improve_steps=options.improve_steps, bound=bound)
+    place_levels(board, by_level, rules)
     placed = [ask for ask in tried if ask.node >= 0]
     if len(placed) < bound:
         bound = tightened(sides, tried, bound=bound, placed=len(placed))

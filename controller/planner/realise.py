@@ -58,9 +58,10 @@ def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     pinned = mig_layout(gpu.staying).union(instance for instance, ready in placed if ready)
     new = [instance for instance, ready in placed if not ready]
     wanted = Counter(instance.profile for instance in new)
-    packed = pack(gpu.model, pinned=pinned, wanted=wanted, prefer=observed.without(pinned))
+    kept_clear = pinned.union(gpu.failed)
+    packed = pack(gpu.model, pinned=kept_clear, wanted=wanted, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
-    layout = packed.with_spare if isinstance(packed, Packed) else pinned.union(new)
+    layout = packed.with_spare.without(gpu.failed) if isinstance(packed, Packed) else pinned.union(new)
     kept = sum(instance in layout for instance in observed)
     return MigDesired(layout=layout), len(layout) - kept, len(observed) - kept
 

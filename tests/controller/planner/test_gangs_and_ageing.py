@@ -120,6 +120,15 @@ def test_ageing_does_not_outrank_the_next_level() -> None:
     assert "large" not in placed(plan(starving(aged=True, rival_priority=10)))
 
 
+def test_a_pod_that_was_not_bound_twice_leaves_its_partitions_to_others() -> None:
+    node = server("node-1", mig(idle=[("7g.40gb", 0)]))
+    snapshot = cluster(node, pending=[pod("first", "7g.40gb"), pod("second", "7g.40gb", created=1)])
+    result = plan(replace(snapshot, unbound={"uid-first": "node-1"}))
+
+    assert placed(result) == {"second"}
+    assert reasons(result) == {"first": UnplacedReason.FILTERED_BY_SCHEDULER}
+
+
 def test_what_a_device_class_maps_is_left_to_dra() -> None:
     snapshot = cluster(server("node-1", mig()), pending=[pod("mine", "1g.5gb"), pod("theirs", "3g.20gb")])
     context = SchedulingContext(dra_resources=frozenset({"nvidia.com/mig-3g.20gb"}))

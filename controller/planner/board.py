@@ -33,6 +33,8 @@ class Board:
         """Per several partitions and reach: nodes that lacked them, after how many changes of the node."""
         self._orders: dict[int, list[int]] = {}
         self._gpus: dict[tuple[int, int], Device] = {}
+        self._ready: list[dict[str, int]] = [{} for _ in rooms]
+        """Per node and resource, how many partitions needed no cut at first."""
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""
@@ -41,6 +43,12 @@ class Board:
         device.pool.devices.append(device)
         device.state = device.base
         self._gpus[device.node, device.gpu] = device
+        ready = self._ready[device.node]
+        for resource, parts in device.ready.items():
+            ready[resource] = ready.get(resource, 0) + len(parts)
+        if device.gpu < 0:
+            for resource in device.pool.serves:
+                ready[resource] = ready.get(resource, 0) + device.base
         self._enter(device)
 
     def _enter(self, device: Device) -> None:
@@ -227,7 +235,9 @@ class Board:
         key = (ask.demand.wants, group, reach)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = list(self._fullest_first(group))
+            queue = self._queues[key] = [
+                node for node in self._fullest_first(group) if reach >= Reach.CHANGED or self._ever_ready(ask, node)
+            ]
         missed = self._missed.setdefault((ask.demand.wants, reach), {})
         passed: list[int] = []
         placed = False
@@ -251,6 +261,11 @@ class Board:
         if reach is not Reach.CHANGED:
             queue[:position] = passed
         return placed
+
+    def _ever_ready(self, ask: Ask, node: int) -> bool:
+        """Whether the node had enough that needs no cut before this pass began to give it away."""
+        ready = self._ready[node]
+        return all(ready.get(resource, 0) >= count for resource, count in ask.demand.wants)
 
     def _fullest_first(self, group: int) -> list[int]:
         """So that empty nodes stay whole. The order is not renewed for every ask: it is a preference."""

@@ -5,6 +5,7 @@ traceback.
 """
 
 import argparse
+import os
 import sys
 
 from cli import demo, plan, sandbox_commands
@@ -44,6 +45,10 @@ def main(argv: list[str] | None = None) -> int:
     except (ManifestError, SettingsError, ApiError) as error:
         print(f"gpuplan: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # The reader has seen enough, as in `gpuplan plan … | head`; at exit nothing must be written either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         return 130
 

@@ -47,11 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
     if options.geometries is not None:
         models = [gpu.model for node in found.snapshot.plans for gpu in node.gpus if gpu.model is not None]
         found.remarks += [f"knownMigGeometriesFile: {line}" for line in all_warnings(options.geometries, models)]
-    for kind, count in files.skipped.items():
-        found.remarks.append(f"{count} x {kind} passed over: planning reads {', '.join(KINDS)}")
+    found.remarks += [
+        f"{count} x {kind} passed over: planning does not read it" for kind, count in files.skipped.items()
+    ]
     began = time.perf_counter()
     result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
+    found.remarks += _left_to_the_scheduler(found, result)
     document = _document(found, result, seconds)
     if arguments.output == "json":
         print(json.dumps(document, indent=2))
@@ -61,6 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _notes(document):
             print(f"gpuplan: {line}", file=sys.stderr)
     return 0
+
+
+def _left_to_the_scheduler(found: WhatIf, result: PlanningResult) -> Iterable[str]:
+    """Pods that ask for GPUs, and of which planning says nothing."""
+    said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
+    left = [pod.title for pod in found.snapshot.pending if pod.gpu and not pod.deleting and pod.uid not in said]
+    if left:
+        yield f"{len(left)} pods ask for whole GPUs and are left to the scheduler, the first of them {left[0]}"
 
 
 def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:

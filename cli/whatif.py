@@ -7,18 +7,21 @@ the scheduler; agents count as alive unless a plan's status says that they are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli.assumptions import Unknown, assumed_status, hardware_of
+from cli.whatif_context import CONTEXT_KINDS, context_of
 from controller.batcher import Batcher
 from controller.demand import is_partition
 from controller.parse import Unreadable, enablement, epoch_seconds, read_node, read_pod
 from controller.parse_plan import PlanReading, read_plan
 from controller.state import State
-from controller.views import PlannerOptions, PodView, Snapshot
+from controller.views import NodeView, PlannerOptions, PodView, Snapshot
 from crds.v1alpha1.names import API_VERSION, KIND, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
@@ -28,7 +31,7 @@ from partitioning.resources import MigRequest, classify
 Raw = Mapping[str, Any]
 Json = dict[str, Any]
 
-KINDS = ("Node", "Pod", KIND, "PriorityClass")
+KINDS = ("Node", "Pod", KIND, "PriorityClass", *CONTEXT_KINDS)
 _KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
 FINISHED = ("Succeeded", "Failed")
 USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
@@ -61,9 +64,24 @@ def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
     for raw in objects:
         by_kind[raw["kind"]].append(raw)
     reader = _Reader(options)
-    reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
-    reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
-    return reader.result()
+    with _unlogged():
+        reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
+        reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
+    found = reader.result()
+    found.snapshot = replace(found.snapshot, context=context_of(by_kind))
+    return found
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """What a controller would log is in our answer."""
+    logger = logging.getLogger(State.__module__)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class _Reader:
@@ -71,7 +89,7 @@ class _Reader:
 
     def __init__(self, options: PlannerOptions) -> None:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
-        self._state = State(window=window, options=options, clock=lambda: 0.0)
+        self._state = State(window=window, options=options, clock=lambda: 0.0, remark=self._remark)
         self._holders: dict[str, list[PodView]] = {}
         self._wanted: set[str] = set()
         """MIG profiles that pending pods ask for."""
@@ -124,7 +142,8 @@ class _Reader:
             view = read_node(node)
             if isinstance(view, Unreadable):
                 self._leave_out(view)
-            self._state.observe_node(name, view)
+            else:
+                self._state.observe_node(name, view)
         known = {raw["metadata"]["name"] for raw in nodes}
         for name in sorted(plans.keys() - known):
             self._left_out.append(LeftOut(kind=KIND, name=name, reason="its node is not in the files"))
@@ -162,6 +181,9 @@ class _Reader:
 
     def _is_wanted(self, model: GpuModel) -> bool:
         return any(spec.name in self._wanted for spec in model.profiles)
+
+    def _remark(self, node: NodeView, text: str) -> None:
+        self._remarks.append(f"node {node.name}: {text}")
 
     def _leave_out(self, found: Unreadable) -> None:
         self._left_out.append(LeftOut(kind=_KINDS_READ[found.kind], name=found.name, reason=found.reason))

@@ -1,8 +1,8 @@
 """Settings -> what the planner is told by them.
 
-In go the settings, out come PlannerOptions, with the file of known geometries read and checked. What is wrong with the
-file as a whole is a SettingsError; an entry in it that cannot exist is a warning, which `telling` also writes for
-models that only their nodes know. Reads that one file and nothing else.
+In go the settings, out come PlannerOptions, with the file of known geometries and the scheduler's configuration read
+and checked. What is wrong with a file as a whole is a SettingsError; an entry among the geometries that cannot exist is
+a warning, which `telling` also writes for models that only their nodes know. Reads what the settings name, no more.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+from kubernetes.client import ApiClient
 
 from controller.geometries import GeometriesError, KnownGeometries, read_geometries
+from controller.scheduler_source import scheduler_profiles
 from controller.settings import Settings
 from controller.views import PlannerOptions, PlanningResult, Snapshot
 from kube.settings import SettingsError
@@ -24,11 +26,16 @@ log = logging.getLogger(__name__)
 Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
 
 
-def planner_options(settings: Settings) -> PlannerOptions:
-    """Raises SettingsError, in the words of the person who wrote the settings."""
+def planner_options(settings: Settings, api: ApiClient | None = None) -> PlannerOptions:
+    """Raises SettingsError, in the words of the person who wrote the settings. `api`: to read a ConfigMap from."""
     path = settings.known_mig_geometries_file
+    profiles = scheduler_profiles(settings, api)
+    names = settings.scheduler_names
+    if profiles is not None and "scheduler_names" not in settings.model_fields_set:
+        names = tuple(profiles)
     return PlannerOptions(
-        scheduler_names=frozenset(settings.scheduler_names),
+        scheduler_names=frozenset(names),
+        profiles=profiles or {},
         improve_steps=settings.improve_steps,
         geometries=_geometries(Path(path)) if path else None,
     )

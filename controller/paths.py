@@ -17,6 +17,11 @@ def node(name: str) -> str:
     return f"{NODES}/{name}"
 
 
+def config_map(namespace: str, name: str) -> str:
+    """One ConfigMap."""
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
 def pod_status(namespace: str, name: str) -> str:
     """The status subresource of one Pod."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}/status"

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from controller.triggers import FINISHED, same_request, wants_planning
 from controller.views import PlannerOptions, PodKey, PodView
 
+HOSTNAME = "kubernetes.io/hostname"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodChange:
@@ -38,6 +40,8 @@ class PodStore:
         """Uids of pending pods that planning can serve, or owes a reason, and since when."""
         self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
         """Per node, the bound pods that hold something of its GPUs."""
+        self._far_reaching: set[PodKey] = set()
+        """Bound pods that keep others away from more than their own node."""
 
     def observe(self, key: PodKey, seen: PodView | None, *, now: float = 0.0) -> PodChange:
         """Take one pod as it is now; None or a finished one: it is gone."""
@@ -48,6 +52,8 @@ class PodStore:
             (self.bound if new.node else self.pending)[key] = new
             if new.node and new.gpu:
                 self.gpu_pods.setdefault(new.node, {})[key] = new
+            if new.node and any(term.topology_key != HOSTNAME for term in new.anti_affinity):
+                self._far_reaching.add(key)
         if old is not None and (new is None or new.uid != old.uid):
             gone = self._ended(old)
             return gone if new is None else replace(gone, asks=self._asks(new))
@@ -66,6 +72,18 @@ class PodStore:
         """Uids of pods that have waited since then or longer."""
         return frozenset(uid for uid, since in self.wanting.items() if since <= moment)
 
+    def look_around(self) -> bool:
+        """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
+        if not self.wanting:
+            return False
+        if self._far_reaching or any(profile.default_spread for profile in self._options.profiles.values()):
+            return True
+        return any(
+            pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread)
+            for pod in self.pending.values()
+            if pod.uid in self.wanting
+        )
+
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod: its next views are marked as ours, whoever the API names as owner."""
         self._nominated[uid] = node
@@ -79,6 +97,7 @@ class PodStore:
         old = self.pending.pop(key, None) or self.bound.pop(key, None)
         if old is not None and old.node and old.gpu:
             self.gpu_pods.get(old.node, {}).pop(key, None)
+        self._far_reaching.discard(key)
         return old
 
     def _ended(self, old: PodView) -> PodChange:

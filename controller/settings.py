@@ -41,6 +41,24 @@ class LeaderElection(Section):
         return self
 
 
+class ConfigMapKey(Section):
+    """One key of a ConfigMap."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """Empty: none."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "kube-system"
+    """Where it lies."""
+    key: Annotated[str, Field(max_length=253)] = ""
+    """Which of its keys; may be left out where it has but one."""
+
+
+class Scheduler(Section):
+    """The schedulers whose filters are simulated."""
+
+    config: ConfigMapKey = ConfigMapKey()
+    """The KubeSchedulerConfiguration in force, read when the controller starts; schedulerConfigFile goes before it."""
+
+
 class Settings(Section):
     """Everything that a person can set. Names and defaults of the batch window are those of nos."""
 
@@ -59,7 +77,11 @@ class Settings(Section):
     nominate_pods: bool = True
     """Write status.nominatedNodeName of planned pods when their slice is there, so that no other pod takes it."""
     scheduler_names: Annotated[tuple[str, ...], Field(min_length=1)] = ("default-scheduler",)
-    """Pods of these schedulers are planned for; any other's are left alone."""
+    """Pods of these schedulers are planned for; any other's are left alone. Not given: those of the configuration."""
+    scheduler_config_file: Annotated[str, Field(max_length=4096)] = ""
+    """The KubeSchedulerConfiguration in force. Where there is no such file, pods are filtered as by default."""
+    scheduler: Scheduler = Scheduler()
+    """The same from a ConfigMap. Where there is no such ConfigMap, pods are filtered as by default."""
     improve_steps: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
     """How many exchanges of planned pods the planner may try after its first placement."""
     known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from operator import attrgetter
 from typing import TypeVar
 
 from controller.batcher import Batcher
@@ -17,11 +18,13 @@ from controller.parse import Unreadable, enablement
 from controller.parse_plan import PlanReading
 from controller.plan_store import PlanStore
 from controller.pod_store import PodStore
+from controller.scheduling import NO_CONTEXT, SchedulingContext
 from controller.triggers import has_gpus, lacks_held
 from controller.unbound import Unbound
 from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
 
 log = logging.getLogger(__name__)
+POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 View = TypeVar("View")
 
 GONE_PLAN_SECONDS = 86400.0
@@ -43,14 +46,21 @@ class State:
         bind_seconds: float = 60.0,
         changed: Callable[[], None] = lambda: None,
         remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
+        require: Callable[[PodView], None] = lambda _pod: None,
+        context: Callable[[], SchedulingContext] = lambda: NO_CONTEXT,
     ) -> None:
-        """`changed` is called after every change, `remark` with what is odd about a node's labels, once."""
+        """`changed` is called after every change, `remark` with what is odd about a node's labels, once.
+
+        `require` is called with each pod that filters may need more for than pods and nodes, `context` has it.
+        """
         self._window = window
         self._clock = clock
         self._changed = changed
         self._remark = remark
         self._ageing_seconds = ageing_seconds
         self._unbound = Unbound(bind_seconds=bind_seconds)
+        self._require = require
+        self._context = context
         self._lock = threading.RLock()
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
@@ -62,6 +72,8 @@ class State:
 
     def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
+        if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
+            self._require(seen)
         with self._lock:
             change = self._pods.observe(key, self._readable("pod", "/".join(key), seen), now=self._clock())
             if change.served:
@@ -144,10 +156,14 @@ class State:
     # -------------------------------------------------------------------------------------------- reading
 
     def snapshot(self) -> Snapshot:
-        """The cluster at this moment, without nodes (and their pods) that have nothing to do with GPUs."""
+        """The cluster at this moment. Nodes (and their pods) that have nothing to do with GPUs are apart, if needed."""
         with self._lock:
             nodes = {name: node for name, node in self._nodes.items() if has_gpus(node) or name in self._plans.views}
+            others = {name: node for name, node in self._nodes.items() if name not in nodes}
+            if not self._pods.look_around():
+                others = {}
             pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
+            other_pods = [pod for pod in self._pods.bound.values() if pod.node in others] if others else []
             pending = list(self._pods.pending.values())
             plans = list(self._plans.views.values())
             promises = self._pods.promises()
@@ -155,12 +171,15 @@ class State:
             aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
-            pods=tuple(sorted(pods, key=_pod_order)),
-            pending=tuple(sorted(pending, key=_pod_order)),
-            plans=tuple(sorted(plans, key=_plan_order)),
+            pods=tuple(sorted(pods, key=POD_ORDER)),
+            pending=tuple(sorted(pending, key=POD_ORDER)),
+            plans=tuple(sorted(plans, key=PLAN_ORDER)),
             promises=promises,
             aged=aged,
             unbound=unbound,
+            context=self._context(),
+            other_nodes=tuple(others[name] for name in sorted(others)),
+            other_pods=tuple(sorted(other_pods, key=POD_ORDER)),
         )
 
     def plans(self) -> tuple[PlanReading, ...]:
@@ -214,7 +233,7 @@ class State:
     def pending(self) -> tuple[PodView, ...]:
         """Every unfinished pod without a node, by namespace and name."""
         with self._lock:
-            return tuple(sorted(self._pods.pending.values(), key=_pod_order))
+            return tuple(sorted(self._pods.pending.values(), key=POD_ORDER))
 
     def promises(self) -> Mapping[str, str]:
         """Pod uid -> node of the last pass, for pods that are still pending."""
@@ -256,6 +275,13 @@ class State:
         if name in self._plans.readings and self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
             self._plan_changed(name)
 
+    def context_changed(self, what: str) -> None:
+        """Something that filters read beside pods and nodes is other than before."""
+        with self._lock:
+            if self._pods.wanting:
+                self._window.add(what)
+        self._changed()
+
     def _plan_changed(self, name: str) -> None:
         view = self._plans.views.get(name)
         if view is not None and lacks_held(view):
@@ -270,11 +296,3 @@ class State:
 
 def _pod_key(uid: str) -> str:
     return f"pod {uid}"
-
-
-def _pod_order(pod: PodView) -> PodKey:
-    return pod.key
-
-
-def _plan_order(plan: PlanView) -> str:
-    return plan.name

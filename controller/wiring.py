@@ -30,6 +30,7 @@ from controller.report import Reporter
 from controller.serve import Server, check_page, json_page, metrics_page
 from controller.settings import Settings
 from controller.state import State
+from controller.surroundings import Surroundings
 from controller.views import NodeView
 from controller.writer import Writer
 from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
@@ -110,6 +111,7 @@ class Controller:
             self._elector.stop()  # first: the next leader need not wait for the rest
         for reflector in self._reflectors:
             reflector.stop()
+        self._surroundings.stop()
         self._recorder.stop()
         self._server.stop()
 
@@ -147,7 +149,10 @@ class Controller:
         self, api: ApiClient, planner: Planner, clock: Callable[[], float], now: Callable[[], datetime]
     ) -> Loop:
         settings, leading, metrics = self._settings, self._leading, self.metrics
-        options = planner_options(settings)
+        options = planner_options(settings, api)
+        self._surroundings = Surroundings(
+            api, options.profiles, changed=lambda path: self.state.context_changed(f"objects of {path}")
+        )
         window: Batcher[str] = Batcher(
             idle_seconds=settings.batch_window_idle_seconds,
             timeout_seconds=settings.batch_window_timeout_seconds,
@@ -163,6 +168,8 @@ class Controller:
             bind_seconds=settings.bind_seconds,
             changed=self._awake.set,
             remark=self._remark,
+            require=self._surroundings.require,
+            context=self._surroundings.context,
         )
         metrics.registry.register(ClusterGauges(state, lambda: window.open, self._watch_errors))
         writer = Writer(api, state, leading=leading, clock=clock)
@@ -224,7 +231,8 @@ class Controller:
         )
 
     def _watch_errors(self) -> dict[str, str]:
-        return {reflector.path: reflector.last_error for reflector in self._reflectors}
+        mine = {reflector.path: reflector.last_error for reflector in self._reflectors}
+        return {**mine, **self._surroundings.watch_errors()}
 
     def _remark(self, node: NodeView, text: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)

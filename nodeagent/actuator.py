@@ -8,7 +8,7 @@ information, not failure. Never tries another order or placement, and stops betw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -75,9 +75,10 @@ class Actuator:
             log.warning("GPU %d: %s; tried again in %g s", change.gpu.index, result.error, seconds)
         return result
 
-    def seconds_to_retry(self) -> float | None:
-        """Until the first pause is over."""
-        return min((max(pause.over_at - self._clock(), 0.0) for pause in self._pauses.values()), default=None)
+    def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
+        """Until the first pause of these GPUs is over."""
+        pauses = [pause for gpu, pause in self._pauses.items() if gpu in gpus]
+        return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
 
     def _work(self, change: GpuChange, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
         done: list[tuple[Action, Instance]] = []

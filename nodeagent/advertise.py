@@ -1,13 +1,14 @@
 """What the device plugin shall offer: its config file, rendered from the changes of all GPUs.
 
-In go the changes, out goes `config.json`, written atomically and only when it differs. A config that takes something
-away is never replaced by another before the plugin has loaded it: a config that is skipped or loaded late could bring
-an id back after it was seen to be gone.
+In go the changes, out goes `config.json`, written atomically and only when it differs from what is there. A config that
+takes something away is never replaced by another before the plugin has loaded it: a config that is skipped or loaded
+late could bring an id back after it was seen to be gone.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -71,7 +72,7 @@ class Advertiser:
 
     def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool) -> bool:
         """Write it if it differs and may be written now; True if it is on disk."""
-        if self._exists and config == self.config:
+        if self._exists and config == self.config and self._stands():
             return True
         before = {device.id for device in self.config.offered()}
         takes_away = before - {device.id for device in config.offered()}
@@ -81,6 +82,13 @@ class Advertiser:
         self.config, self._exists = config, True
         log.info("offered to the kubelet from now on: %s", _spelled(counts(config)))
         return True
+
+    def _stands(self) -> bool:
+        """There, and not from the future: after a clock was set back no answer would ever be younger."""
+        try:
+            return self._files.config.stat().st_mtime_ns <= time.time_ns()
+        except OSError:
+            return False
 
 
 def _spelled(amounts: Mapping[str, int]) -> str:

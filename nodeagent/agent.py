@@ -109,7 +109,7 @@ class Agent:
             plan = orders(seen.plan, seen.gpus)
             changes = self._changes(plan, seen)
         pending = self._advertise(seen, changes)
-        confirmation, readings = self._confirm(seen)
+        confirmation, readings, unwritten = self._confirm(seen)
         outcomes = self._outcomes(seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending)
         result = PassResult(
             seen=seen,
@@ -118,7 +118,9 @@ class Agent:
             actuated=tuple(actuated.values()),
             confirmation=confirmation,
             config=readings.config,
-            advertise_message=pending or next((s.message for s in confirmation.stages.values() if s.message), ""),
+            advertise_message=pending
+            or unwritten
+            or next((stage.message for stage in confirmation.stages.values() if stage.message), ""),
         )
         return self._due(result, self._parts.reporter.report(result))
 
@@ -153,11 +155,14 @@ class Agent:
             if why:
                 return why
         overdue = self._parts.confirmer.overdue(readings)
-        if not advertiser.advertise(config, in_force=readings.in_force, overdue=overdue):
-            return "the device plugin has not loaded the config before this one yet"
-        return ""
+        try:
+            written = advertiser.advertise(config, in_force=readings.in_force, overdue=overdue)
+        except OSError as error:
+            return f"the device plugin's config cannot be written: {error}"
+        return "" if written else "the device plugin has not loaded the config before this one yet"
 
-    def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings]:
+    def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings, str]:
+        """With what was compared, and why the Node could not be written."""
         advertiser, before = self._parts.advertiser, seen.readings
         readings = replace(
             before,
@@ -167,8 +172,10 @@ class Agent:
         )
         confirmation = self._parts.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
         ours = self._ours(readings, advertiser.config)
-        self._parts.guard.after_push(readings.node, counts(advertiser.config), ours, taken=confirmation.taken)
-        return confirmation, readings
+        unwritten = self._parts.guard.after_push(
+            readings.node, counts(advertiser.config), ours, taken=confirmation.taken, let_go=confirmation.let_go
+        )
+        return confirmation, readings, unwritten
 
     def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
         """Resources that our plugin offers, or did: the kubelet never forgets one."""
@@ -229,7 +236,8 @@ class Agent:
     def _due(self, result: PassResult, report_seconds: float | None) -> float:
         """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
         seconds = [self._resync_seconds]
-        seconds += [due for due in (report_seconds, self._parts.actuator.seconds_to_retry()) if due is not None]
+        retry_seconds = self._parts.actuator.seconds_to_retry({gpu.uuid for gpu in result.seen.gpus})
+        seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
         if (young := result.seen.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
         if any(done.interrupted for done in result.actuated):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from crds.v1alpha1.names import Reason
 from nodeagent.desired import AsItIs, MigTarget, MpsTarget, Refused, Target, WholeTarget
 from nodeagent.driver import GpuInstance, ObservedGpu
 from nodeagent.partitions import Partition, mps_partition, whole
@@ -50,7 +51,7 @@ class GpuChange:
     """Half-made instances that are wanted: only their compute instance is missing."""
     create: tuple[Instance, ...] = ()
     in_the_way: tuple[tuple[Partition, Verdict], ...] = ()
-    """Not wanted, but used or not known to be free."""
+    """Not wanted, but used or not known to be free; or wanted, and cut up by somebody else."""
     missing: tuple[str, ...] = ()
     """Wanted and not there yet."""
 
@@ -83,7 +84,9 @@ def _as_it_is(target: AsItIs | Refused, standing: Standing) -> GpuChange:
         withdraw = tuple(p for p in standing.partitions if p.id in standing.withdrawn)
         return GpuChange(gpu=gpu, target=target, offer=offer, withdraw=withdraw)
     offer = tuple(p for p in standing.partitions if p.offerable)
-    if not standing.partitions and not gpu.mig_enabled:
+    # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.
+    waits_for_mode = isinstance(target, Refused) and target.reason is Reason.MIG_MODE_DISABLED
+    if not standing.partitions and not gpu.mig_enabled and not waits_for_mode:
         # Ours is the only plugin of the node: an uncut GPU that nobody planned must not be lost to pods.
         offer = (whole(gpu),)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in standing.unfinished]
@@ -104,6 +107,8 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
     offer, held = _held(standing, [by_place[place] for place in steps.blocked])
     left = gpu.layout.without(instance.placed for instance in destroy)
     finish = [i for place in steps.keep if (i := gpu.at(place)) and i.half_made]
+    # Somebody cut up what is wanted: it stands where it should, and no pod can have it.
+    spoilt = [place for place in steps.keep if (p := by_place.get(place)) and not p.offerable]
     return GpuChange(
         gpu=gpu,
         target=target,
@@ -112,8 +117,8 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
         destroy=tuple(destroy),
         finish=tuple(finish),
         create=tuple(place for place in steps.create if _fits(gpu, left, place)),
-        in_the_way=tuple((by_place[place], standing.verdict(by_place[place])) for place in steps.blocked),
-        missing=tuple(str(place) for place in target.layout if place not in by_place),
+        in_the_way=tuple((by_place[place], standing.verdict(by_place[place])) for place in [*steps.blocked, *spoilt]),
+        missing=tuple(str(place) for place in target.layout if place not in by_place or place in spoilt),
     )
 
 

@@ -53,6 +53,8 @@ class Confirmation:
 
     taken: bool
     """In force, and the kubelet has exactly these ids."""
+    let_go: bool
+    """In force, and the kubelet has none of the withdrawn ids, whatever it lacks beside them."""
     overdue: bool
     """The plugin has not loaded the config within its deadline."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
@@ -81,9 +83,11 @@ class Confirmer:
         overdue = self.overdue(readings)
         stages = {gpu: self._stage(gpu, readings, taken, overdue=overdue) for gpu in sorted(set(gpus))}
         foreign = self._foreign(readings, taken)
+        shown = set().union(*taken.values()) if readings.in_force and taken is not None else None
         self._ages.end_pass()
         return Confirmation(
-            taken=readings.in_force and taken is not None and set().union(*taken.values()) == set(offered),
+            taken=shown == set(offered),
+            let_go=shown is not None and shown.isdisjoint(readings.config.withdrawn),
             overdue=overdue,
             stages=stages,
             schedulable=self._schedulable,

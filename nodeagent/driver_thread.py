@@ -50,9 +50,10 @@ class ThreadedDriver:
     def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
         self._run(f"destroying GPU instance {gpu_instance}", self._driver.destroy_gpu_instance, gpu_uuid, gpu_instance)
 
-    def close(self) -> None:
-        """Do not wait for a call that hangs."""
+    def close(self) -> bool:
+        """Do not wait for a call that hangs; False where one may still take effect."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        return self._late is None or self._late.done()
 
     def _run(self, what: str, call: Callable[..., T], *arguments: Any) -> T:
         if self._late is not None and not self._late.done():

@@ -57,6 +57,9 @@ class Holdings:
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
         self._memory = _load(path)
+        self._saved = self._memory.copy()
+        self.problem = ""
+        """Why the memory is not on disk; while it is not, nothing may be destroyed on its word."""
 
     def votes(
         self,
@@ -66,23 +69,41 @@ class Holdings:
         checkpoint: Iterable[CheckpointEntry],
     ) -> Votes:
         """Take this pass's readings in, and say what speaks for which id."""
-        before = self._memory.copy()
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
             self._remember(pods, listed)
             self._forget(pods)
+        entries = tuple(checkpoint)
+        known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._memory.pods.items()) for i in holding.ids}
-        held.update({i: pod.title for pod in pods.pods if not pod.ended for i in pod.reported})
+        held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
         doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
-        for device_id, title, why in self._checkpointed(tuple(checkpoint), pods):
+        for device_id, title, why in self._checkpointed(entries, pods):
             if title:
                 held.setdefault(device_id, title)
             else:
                 doubtful.setdefault(device_id, why)
         self._ages.end_pass()
-        if self._memory != before:
-            _save(self._path, self._memory)
-        return Votes(held=held, doubtful=doubtful)
+        self._save()
+        return Votes(held=held, known=known, doubtful=doubtful)
+
+    def _save(self) -> None:
+        self.problem = ""
+        if self._memory != self._saved:
+            try:
+                write_json(self._path, _body(self._memory))
+            except OSError as error:
+                self.problem = f"the agent's memory of holders cannot be written: {error}"
+                return
+            self._saved = self._memory.copy()
+
+    def _known(self, pods: PodsSeen, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
+        found = {uid: set(holding.ids) for uid, holding in self._memory.pods.items()}
+        for pod in _unended(pods):
+            found.setdefault(pod.uid, set()).update(pod.reported)
+        for entry in checkpoint:
+            found.setdefault(entry.pod_uid, set()).update(entry.ids)
+        return {uid: frozenset(ids) for uid, ids in sorted(found.items())}
 
     def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
         for pod in pods.pods:
@@ -135,10 +156,9 @@ class Holdings:
 
     def _checkpointed(self, checkpoint: tuple[CheckpointEntry, ...], pods: PodsSeen) -> Iterable[tuple[str, str, str]]:
         """Id, holder (or nothing), and why it is doubtful."""
-        living = {gone.pod.uid: gone.pod.title for gone in pods.vanished}
-        living.update({pod.uid: pod.title for pod in pods.pods if not pod.ended})
+        living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
-        self._memory.ended = tuple(sorted(mentioned & (pods.ended | set(self._memory.ended))))
+        self._memory.ended = tuple(sorted((mentioned & (pods.ended | set(self._memory.ended))) - living.keys()))
         for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
             if entry.pod_uid in self._memory.ended:
                 continue
@@ -152,28 +172,38 @@ class Holdings:
         return DEFAULT_GRACE_SECONDS + self._slack_seconds
 
 
+def _unended(pods: PodsSeen) -> list[NodePod]:
+    """Those that vanished before they were seen to end, then those that live."""
+    return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
+
+
 def _load(path: Path) -> Memory:
     content = read_json(path)
-    if isinstance(content, dict) and content.get("version") == VERSION:
+    if content is None:
+        return Memory(pods={}, answered={})
+    try:
+        if isinstance(content, Unreadable):
+            raise ValueError(str(content))
+        if content["version"] != VERSION:
+            raise ValueError(f"it is of version {content['version']}")
         return Memory(
             pods={row["uid"]: _holding(row) for row in content["pods"]},
             answered={str(i): float(at) for i, at in content["answered"].items()},
             ended=tuple(str(uid) for uid in content["ended"]),
         )
-    if content is not None:
-        why = content if isinstance(content, Unreadable) else "it is of another version"
-        log.warning("%s is not used: %s; devices count as used until the kubelet's word is complete", path, why)
-    return Memory(pods={}, answered={})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s is not used: %s; who held what is learnt anew from the kubelet's List", path, error)
+        return Memory(pods={}, answered={})
 
 
 def _holding(row: dict[str, Any]) -> Holding:
     return Holding(title=str(row["pod"]), grace_seconds=int(row["graceSeconds"]), ids=tuple(map(str, row["ids"])))
 
 
-def _save(path: Path, memory: Memory) -> None:
+def _body(memory: Memory) -> dict[str, Any]:
     pods = [
         {"uid": uid, "pod": held.title, "graceSeconds": held.grace_seconds, "ids": list(held.ids)}
         for uid, held in sorted(memory.pods.items())
     ]
     answered = dict(sorted(memory.answered.items()))
-    write_json(path, {"version": VERSION, "pods": pods, "answered": answered, "ended": list(memory.ended)})
+    return {"version": VERSION, "pods": pods, "answered": answered, "ended": list(memory.ended)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from nodeagent.driver import ObservedGpu
+from nodeagent.driver import DriverError, ObservedGpu
 from nodeagent.plugin.files import Unreadable, read_json, write_json
 from partitioning.layouts import Instance
 
@@ -35,20 +35,32 @@ class Intent:
     generation: int
 
 
+class NotJournalledError(DriverError):
+    """The intent could not be written down, so the driver was not asked."""
+
+    kind = "journal"
+
+
 class Journal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def begin(self, gpu_uuid: str, intent: Intent) -> None:
-        """On disk when this returns."""
+        """On disk when this returns; raises NotJournalledError where that cannot be."""
         place = intent.placed
         body = {"action": str(intent.action), "profile": place.profile, "start": place.start, "size": place.size}
         plan = {"planUid": intent.plan_uid, "generation": intent.generation}
-        write_json(self._path(gpu_uuid), {"version": VERSION, **plan, "intent": body})
+        try:
+            write_json(self._path(gpu_uuid), {"version": VERSION, **plan, "intent": body})
+        except OSError as error:
+            raise NotJournalledError(f"writing down the {intent.action} of {place}", str(error)) from error
 
     def end(self, gpu_uuid: str) -> None:
-        """The step is done, or was found not to have happened."""
-        self._path(gpu_uuid).unlink(missing_ok=True)
+        """The step is done, or was found not to have happened. An intent that cannot be removed is settled later."""
+        try:
+            self._path(gpu_uuid).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the journal of %s was not ended: %s", gpu_uuid, error)
 
     def intent(self, gpu_uuid: str) -> Intent | None:
         """What was begun and not ended."""

@@ -20,6 +20,7 @@ import grpc
 from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from partitioning.resources import classify
 
 ANSWER_SECONDS = 5.0
 
@@ -50,7 +51,7 @@ class Allocatable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointEntry:
-    """One line of the kubelet's checkpoint; lines of ended pods linger until it is written anew."""
+    """A line of the kubelet's checkpoint on a GPU resource; lines of ended pods linger until it is written anew."""
 
     pod_uid: str
     ids: tuple[str, ...]
@@ -94,6 +95,7 @@ class Kubelet:
                     ids=tuple(sorted(str(i) for ids in (row["DeviceIDs"] or {}).values() for i in ids or ())),
                 )
                 for row in rows
+                if classify(row["ResourceName"]) is not None
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return ()

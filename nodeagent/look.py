@@ -132,6 +132,7 @@ class Observer:
         pods = self._from.pods.seen()
         handed_out = () if isinstance(allocations, Unreadable) else allocations
         votes = self._from.holdings.votes(pods, listed, handed_out, checkpoint)
+        too_early = too_early or self._from.holdings.problem
         gpus, problem = self._observed()
         return Seen(
             plan=plan,
@@ -177,8 +178,8 @@ class Observer:
         if seconds is None:
             return "the kubelet does not serve pod-resources"
         if seconds < self._kubelet_start_seconds:
+            # Not how long ago: a sentence that changes every second would be a status write every second.
             return (
-                f"the kubelet started {seconds:.0f} s ago, and what it lists is believed after "
-                f"{self._kubelet_start_seconds:g} s"
+                f"the kubelet started just now, and what it lists is believed after {self._kubelet_start_seconds:g} s"
             )
         return ""

@@ -41,9 +41,11 @@ class Orders:
 
     def target(self, order: Order, in_use: Iterable[Instance]) -> Target:
         """What a GPU is to become in this pass."""
-        if order.item is None or order.gpu is None or self.paused:
+        if order.item is None or order.gpu is None:
             return AsItIs()
-        return self.refused or target(order.item, order.gpu, in_use)
+        found = self.refused or target(order.item, order.gpu, in_use)
+        # A pause stops changes; that the item cannot be carried out is still said.
+        return AsItIs() if self.paused and not isinstance(found, Refused) else found
 
 
 def orders(plan: PlanSeen | None, gpus: Iterable[ObservedGpu]) -> Orders:

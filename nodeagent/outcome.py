@@ -111,6 +111,8 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
         return GpuState.UNMANAGED, Reason.UNMANAGED, "not in the plan: what it holds is offered as it is"
     if isinstance(change.target, Refused):
         return GpuState.FAILED, change.target.reason, change.target.message
+    if change.gpu.problem:
+        return GpuState.FAILED, Reason.UNHEALTHY, change.gpu.problem
     if found.paused and isinstance(change.target, AsItIs):
         if found.confirmed_hash == found.item_hash:
             return GpuState.READY, Reason.CONFIRMED, "paused, and as planned before"

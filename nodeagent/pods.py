@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kube.quantities import to_int
@@ -99,7 +99,6 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         hidden=_hidden(init, [amounts for _, amounts in asks]),
         ended=status.get("phase") in ENDED and not running,
         handled=bool(status.get("startTime")),
-        # A second deletion may shorten the period, but the first stop goes on with the one it was given.
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
         refused=_refused(status),
@@ -172,7 +171,12 @@ class PodBook:
                 else:
                     self._vanished[known.uid] = VanishedPod(pod=known, gone_at=self._clock())
             if new is not None:
+                if known is not None and new.uid == known.uid:
+                    # The first stop goes on with the period that it was given, whatever a later deletion says.
+                    new = replace(new, grace_seconds=max(new.grace_seconds, known.grace_seconds))
                 self._pods[key] = new
+                # A phase that somebody patched can be taken back by the kubelet.
+                self._ended.pop(new.uid, None)
                 if new.ended:
                     self._ended[new.uid] = None
                     while len(self._ended) > REMEMBERED_ENDS:

@@ -184,8 +184,9 @@ class AgentProcess:
         self._events.stop()
         self.server.stop()
         self._kubelet.close()
-        self._driver.close()
-        self._lock.release()
+        if self._driver.close():
+            self._lock.release()
+        # Else the lock ends with the process: no other agent may start on top of a call that still runs.
 
     def _pass(self) -> float:
         # Before the plan was read, "no plan" would be believed and every GPU taken for unmanaged.

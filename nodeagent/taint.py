@@ -59,15 +59,22 @@ class NodeGuard:
             return self._writer.set_taint(True)
         return ""
 
-    def after_push(self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str], *, taken: bool) -> None:
-        """Write the counts that the kubelet has taken, or lift the taint once the Node shows them."""
-        if node is None or not taken:
-            return
+    def after_push(
+        self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str], *, taken: bool, let_go: bool
+    ) -> str:
+        """Write the counts that the kubelet has taken; lift the taint once the Node promises no more than is offered.
+
+        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods. The answer
+        says why something could not be written.
+        """
+        if node is None:
+            return ""
         shown = _of_ours(node, ours)
-        if self._write_allocatable and (wrong := stale(shown, counts)):
-            self._writer.set_allocatable(wrong)
-        elif node.changing and not lowered(shown, counts):
-            self._writer.set_taint(False)
+        if self._write_allocatable and taken and (wrong := stale(shown, counts)):
+            return self._writer.set_allocatable(wrong)
+        if node.changing and let_go and not lowered(shown, counts):
+            return self._writer.set_taint(False)
+        return ""
 
 
 class NodeWriter:

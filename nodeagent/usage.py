@@ -46,6 +46,8 @@ class Votes:
 
     held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """By a pod (namespace/name) that lives, or vanished and may still run."""
+    known: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """All ids that a pod was seen with, by its UID: another pod may have its name by now."""
     doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Why nobody can say."""
 
@@ -109,9 +111,8 @@ def shortfalls(pods: PodsSeen, listed: Listed, votes: Votes) -> dict[str, str]:
             for resource, why in _missing(pod, listed.pods.get(pod.key, {})):
                 found.setdefault(resource, why)
     for gone in pods.vanished:
-        known = sum(holder == gone.pod.title for holder in votes.held.values())
         asked = sum(count for _, amounts in gone.pod.containers for _, count in amounts)
-        if known < asked or gone.pod.hidden:
+        if len(votes.known.get(gone.pod.uid, ())) < asked or gone.pod.hidden:
             for resource in gone.pod.resources:
                 found.setdefault(resource, f"pod {gone.pod.title} left the API before it ended and may still run")
     return found

@@ -136,10 +136,7 @@ class Cluster:
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """POST one object."""
-        body = _copy(manifest)
-        if body["kind"] == "Node":
-            _fill_capacity(body)
-        self._post(body)
+        self._post(_copy(manifest))
 
     def _post(self, body: dict[str, Any]) -> bool:
         """False: a namespace that is there already."""
@@ -273,15 +270,6 @@ class Cluster:
 
 def _copy(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(manifest)))
-
-
-def _fill_capacity(node: dict[str, Any]) -> None:
-    """Give a node that says nothing of itself the size of an ordinary GPU server."""
-    status = node.setdefault("status", {})
-    capacity = status.setdefault("capacity", dict(status.get("allocatable") or {}))
-    for resource, amount in (("cpu", "96"), ("memory", "1Ti"), ("pods", "110")):
-        capacity.setdefault(resource, amount)
-    status["allocatable"] = {**capacity, **(status.get("allocatable") or {})}
 
 
 def _established(crd: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from kubernetes.client import ApiClient
 from kube import apply
 from kube.errors import ApiError, NotFound
 from kube.quantities import to_int
+from sandbox.settle import slices_asked
 
 LOOK_SECONDS = 0.1
 EXPLAIN_SECONDS = 30.0
@@ -87,7 +88,7 @@ class HeldPods:
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         short = sorted(
             f"{amount} x {resource}"
-            for resource, amount in _wanted(pod).items()
+            for resource, amount in slices_asked(pod["spec"]["containers"]).items()
             if to_int(allocatable.get(resource, 0)) < amount
         )
         if not short:
@@ -96,13 +97,3 @@ class HeldPods:
             f"node {name} does not offer {', '.join(short)}: pin it in the node's GPUPartitionPlan, "
             "or leave spec.nodeName out and gpuplan plans it"
         )
-
-
-def _wanted(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Devices that its containers ask for, by resource."""
-    wanted: dict[str, int] = {}
-    for container in pod["spec"]["containers"]:
-        for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-            if "/" in resource:
-                wanted[resource] = wanted.get(resource, 0) + to_int(amount)
-    return wanted

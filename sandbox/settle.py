@@ -143,16 +143,17 @@ def _ends_at(pod: Raw) -> float:
 
 
 def _asks_for_gpus(pod: Raw) -> bool:
-    return bool(_slices(pod["spec"]["containers"]))
+    return bool(slices_asked(pod["spec"]["containers"]))
 
 
 def _asks_for_slices(pod: Raw) -> bool:
     """Whether the controller owes the pod a decision; of whole GPUs and all else the scheduler's word is the last."""
-    asked = _slices([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])])
+    asked = slices_asked([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])])
     return any(not isinstance(classify(resource), WholeRequest) for resource in asked)
 
 
-def _slices(containers: Iterable[Raw]) -> Counter[str]:
+def slices_asked(containers: Iterable[Raw]) -> Counter[str]:
+    """What containers ask of GPUs, by resource."""
     found: Counter[str] = Counter()
     for container in containers:
         for resource, amount in (container.get("resources", {}).get("limits") or {}).items():
@@ -166,7 +167,7 @@ def _held(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
     held: dict[str, Counter[str]] = {}
     for pod in pods:
         if pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") == "Running":
-            held.setdefault(pod["spec"]["nodeName"], Counter()).update(_slices(pod["spec"]["containers"]))
+            held.setdefault(pod["spec"]["nodeName"], Counter()).update(slices_asked(pod["spec"]["containers"]))
     return held
 
 

@@ -5,6 +5,7 @@ Keeps the latest Allocate of each id; the agent judges its age. An id that the c
 a day. A ledger that cannot be read is kept aside and begun anew, which `problem` tells.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -13,6 +14,7 @@ from nodeagent.plugin.config import Allocation, PluginFiles, read_ledger, write_
 from nodeagent.plugin.files import Unreadable
 
 FORGET_SECONDS = 86400.0
+log = logging.getLogger(__name__)
 
 
 class Ledger:
@@ -41,7 +43,12 @@ class Ledger:
         with self._lock:
             kept = {id_: entry for id_, entry in self._latest.items() if id_ in known or entry.at >= oldest}
             if len(kept) < len(self._latest):
-                write_ledger(self._files, kept.values())
+                try:
+                    write_ledger(self._files, kept.values())
+                except OSError as error:
+                    # A longer ledger does no harm; a plugin that ends takes every device from the kubelet.
+                    log.warning("old Allocates stay in the ledger, it cannot be written: %s", error)
+                    return
                 self._latest = kept
 
     def entries(self) -> tuple[Allocation, ...]:

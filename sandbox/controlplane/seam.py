@@ -5,6 +5,7 @@ In: nothing. Out: one protocol with two forms, `Embedded` (our API server and sc
 """
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from kube import clients
@@ -35,6 +36,14 @@ class ControlPlane(Protocol):
         """Text of a kubeconfig; `node` is of an agent or a kubelet, whose Node exists."""
 
     def stop(self) -> None: ...
+
+
+def write_kubeconfig(plane: ControlPlane, folder: Path, role: Role, node: str = "") -> Path:
+    """A file that only its owner reads, named for who it is for."""
+    path = folder / f"{'-'.join(word for word in (role, node) if word)}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(plane.kubeconfig(role, node))
+    return path
 
 
 class Embedded:

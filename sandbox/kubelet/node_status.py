@@ -17,7 +17,7 @@ from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.devices import Counts
 
 Json = dict[str, Any]
-_ORDINARY = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+_ORDINARY = {"cpu": "96", "memory": "1Ti", "pods": "110", "ephemeral-storage": "1Ti"}
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

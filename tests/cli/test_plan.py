@@ -6,6 +6,7 @@ import pytest
 
 from cli.__main__ import main
 from tests.cli.plan_command import EXAMPLES, case, dump, layouts, places, planned, reasons
+from tests.controller.objects import pod
 
 # --------------------------------------------------- the smallest clusters on which other planners go wrong
 
@@ -86,13 +87,13 @@ def test_tables_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_mps_slices_and_notes_in_the_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    files = dump(tmp_path, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
+    files = dump(tmp_path, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})
 
     assert main(["plan", "-f", str(EXAMPLES / "mps"), str(files)]) == 0
 
     captured = capsys.readouterr()
     assert "mps-node  0    1 x 10gb" in captured.out
-    assert "1 x Service passed over" in captured.err
+    assert "1 x Secret passed over" in captured.err
 
 
 # ------------------------------------------------------------------------------------------------- errors
@@ -140,3 +141,14 @@ def test_known_geometries_restrict_what_is_planned(capsys: pytest.CaptureFixture
     assert reasons(found) == {"b-large": "NeverFits"}
     (remark,) = found["remarks"]
     assert "{4g.20gb: 3} of A100-SXM4-40GB is ignored: " in remark
+
+
+def test_pods_that_want_whole_gpus_are_left_to_the_scheduler(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = planned(capsys, dump(tmp_path, pod("whole", asks={"nvidia.com/gpu": "1"}), pod("plain", asks={})))
+
+    assert (found["placed"], found["unplaced"]) == ([], [])
+    assert found["remarks"] == [
+        "1 pods ask for whole GPUs and are left to the scheduler, the first of them default/whole"
+    ]

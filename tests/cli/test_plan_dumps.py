@@ -3,9 +3,12 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli.whatif import what_if
+from controller.views import PlannerOptions
 from tests.cli.plan_command import EXAMPLES, dump, layouts, places, planned, reasons
 from tests.controller.objects import condition, confirmed, gpu, item, node, partition, pod, status
 from tests.controller.objects import plan as plan_object
@@ -224,3 +227,37 @@ def test_what_is_written_can_be_read_back(capsys: pytest.CaptureFixture[str], tm
     assert places(second) == places(first)
     assert {one["supply"] for one in second["placed"]} == {"existing"}
     assert second["plans"] == []
+
+
+def test_what_filters_read_beside_pods_and_nodes() -> None:
+    def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **more.pop("metadata", {})}, **more}
+
+    labelled = {"labels": {"team": "blue"}}
+    context = what_if(
+        [
+            thing("Namespace", "blue", metadata=labelled),
+            thing("StorageClass", "fast", volumeBindingMode="WaitForFirstConsumer"),
+            thing("DeviceClass", "gpus", spec={"extendedResourceName": "nvidia.com/mig-1g.10gb"}),
+            thing("StatefulSet", "db", spec={"selector": {"matchLabels": {"app": "db"}}}),
+            thing("Service", "broken"),
+        ],
+        PlannerOptions(),
+    ).snapshot.context
+
+    assert context.namespaces == {"blue": {"team": "blue"}}
+    assert context.storage_classes is not None
+    assert context.storage_classes["fast"].delayed
+    assert context.dra_resources == {"nvidia.com/mig-1g.10gb"}
+    assert list(context.workloads or ()) == [("StatefulSet", "default", "db")]
+    assert context.services == {}
+    assert (context.claims, context.volumes) == (None, None)
+
+
+def test_odd_labels_are_remarked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    odd = node(mode="migs")
+    found = planned(capsys, dump(tmp_path, odd, pod("one")))
+
+    assert reasons(found) == {"one": "Blocked"}
+    (remark,) = found["remarks"]
+    assert remark.startswith("node n1: label gpuplan.dev/gpu-partitioning=migs is not understood")

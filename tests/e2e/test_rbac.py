@@ -19,6 +19,18 @@ VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletec
 # Everybody who is authenticated may ask these (system:basic-user).
 ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews")
 PLANS = f"{names.PLURAL}.{names.GROUP}"
+# What kube-scheduler's filters read beside pods and nodes.
+READ_BY_FILTERS = (
+    "namespaces",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "replicationcontrollers",
+    "services",
+    "deviceclasses.resource.k8s.io",
+    "replicasets.apps",
+    "statefulsets.apps",
+    "storageclasses.storage.k8s.io",
+)
 GRANTED: dict[str, dict[str, set[str]]] = {
     CONTROLLER: {
         PLANS: {"get", "list", "watch", "create", "patch", "delete"},
@@ -28,6 +40,7 @@ GRANTED: dict[str, dict[str, set[str]]] = {
         "nodes": {"get", "list", "watch", "patch"},
         "events": {"get", "create", "patch"},
         "leases.coordination.k8s.io": {"get", "list", "watch", "create"},
+        **{title: {"list", "watch"} for title in READ_BY_FILTERS},
     },
     AGENT: {
         PLANS: {"list", "watch"},

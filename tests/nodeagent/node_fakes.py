@@ -23,6 +23,8 @@ class Plugin:
         self.config = PluginConfig()
         self.problems: tuple[Problem, ...] = ()
         self.alive = True
+        self.unready: set[str] = set()
+        """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
         self.allocations: dict[str, Allocation] = {}
         self._serial = 0.0
 
@@ -41,7 +43,8 @@ class Plugin:
     def offered(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {device.resource: [] for device in self.config.devices}
         for device in self.config.offered() if self.alive else ():
-            found[device.resource].append(device.id)
+            if device.gpu not in self.unready:
+                found[device.resource].append(device.id)
         return {resource: tuple(ids) for resource, ids in found.items()}
 
     def allocate(self, device_id: str, resource: str, at: float) -> bool:

@@ -1,6 +1,7 @@
 """The plugin's config: what may replace what, and when it counts as loaded."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,25 @@ def test_counts_keep_the_resource_of_which_all_is_withdrawn(files: PluginFiles) 
 
     assert counts(config("a", withdrawn=("b",))) == {"nvidia.com/gpu-10gb": 1}
     assert counts(config(withdrawn=("b",))) == {"nvidia.com/gpu-10gb": 0}
+
+
+def test_a_config_that_somebody_removed_is_written_again(files: PluginFiles) -> None:
+    advertiser = Advertiser(files)
+    advertiser.advertise(config("a"), in_force=False, overdue=False)
+    files.config.unlink()
+
+    assert advertiser.advertise(config("a"), in_force=False, overdue=False)
+
+    assert Advertiser(files).config == config("a")
+
+
+def test_a_config_from_the_future_is_written_again(files: PluginFiles) -> None:
+    """The clock was set back: no confirmation would ever be younger than it."""
+    Advertiser(files).advertise(config("a"), in_force=False, overdue=False)
+    os.utime(files.config, (time.time() + 3600, time.time() + 3600))
+    advertiser = Advertiser(files)
+    assert not advertiser.in_force(load(files, config("a")))
+
+    advertiser.advertise(config("a"), in_force=False, overdue=False)
+
+    assert advertiser.in_force(load(files, config("a")))

@@ -155,6 +155,19 @@ def test_the_taint_stands_while_the_node_counts_what_is_withdrawn(make_world: Ma
     assert world.found() == ("Ready", "Confirmed")
 
 
+def test_a_taint_that_cannot_be_lifted_is_told(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(cut(("1g.10gb", 0)))
+    world.settle(4)
+    lift = world.set_taint
+    monkeypatch.setattr(world, "set_taint", lambda wanted: lift(True) if wanted else "cannot change the taint")
+    world.apply(mig(0, ("4g.40gb", 0)))
+
+    world.settle()
+
+    assert world.tainted()
+    assert world.condition("Advertised")["message"] == "cannot change the taint"
+
+
 def test_with_write_allocatable_the_node_is_written_and_never_tainted(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4), ("3g.40gb", 0)))
     world.write_allocatable = True

@@ -236,6 +236,20 @@ def test_a_daemon_that_does_not_start_is_reported_for_its_gpu_only(make_world: M
     assert "did not start" in world.gpu_status(0)["message"]
 
 
+def test_a_daemon_that_does_not_start_does_not_close_the_node(make_world: MakeWorld) -> None:
+    world = make_world(plain(), plain())
+    world.apply(mps(0, 10), mps(1, 20, 20))
+    world.settle()
+    world.plugin.unready = {world.gpu(0).uuid}
+    world.apply(mps(0, 10), mps(1, 20))
+
+    world.settle()
+
+    assert world.offered() == {TWENTY: 1}
+    assert "taint True" in world.effect.done
+    assert not world.tainted()
+
+
 @pytest.mark.parametrize("passes", range(1, 8))
 def test_a_plan_that_changes_its_mind_at_any_moment_ends_as_the_newest_says(make_world: MakeWorld, passes: int) -> None:
     world = make_world(plain())

@@ -133,23 +133,31 @@ def test_it_does_not_go_without_the_taint_or_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "taken", "write", "done"),
+    ("node", "let_go", "taken", "write", "done"),
     [
-        pytest.param(seen(a=2, changing=True), True, False, [], id="the Node still counts more"),
-        pytest.param(seen(a=1, changing=True), True, False, [False], id="the Node shows it"),
-        pytest.param(seen(a=1, changing=True), False, False, [], id="the kubelet has not taken it"),
-        pytest.param(seen(a=2), True, True, [{A: 1}], id="written down"),
-        pytest.param(seen(), True, True, [{A: 1}], id="written up"),
-        pytest.param(seen(a=2), False, True, [], id="not written before it is taken"),
-        pytest.param(seen(a=1, changing=True), True, True, [False], id="a taint from before the option"),
+        pytest.param(seen(a=2, changing=True), True, True, False, [], id="the Node still counts more"),
+        pytest.param(seen(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
+        pytest.param(seen(a=1, changing=True), False, False, False, [], id="the kubelet has not let go"),
+        pytest.param(seen(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is offered"),
+        pytest.param(seen(a=2), True, True, True, [{A: 1}], id="written down"),
+        pytest.param(seen(), True, True, True, [{A: 1}], id="written up"),
+        pytest.param(seen(a=2), True, False, True, [], id="not written before it is taken"),
+        pytest.param(seen(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
     ],
 )
-def test_after_the_push(node: NodeSeen, taken: bool, write: bool, done: list[object]) -> None:
+def test_after_the_push(node: NodeSeen, let_go: bool, taken: bool, write: bool, done: list[object]) -> None:
     writer = Writer()
 
-    NodeGuard(writer, write_allocatable=write).after_push(node, {A: 1}, [A], taken=taken)
+    NodeGuard(writer, write_allocatable=write).after_push(node, {A: 1}, [A], taken=taken, let_go=let_go)
 
     assert writer.done == done
+
+
+@pytest.mark.parametrize(("node", "write"), [(seen(a=1, changing=True), False), (seen(a=2), True)])
+def test_what_could_not_be_written_after_the_push_is_said(node: NodeSeen, write: bool) -> None:
+    guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
+
+    assert guard.after_push(node, {A: 1}, [A], taken=True, let_go=True) == "forbidden"
 
 
 def test_an_older_event_does_not_undo_our_own_write() -> None:

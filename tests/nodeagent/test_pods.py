@@ -140,3 +140,22 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
     assert [gone.pod.uid for gone in book.seen().vanished] == ["u"]
     assert [pod.uid for pod in book.seen().pods] == ["v"]
+
+
+def test_a_later_deletion_does_not_shorten_the_grace_period() -> None:
+    book = PodBook(clock=Clock(), slack_seconds=30)
+    pod = raw(container("c", 1))
+    for seconds in (600, 0):
+        pod["metadata"]["deletionGracePeriodSeconds"] = seconds
+        book.change(("a", "b"), None, parse_pod(pod))
+    book.change(("a", "b"), None, None)
+
+    assert [gone.pod.grace_seconds for gone in book.seen().vanished] == [600]
+
+
+def test_a_pod_that_runs_again_has_not_ended() -> None:
+    book = PodBook(clock=Clock(), slack_seconds=30)
+    for phase in ("Failed", "Running"):
+        book.change(("a", "b"), None, parse_pod(raw(container("c", 1), status={"phase": phase})))
+
+    assert book.seen().ended == frozenset()

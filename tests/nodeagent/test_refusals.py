@@ -1,11 +1,16 @@
 """What the agent refuses, pauses, or cannot reach: said in the status, and it stops nothing else."""
 
+from typing import Any
+
+import pynvml
 import pytest
 
 from sandbox.driver import faults, incidents
 from sandbox.driver.status import Status
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps, whole
+
+NVML: Any = pynvml
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,7 @@ def test_an_impossible_item_is_refused_with_a_reason_and_stops_nothing_else(
     assert part in world.gpu_status(index)["message"]
     assert world.found(3) == ("Ready", "Confirmed")
     assert world.layout(0) == "2g.20gb at 0"
-    assert world.offered()["nvidia.com/gpu"] == 2
+    assert world.offered()["nvidia.com/gpu"] == (1 if reason == "MIGModeDisabled" else 2)
     assert world.condition("Ready")["status"] == "False"
     assert world.condition("Stalled")["reason"] == reason
     assert ("gpu-node-1", reason) in [(name, found) for name, found, _ in world.events]
@@ -110,6 +115,57 @@ def test_a_lost_gpu_keeps_its_offer_and_stops_no_other(make_world: MakeWorld) ->
     assert world.found(1) == ("Ready", "Confirmed")
     assert world.offered() == {"nvidia.com/mig-2g.20gb": 1, "nvidia.com/mig-4g.40gb": 1}
     assert world.condition("GPUsHealthy")["status"] == "False"
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_gpu_that_lost_its_mig_mode_at_a_reboot_is_not_offered_whole(make_world: MakeWorld, paused: bool) -> None:
+    world = make_world(*empty(), plain())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    world.apply(mig(0, ("3g.40gb", 4)), paused=paused)
+    world.settle()
+    incidents.reboot(world.machine)
+    world.restart()
+
+    world.settle()
+    assert world.found() == ("Failed", "MIGModeDisabled")
+    assert world.offered() == {"nvidia.com/gpu": 1}
+
+    NVML.nvmlDeviceSetMigMode(NVML.nvmlDeviceGetHandleByIndex(0), NVML.NVML_DEVICE_MIG_ENABLE)
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    assert world.offered() == {"nvidia.com/gpu": 1, "nvidia.com/mig-3g.40gb": 1}
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_lost_gpu_of_a_paused_plan_is_not_ready(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    incidents.lose(world.machine, world.gpu().uuid)
+    world.apply(mig(0, ("7g.80gb", 0)), paused=True)
+
+    world.settle()
+
+    assert world.found() == ("Failed", "Unhealthy")
+    assert world.condition("Ready")["status"] == "False"
+
+
+def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    gpu = world.gpu()
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    instance = NVML.nvmlDeviceGetGpuInstanceById(NVML.nvmlDeviceGetHandleByIndex(0), gpu.instances[0].id)
+    NVML.nvmlGpuInstanceCreateComputeInstance(instance, 0)
+
+    world.settle()
+
+    assert world.offered() == {}
+    assert world.found()[0] == "WaitingForRelease"
+    assert "cut into compute instances by somebody else" in world.gpu_status()["message"]
+    assert world.gpu_status()["missing"] == ["3g.40gb at 4"]
 
 
 def test_a_driver_that_fails_is_tried_again_after_pauses(make_world: MakeWorld) -> None:

@@ -2,15 +2,20 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kube.settings import SettingsError
+from nodeagent.actuator import Actuator
 from nodeagent.ages import Ages
+from nodeagent.changes import GpuChange
+from nodeagent.desired import AsItIs
 from nodeagent.driver import (
     ComputeInstance,
     DriverTimeoutError,
     GpuInstance,
+    GpuLostError,
     GpuProcess,
     MigMode,
     ObservedGpu,
@@ -129,7 +134,17 @@ def test_a_driver_call_that_hangs_is_given_up_and_nothing_is_asked_on_top_of_it(
     driver._executor.submit(done.set)
     assert done.wait(5)
     assert driver.version() == "580"
-    driver.close()
+    assert driver.close()
+
+
+def test_a_driver_with_a_call_that_still_runs_does_not_close() -> None:
+    slow = SlowDriver()
+    driver = ThreadedDriver(slow, timeout_seconds=0.05)
+    with pytest.raises(DriverTimeoutError):
+        driver.observe()
+
+    assert not driver.close()
+    slow.release.set()
 
 
 def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
@@ -161,3 +176,20 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("{")
     with pytest.raises(SettingsError, match="is not valid YAML"):
         load_settings(tmp_path / "bad.yaml")
+
+
+class Unwilling:
+    """A driver of which every change fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise GpuLostError(name, "GPU is lost")
+
+
+def test_the_pause_of_a_gpu_that_is_gone_wakes_nobody(tmp_path: Path) -> None:
+    clock = Clock()
+    actuator = Actuator(Unwilling(), Journal(tmp_path), clock=clock)
+    actuator.run(GpuChange(gpu=gpu(), target=AsItIs(), create=(PLACED,)), edition=("u", 1), current=lambda: True)
+    clock.now += 60
+
+    assert actuator.seconds_to_retry({"GPU-1"}) == 0
+    assert actuator.seconds_to_retry({"GPU-2"}) is None

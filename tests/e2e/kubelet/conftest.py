@@ -52,6 +52,12 @@ def kubelet_programs(cluster: RealCluster) -> KubeletPrograms:
 
 
 @pytest.fixture(scope="session")
+def latency_samples() -> int:
+    """How often a latency is measured."""
+    return int(os.environ.get("GPUPLAN_E2E_SAMPLES", "3"))
+
+
+@pytest.fixture(scope="session")
 def kubelet_nodes() -> Iterator[dict[str, KubeletNode]]:
     """By side; made when the first check asks."""
     made: dict[str, KubeletNode] = {}

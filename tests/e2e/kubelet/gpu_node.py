@@ -173,7 +173,7 @@ class GpuNode:
 
     def offers(self, resource: str, count: int) -> bool:
         """The kubelet has them, and the Node says so: an older Node can say it when the plugin is away."""
-        return len(self.offered(resource)) == count and self.allocatable(resource) == str(count)
+        return len(self.offered(resource)) == count and int(self.allocatable(resource) or 0) == count
 
     # ----------------------------------------------------------------------------------------- pods
 

@@ -1,0 +1,70 @@
+"""What filters read beside pods and nodes, from objects in files: namespaces, volumes, services, workloads.
+
+In go raw objects by kind, out comes a SchedulingContext made by the controller's own reading. A kind of which the files
+have no object counts as unknown, as it does for a controller that may not list it; what cannot be read is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from controller.parse import Unreadable
+from controller.parse_storage import (
+    OF_PODS_OWN,
+    read_claim,
+    read_device_class,
+    read_namespace,
+    read_service,
+    read_storage_class,
+    read_volume,
+    read_workload,
+)
+from controller.scheduling import SchedulingContext
+
+Raw = Mapping[str, Any]
+Value = TypeVar("Value")
+Key = tuple[str, str]
+
+CONTEXT_KINDS = (
+    "Namespace",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "Service",
+    *OF_PODS_OWN,
+    "DeviceClass",
+)
+
+
+def context_of(by_kind: Mapping[str, Sequence[Raw]]) -> SchedulingContext:
+    """`by_kind` holds a list, empty or not, for each of CONTEXT_KINDS."""
+    workloads = {
+        (kind, *key): one for kind in OF_PODS_OWN for key, one in (_known(by_kind[kind], read_workload) or {}).items()
+    }
+    resources = (_known(by_kind["DeviceClass"], read_device_class) or {}).values()
+    return SchedulingContext(
+        namespaces=_by_name(_known(by_kind["Namespace"], read_namespace)),
+        claims=_known(by_kind["PersistentVolumeClaim"], read_claim),
+        volumes=_by_name(_known(by_kind["PersistentVolume"], read_volume)),
+        storage_classes=_by_name(_known(by_kind["StorageClass"], read_storage_class)),
+        services=_known(by_kind["Service"], read_service),
+        workloads=workloads or None,
+        dra_resources=frozenset(resources) - {""},
+    )
+
+
+def _known(objects: Sequence[Raw], read: Callable[[Raw], Value | Unreadable]) -> dict[Key, Value] | None:
+    """By namespace and name; None where there is no object at all."""
+    if not objects:
+        return None
+    found: dict[Key, Value] = {}
+    for raw in objects:
+        value = read(raw)
+        if not isinstance(value, Unreadable):
+            found[raw["metadata"].get("namespace") or "default", raw["metadata"]["name"]] = value
+    return found
+
+
+def _by_name(found: Mapping[Key, Value] | None) -> dict[str, Value] | None:
+    return None if found is None else {name: value for (_, name), value in found.items()}

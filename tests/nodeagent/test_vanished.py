@@ -1,0 +1,64 @@
+"""Pods that vanished: whose devices are known, and whose are not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nodeagent.kubelet import CheckpointEntry, Kubelet
+from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.items import mig
+from tests.nodeagent.watched import Clock
+
+THREE = "nvidia.com/mig-3g.40gb"
+
+
+def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle(4)
+    first = world.pod(THREE, "web-0")
+    world.pods[first]["spec"]["terminationGracePeriodSeconds"] = 600
+    world.forget(first)
+    world.run()
+    still_running = world.running[first]
+    world.force_delete(first, seen_by_driver=False)
+    world.run()
+    world.running[("default", "killed slowly")] = still_running
+    world.pod(THREE, "web-0", device=next(i for i in world.kubelet.devices[THREE] if i not in still_running))
+    world.run()
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    world.settle(5)
+    world.clock.now += 90  # the ledger's doubt is over
+    world.settle(5)
+
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    assert "left the API before it ended" in world.gpu_status()["message"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}', '{"version": 1, "pods": [{}]}', '{"version": 1}'])
+def test_a_memory_that_cannot_be_read_does_not_stop_the_agent(make_world: MakeWorld, text: str) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    world.state.holdings.write_text(text)
+    world.restart()
+    world.settle(4)
+    world.pod(THREE)
+    world.run()
+
+    world.restart()
+
+    assert "uid-1" in world.state.holdings.read_text()
+
+
+def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:
+    rows = [
+        {"PodUID": "u", "ContainerName": "c", "ResourceName": name, "DeviceIDs": {"-1": [device]}, "AllocResp": ""}
+        for name, device in ((THREE, "MIG-1"), ("example.com/nic", "nic-0"))
+    ]
+    file = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"Data": {"PodDeviceEntries": rows, "RegisteredDevices": {}}, "Checksum": 1}))
+
+    found = Kubelet(tmp_path, clock=Clock(), wall_clock=Clock()).checkpoint()
+
+    assert found == (CheckpointEntry(pod_uid="u", ids=("MIG-1",)),)

@@ -247,7 +247,7 @@ class Board:
             position += 1
             if missed.get(node) == self.rooms[node].changes:
                 continue
-            if not self.fits(ask, node):
+            if not self.fits(ask, node) or (reach is Reach.CHANGED and not self._may_have(ask, node)):
                 passed.append(node)
                 continue
             found = on_node(self, ask, node, reach)
@@ -266,6 +266,10 @@ class Board:
         """Whether the node had enough that needs no cut before this pass began to give it away."""
         ready = self._ready[node]
         return all(ready.get(resource, 0) >= count for resource, count in ask.demand.wants)
+
+    def _may_have(self, ask: Ask, node: int) -> bool:
+        """Without a cut on a GPU that is left alone so far."""
+        return any(device.changed for device in self.devices[node]) or self._ever_ready(ask, node)
 
     def _fullest_first(self, group: int) -> list[int]:
         """So that empty nodes stay whole. The order is not renewed for every ask: it is a preference."""

@@ -247,10 +247,11 @@ class Board:
             position += 1
             if missed.get(node) == self.rooms[node].changes:
                 continue
-            if not self.fits(ask, node) or (reach is Reach.CHANGED and not self._may_have(ask, node)):
+            if not self.fits(ask, node):
                 passed.append(node)
                 continue
-            found = on_node(self, ask, node, reach)
+            hopeless = reach is Reach.CHANGED and not self._may_have(ask, node)
+            found = None if hopeless else on_node(self, ask, node, reach)
             if found is None:
                 missed[node] = self.rooms[node].changes
             else:

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from crds.v1alpha1.names import GpuState, Reason
+from crds.v1alpha1.names import Reason
 from nodeagent.actuator import Actuated, Actuator
 from nodeagent.advertise import Advertiser, counts, rendered
 from nodeagent.ages import Ages
 from nodeagent.changes import GpuChange, gpu_change
+from nodeagent.conditions import UNDER_WAY
 from nodeagent.confirm import Confirmation, Confirmer, Readings, Stage
 from nodeagent.desired import no_such_gpu
 from nodeagent.look import Observer, Seen
@@ -40,7 +41,6 @@ PATIENCE_SECONDS = 3.0
 LATER_SECONDS = 1.0
 DOUBT_SECONDS = 2.0
 """A new pod is in watch and List within this time."""
-UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,14 +110,17 @@ class Cluster:
                 held.add(_copy(manifest))
             else:
                 self.create(manifest)
-        self._start_part(Scheduler(clients.for_url(self._server.url)))
         self._start_part(self._node_watch())
-        self._start_controller()
         self._start_part(held)
+        if held.bodies():
+            threading.Thread(target=self._decide_after, args=(held,), name="decide-later", daemon=True).start()
+        else:
+            self._start_deciding()
 
     def stop(self) -> None:
         """End every part and remove the folder."""
-        self._stopping.set()
+        with self._nodes_lock:
+            self._stopping.set()
         self.supervisor.stop()
         for part in reversed(self._parts):
             part.stop()
@@ -127,6 +130,17 @@ class Cluster:
             node.stop()
         self._server.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _decide_after(self, held: HeldPods) -> None:
+        """Pods that name their node hold their slices before anybody gives or takes one."""
+        held.placed.wait()
+        with self._nodes_lock:
+            if not self._stopping.is_set():
+                self._start_deciding()
+
+    def _start_deciding(self) -> None:
+        self._start_part(Scheduler(clients.for_url(self._server.url)))
+        self._start_controller()
 
     def _start_part(self, part: Any) -> None:
         part.start()

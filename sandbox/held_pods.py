@@ -33,6 +33,8 @@ class HeldPods:
         self._pods: list[Body] = []
         self._explained: dict[int, str] = {}
         self._quit = threading.Event()
+        self.placed = threading.Event()
+        """Every pod is created, or was told why it must wait longer; also after `stop`."""
         self._thread = threading.Thread(target=self._run, name="held-pods", daemon=True)
 
     def add(self, pod: Body) -> None:
@@ -46,6 +48,7 @@ class HeldPods:
     def stop(self) -> None:
         """Create no more pods."""
         self._quit.set()
+        self.placed.set()
         if self._thread.is_alive():
             self._thread.join(2.0)
 
@@ -68,6 +71,8 @@ class HeldPods:
                     self._create(pod)
                 elif time.monotonic() >= explain_at:
                     self._explained[id(pod)] = why
+            if all(id(pod) in self._explained for pod in self._pods):
+                self.placed.set()
 
     def _create(self, pod: Body) -> None:
         try:

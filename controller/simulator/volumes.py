@@ -37,7 +37,9 @@ ZONE_LABELS = (*_GENERAL_LABEL, *_GENERAL_LABEL.values())
 _ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 _GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 _NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
-_IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
 _OTHER_ZONE = misfit(ZONE, "node(s) had no available volume zone")
 
 

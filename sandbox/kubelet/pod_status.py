@@ -35,7 +35,8 @@ def status_of(run: PodRun, *, host_ip: str, with_device_health: bool, now: float
         "conditions": _conditions(run, now),
         "containerStatuses": _container_statuses(run, with_device_health=with_device_health, init=False),
     }
-    if run.pod_ip:
+    if run.pod_ip and any(each.started_at is not None for each in run.containers.values()):
+        # A kubelet has the address with the pod's sandbox, and writes it with its next status.
         status |= {"podIP": run.pod_ip, "podIPs": [{"ip": run.pod_ip}]}
     init = _container_statuses(run, with_device_health=with_device_health, init=True)
     if init:
@@ -48,9 +49,10 @@ def status_of(run: PodRun, *, host_ip: str, with_device_health: bool, now: float
 def _conditions(run: PodRun, now: float) -> list[Json]:
     completed = ("PodCompleted", "")
     done = run.terminated and run.phase == "Succeeded"
-    not_ready = completed if done else ("ContainersNotReady", f"containers with unready status: {_unready(run)}")
-    waiting = [name for name, each in run.containers.items() if each.spec.role is not Role.APP and not each.started_at]
-    not_initialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(waiting)}]")
+    not_ready = ("ContainersNotReady", f"containers with unready status: {_unready(run)}")
+    if run.terminated:
+        not_ready = completed if done else ("PodFailed", "")
+    not_initialized = ("ContainersNotInitialized", f"containers with incomplete status: {_incomplete(run)}")
     initialized = (completed if done else ("", "")) if run.initialized else not_initialized
     wanted = (
         ("PodReadyToStartContainers", run.pod_ip != "" and not run.terminated, ("", "")),
@@ -60,6 +62,17 @@ def _conditions(run: PodRun, now: float) -> list[Json]:
         ("PodScheduled", True, ("", "")),
     )
     return [_condition(run, kind, true, words, now) for kind, true, words in wanted]
+
+
+def _incomplete(run: PodRun) -> str:
+    """Plain init containers that have not succeeded, sidecars that never ran."""
+    names = (
+        name
+        for name, each in run.containers.items()
+        if (each.spec.role is Role.INIT and not each.succeeded)
+        or (each.spec.role is Role.SIDECAR and each.started_at is None)
+    )
+    return f"[{' '.join(names)}]"
 
 
 def _unready(run: PodRun) -> str:

@@ -24,7 +24,6 @@ OLD_ANSWERS: dict[int, dict[str, str]] = {
         "test_conformance_definitions::test_kubectl_shows_the_complaint": 'puts "object": before a CEL message',
         "test_conformance_status::test_a_required_field_of_a_condition_is_missed": "names fields relative to status",
         "test_conformance_status::test_a_status_apply_owns_status_only": "records labels that it ignores as owned",
-        "test_conformance_watch::test_initial_events_end_with_a_bookmark": "422: WatchList is off",
     }
 }
 # Checks of what happens a moment later on a real server: they pass or not.

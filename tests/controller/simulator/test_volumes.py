@@ -176,8 +176,8 @@ def test_a_claim_for_one_pod_only() -> None:
 
     assert fits(cluster(alone, {"v": volume()}), using("c"), *NODES) == list(NODES)
     assert verdicts(cluster(alone, {"v": volume()}, using("c", name="e", node="a")), using("c"), "b") == [
-        "VolumeRestrictions: node has pod using PersistentVolumeClaim with the same name "
-        "and ReadWriteOncePod access mode"
+        "VolumeRestrictions: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+        "already in-use by another pod"
     ]
     shared = {"c": claim("v", spec={"accessModes": ["ReadWriteOnce"]})}
     assert fits(cluster(shared, {"v": volume()}, using("c", name="e", node="a")), using("c"), *NODES) == list(NODES)

@@ -134,3 +134,19 @@ def test_hooks_see_each_container_come_and_go(bench: Bench) -> None:
         ("stopped", "p", {"NVIDIA_VISIBLE_DEVICES": "MIG-0"}),
     ]
     assert len({record.pid for _, record in bench.hooks.calls}) == 1
+
+
+def test_conditions_name_what_is_not_there_yet_and_how_it_ended(bench: Bench) -> None:
+    bench.kubelet()
+    raw = bench.api.add(pod(init=[container("i", sleep=0.3)], containers=[container("a", sleep=0.01)]))
+    failing = bench.api.add(pod(containers=[container(sleep=0.01)], annotations={"exit-code": "3"}))
+
+    def condition(which: Raw, kind: str) -> tuple[str, str | None]:
+        found = {each["type"]: each for each in bench.api.status(which).get("conditions") or ()}
+        return found.get(kind, {}).get("message", ""), found.get(kind, {}).get("reason")
+
+    wait_until(lambda: "running" in str(bench.api.status(raw).get("initContainerStatuses")), "i runs")
+    assert condition(raw, "Initialized")[0] == "containers with incomplete status: [i]"
+    assert "podIP" in bench.api.status(raw)
+    bench.wait_phase(failing, "Failed")
+    assert condition(failing, "Ready") == ("", "PodFailed")

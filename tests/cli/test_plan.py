@@ -150,6 +150,4 @@ def test_pods_that_want_whole_gpus_of_another_scheduler_are_left_to_it(
     found = planned(capsys, dump(tmp_path, whole, pod("plain", asks={})))
 
     assert (found["placed"], found["unplaced"]) == ([], [])
-    assert found["remarks"] == [
-        "1 pods ask for whole GPUs and are left to another scheduler or to DRA, the first of them default/whole"
-    ]
+    assert found["remarks"] == ["1 pods ask another scheduler, or DRA, for whole GPUs, the first of them default/whole"]

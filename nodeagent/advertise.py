@@ -35,6 +35,11 @@ def rendered(changes: Iterable[GpuChange], before: PluginConfig) -> PluginConfig
     return PluginConfig.of([*devices.values(), *kept], refused)
 
 
+def silenced(config: PluginConfig) -> PluginConfig:
+    """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
+    return PluginConfig.of(config.devices, {device.id for device in config.devices})
+
+
 def counts(config: PluginConfig) -> dict[str, int]:
     """Offered devices per resource, zero for a resource of which all are withdrawn."""
     offered = Counter(device.resource for device in config.offered())

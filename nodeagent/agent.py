@@ -12,13 +12,13 @@ on one edition of the plan, computed anew from what is observed, so it does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from crds.v1alpha1.names import Reason
 from nodeagent.actuator import Actuated, Actuator
-from nodeagent.advertise import Advertiser, counts, rendered
+from nodeagent.advertise import Advertiser, counts, rendered, silenced
 from nodeagent.ages import Ages
 from nodeagent.changes import GpuChange, gpu_change
 from nodeagent.conditions import UNDER_WAY
@@ -103,7 +103,9 @@ class Agent:
         self._parts.reporter.meet(seen.plan)
         plan = orders(seen.plan, seen.gpus)
         changes = self._changes(plan, seen)
-        actuated = {change.gpu.uuid: self._actuate(change, plan) for change in changes.values()}
+        # Beside another plugin the withdrawal proves nothing: its pods may hold what stands behind our ids.
+        acting = () if self._parts.confirmer.contested() else changes.values()
+        actuated = {change.gpu.uuid: self._actuate(change, plan) for change in acting}
         if any(done.acted for done in actuated.values()):
             seen = self._parts.observer.look_again(seen)
             plan = orders(seen.plan, seen.gpus)
@@ -150,6 +152,9 @@ class Agent:
             return f"the driver does not answer: {seen.driver_problem}"
         advertiser, readings = self._parts.advertiser, seen.readings
         config = rendered(changes.values(), advertiser.config)
+        contested = self._parts.confirmer.contested()
+        if contested:
+            config = silenced(config)
         if config != advertiser.config:
             why = self._parts.guard.before_push(self._parts.node.get(), counts(config), self._ours(readings, config))
             if why:
@@ -159,7 +164,9 @@ class Agent:
             written = advertiser.advertise(config, in_force=readings.in_force, overdue=overdue)
         except OSError as error:
             return f"the device plugin's config cannot be written: {error}"
-        return "" if written else "the device plugin has not loaded the config before this one yet"
+        if not written:
+            return "the device plugin has not loaded the config before this one yet"
+        return _yielded(contested) if contested else ""
 
     def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings, str]:
         """With what was compared, and why the Node could not be written."""
@@ -181,7 +188,8 @@ class Agent:
         """Resources that our plugin offers, or did: the kubelet never forgets one."""
         devices = [*readings.config.devices, *config.devices]
         registered = readings.loaded.registered if readings.loaded else {}
-        return {device.resource for device in devices} | set(registered)
+        # What another plugin offers too is counted by it: our taint would stand for as long as it does.
+        return {device.resource for device in devices}.union(registered).difference(self._parts.confirmer.contested())
 
     def _outcomes(
         self,
@@ -220,6 +228,8 @@ class Agent:
         return tuple(found)
 
     def _stage(self, change: GpuChange, confirmation: Confirmation, pending: str) -> Stage:
+        if contested := self._parts.confirmer.contested():
+            return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=_yielded(contested), failed=True)
         wanted = {p.device for p in change.offer}
         offered = {device for device in self._parts.advertiser.config.offered() if device.gpu == change.gpu.uuid}
         if wanted != offered:
@@ -242,7 +252,7 @@ class Agent:
             seconds.append(young)
         if any(done.interrupted for done in result.actuated):
             seconds.append(0.0)
-        if not result.confirmation.taken:
+        if not result.confirmation.taken or result.confirmation.foreign:
             waited = self._ages.seconds("taken", result.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
         if self._steady.waits or any(outcome.state in UNDER_WAY for outcome in result.outcomes):
@@ -250,3 +260,7 @@ class Agent:
         self._steady.end_pass()
         self._ages.end_pass()
         return max(min(seconds), 0.0)
+
+
+def _yielded(contested: Iterable[str]) -> str:
+    return f"another device plugin offers {', '.join(contested)} too, so ours offers nothing: stop it on this node"

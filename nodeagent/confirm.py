@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from crds.v1alpha1.names import Reason
 from nodeagent.ages import Ages
+from nodeagent.foreign import Contest
 from nodeagent.kubelet import Allocatable, NoAnswer
 from nodeagent.node import NodeSeen
 from nodeagent.plugin.config import Loaded, PluginConfig
@@ -74,6 +75,7 @@ class Confirmer:
         self._allocatable_deadline_seconds = allocatable_deadline_seconds
         self._schedulable: frozenset[str] = NOTHING
         self._confirmed: dict[str, str] = {}
+        self._contest = Contest(clock, deadline_seconds=allocatable_deadline_seconds)
 
     def confirm(self, readings: Readings, gpus: Iterable[str]) -> Confirmation:
         """One look. Call it once a pass: it also keeps the deadlines."""
@@ -82,7 +84,10 @@ class Confirmer:
         self._schedulable = self._covered(readings, taken) & frozenset(offered)
         overdue = self.overdue(readings)
         stages = {gpu: self._stage(gpu, readings, taken, overdue=overdue) for gpu in sorted(set(gpus))}
-        foreign = self._foreign(readings, taken)
+        if taken is not None and readings.in_force:
+            ours = {device.id for device in readings.config.devices} | set(readings.config.withdrawn)
+            self._contest.look(taken, ours)
+        foreign = sorted({i for ids in self.contested().values() for i in ids})
         shown = set().union(*taken.values()) if readings.in_force and taken is not None else None
         self._ages.end_pass()
         return Confirmation(
@@ -91,8 +96,12 @@ class Confirmer:
             overdue=overdue,
             stages=stages,
             schedulable=self._schedulable,
-            foreign=foreign,
+            foreign=tuple(foreign),
         )
+
+    def contested(self) -> Mapping[str, tuple[str, ...]]:
+        """Resources that another plugin offers too, with its ids. While there is one, ours advertises nothing."""
+        return self._contest.resources()
 
     def overdue(self, readings: Readings) -> bool:
         """The plugin has had its time to load this config."""
@@ -173,15 +182,6 @@ class Confirmer:
             "plugin, and whether another plugin serves these resources",
             failed=True,
         )
-
-    def _foreign(self, readings: Readings, taken: Mapping[str, frozenset[str]] | None) -> tuple[str, ...]:
-        ours = {device.id for device in readings.config.devices} | set(readings.config.withdrawn)
-        strange = sorted(set().union(*(taken or {}).values()) - ours)
-        if not strange or not readings.in_force:
-            return ()
-        # An older list of our own may still be on its way for some milliseconds.
-        waited = self._ages.seconds("foreign", *strange) >= self._allocatable_deadline_seconds
-        return tuple(strange) if waited else ()
 
 
 def _taken(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | None:

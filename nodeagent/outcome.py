@@ -113,6 +113,8 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
         return GpuState.FAILED, change.target.reason, change.target.message
     if change.gpu.problem:
         return GpuState.FAILED, Reason.UNHEALTHY, change.gpu.problem
+    if found.stage.reason is Reason.FOREIGN_OWNER:
+        return GpuState.FAILED, found.stage.reason, found.stage.message
     if found.paused and isinstance(change.target, AsItIs):
         if found.confirmed_hash == found.item_hash:
             return GpuState.READY, Reason.CONFIRMED, "paused, and as planned before"

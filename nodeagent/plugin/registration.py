@@ -148,6 +148,10 @@ class Registrar:
                 return timing.poll_seconds
             if now < due:
                 return due - now
+            if self._cedes(link, look):
+                # Whoever registers throws the other one out.
+                link.problem = "another device plugin serves it, and ours has nothing to offer"
+                return timing.poll_seconds
             self._register(link, socket)
             return timing.verify_pause_seconds
         outdated = socket is not None and link.kubelet is not None and socket != link.kubelet
@@ -160,6 +164,14 @@ class Registrar:
         if link.verify_at is None:
             return timing.poll_seconds
         return self._verify(link, look, now) if now >= link.verify_at else link.verify_at - now
+
+    def _cedes(self, link: Link, look: Look) -> bool:
+        """We list nothing of it, and the kubelet shows devices that are none of ours."""
+        resource = link.endpoint.server.resource
+        if self._offer.listing(resource).devices:
+            return False
+        shown = (look() or {}).get(resource, frozenset())
+        return bool(shown) and all(self._offer.device(id_) is None for id_ in shown)
 
     def _register(self, link: Link, socket: SocketIdentity) -> None:
         resource = link.endpoint.server.resource
@@ -189,7 +201,8 @@ class Registrar:
             link.verify_by = now + timing.verify_seconds
         expected = self._offer.listing(server.resource).healthy()
         shown = look()
-        if server.pushed() and (shown is None or shown.get(server.resource, frozenset()) == expected):
+        as_sent = shown is None or shown.get(server.resource, frozenset()) == expected
+        if server.pushed() and (as_sent or self._cedes(link, look)):
             again = shown is None or not link.verified
             link.verified, link.problem = True, ""
             link.due = now

@@ -189,3 +189,29 @@ def test_foreign_ids_are_named_after_the_deadline_only() -> None:
     assert bench.confirmer.confirm(readings, []).foreign == ()
     bench.clock.now += 30
     assert bench.confirmer.confirm(readings, []).foreign == ("GPU-9",)
+
+
+def test_two_plugins_that_throw_each_other_out_are_a_conflict_all_the_same() -> None:
+    bench = Bench()
+
+    for n in range(31):
+        theirs = Allocatable(ids={R: (f"MIG-{n}::0",)})
+        found = bench.confirmer.confirm(replace(GOOD, allocatable=theirs), [])
+        assert bool(found.foreign) is (n * 3 >= 30)
+        bench.clock.now += 1
+        bench.confirmer.confirm(GOOD, [])
+        bench.clock.now += 2
+    assert list(bench.confirmer.contested()) == [R]
+
+    bench.clock.now += 31
+    assert bench.confirmer.confirm(GOOD, []).foreign == ()
+
+
+def test_two_sightings_far_apart_are_no_conflict() -> None:
+    bench = Bench()
+    theirs = replace(GOOD, allocatable=Allocatable(ids={R: ("a", "b", "c")}))
+
+    for _ in range(3):
+        assert bench.confirmer.confirm(theirs, []).foreign == ()
+        bench.clock.now += 31
+        assert bench.confirmer.confirm(GOOD, []).foreign == ()

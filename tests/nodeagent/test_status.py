@@ -159,6 +159,32 @@ def test_another_plugin_on_the_node_is_an_ownership_conflict(make_world: MakeWor
     assert "GPU-ffff" in world.condition("OwnershipConflict")["message"]
 
 
+def test_beside_another_plugin_ours_advertises_nothing_and_touches_nothing(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    three = "nvidia.com/mig-3g.40gb"
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+
+    for n in range(90):
+        world.step()
+        if n % 2 or not world.offered():
+            world.kubelet.devices[three] = (f"MIG-{n}::0",)
+        if n == 80:
+            world.apply(mig(0, ("7g.80gb", 0)))
+        world.pass_only()
+
+    assert world.plugin.offered() == {three: ()}
+    assert world.layout() == "3g.40gb at 4"
+    assert world.found() == ("Failed", "ForeignOwner")
+    assert world.condition("Ready")["status"] == "False"
+    assert not world.tainted()
+
+    world.clock.now += 31
+    world.settle(12)
+    assert world.offered() == {"nvidia.com/mig-7g.80gb": 1}
+    assert world.found() == ("Ready", "Confirmed")
+
+
 READY = {"type": "Ready", "status": "True"}
 STATUS: Raw = {"observedGeneration": 1, "gpus": [], "conditions": [READY]}
 

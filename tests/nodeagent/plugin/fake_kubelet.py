@@ -71,6 +71,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         self.resources: dict[str, Resource] = {}
         self.overlaps: list[str] = []  # registrations while an older stream was open
         self.hidden: set[str] = set()  # resources that GetAllocatable leaves out
+        self.foreign: dict[str, set[str]] = {}  # what another plugin shows under a resource
         self.random = random.Random(seed)
         self.lock = threading.RLock()
         self.servers: list[grpc.Server] = []
@@ -201,13 +202,16 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
 
     # --- pod-resources
 
+    def _shown(self, resource: str) -> set[str]:
+        return self.foreign.get(resource) or self.healthy(resource)
+
     def GetAllocatableResources(  # noqa: N802 - protocol
         self, request: pr.AllocatableResourcesRequest, context: grpc.ServicerContext
     ) -> pr.AllocatableResourcesResponse:
         answer = pr.AllocatableResourcesResponse()
         for resource in self.resources:
             if resource not in self.hidden:
-                entries = [pr.ContainerDevices(resource_name=resource, device_ids=[i]) for i in self.healthy(resource)]
+                entries = [pr.ContainerDevices(resource_name=resource, device_ids=[i]) for i in self._shown(resource)]
                 answer.devices.extend(entries)
         return answer
 

@@ -103,6 +103,22 @@ def test_what_breaks_after_the_first_look_is_found_by_the_second(
     eventually(lambda: settled(kubelet) and all(loaded_of(node).registered.values()))
 
 
+def test_a_resource_of_which_nothing_is_offered_is_left_to_another_plugin(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    start_plugin(verify_again_seconds=0.2)
+    node.load(CONFIG)
+    node.load(PluginConfig.of(CONFIG.devices, ["MIG-0"]))
+    eventually(lambda: kubelet.healthy(MIG) == set())
+    kubelet.foreign[MIG] = {"MIG-0::0"}
+    kubelet.end_stream(MIG)  # as a kubelet does when another plugin registers
+    eventually(lambda: any("another device plugin" in problem.message for problem in loaded_of(node).errors))
+    assert len(kubelet.resources[MIG].connections) == 1
+    kubelet.foreign.clear()
+    node.load(CONFIG)
+    eventually(lambda: settled(kubelet))
+
+
 def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     bad = Device(id="x", resource="nvidia.com/mig-1g.10gb+me", gpu="GPU-a", kind=DeviceKind.MIG)

@@ -1,0 +1,104 @@
+"""Our simulator in front of a cluster as the API server holds it, and its word beside the scheduler's.
+
+In go raw objects, read with the product's own readers, and what kube-scheduler said of a pod; out comes None, or how
+the two disagree. Two ways of saying the same are translated, and nothing else is.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from controller.parse import Unreadable, read_node, read_pod
+from controller.parse_storage import read_claim, read_namespace, read_storage_class, read_volume
+from controller.scheduling import SchedulingContext
+from controller.simulator import ClusterState, Misfit
+from controller.simulator.selectors import named_nodes
+from controller.views import NodeView, PodView
+from tests.e2e.random_pods import Json
+from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word
+
+FINISHED = ("Succeeded", "Failed")
+# Before 1.33 the message names the taint.
+_TAINT = re.compile(r"node\(s\) had untolerated taint(\(s\)| \{.*?\})")
+# The scheduler's word for nodes that an affinity by name left out before any filter ran; ours names the filter.
+_LEFT_OUT = re.compile(r"node\(s\) didn't satisfy plugin(\(s\) \[NodeAffinity\]|s? \[?NodeAffinity\]?)")
+LEFT_OUT = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+TAINTED = "node(s) had untolerated taint(s)"
+
+
+class Simulated:
+    """The state of one cluster, followed while pods are bound."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.nodes: list[NodeView] = []
+        self.state = ClusterState()
+        self.read()
+
+    def read(self) -> None:
+        """Everything anew."""
+        rig = self._rig
+        self.nodes = [_node(raw) for raw in rig.all_of("/api/v1/nodes")]
+        pods = [_pod(raw) for raw in rig.pods() if (raw.get("status") or {}).get("phase") not in FINISHED]
+        namespaces = {raw["metadata"]["name"]: read_namespace(raw) for raw in rig.all_of("/api/v1/namespaces")}
+        claims = {("red", raw["metadata"]["name"]): read_claim(raw) for raw in rig.all_of(CLAIMS)}
+        volumes = {raw["metadata"]["name"]: read_volume(raw) for raw in rig.all_of(VOLUMES)}
+        classes = {
+            raw["metadata"]["name"]: read_storage_class(raw)
+            for raw in rig.all_of("/apis/storage.k8s.io/v1/storageclasses")
+        }
+        context = SchedulingContext(
+            namespaces={name: found for name, found in namespaces.items() if not isinstance(found, Unreadable)},
+            claims={key: found for key, found in claims.items() if not isinstance(found, Unreadable)},
+            volumes={name: found for name, found in volumes.items() if not isinstance(found, Unreadable)},
+            storage_classes={name: found for name, found in classes.items() if not isinstance(found, Unreadable)},
+        )
+        self.state = ClusterState(self.nodes, [pod for pod in pods if pod.node], context=context)
+
+    def disagreement(self, raw: Json, word: Word) -> str | None:
+        """Between the scheduler's word on a pod that is not bound, and ours."""
+        pod = _pod(raw)
+        if word.node:
+            refusal = self.state.why_not(pod, word.node)
+            return None if refusal is None else f"bound to {word.node}, ours: {refusal.plugin}: {refusal.message}"
+        refusals = {node.name: self.state.why_not(pod, node.name) for node in self.nodes}
+        fits = sorted(name for name, refusal in refusals.items() if refusal is None)
+        if fits:
+            return f"not bound: {word.message}; ours: fits {', '.join(fits)}"
+        if word.nodes != len(self.nodes):
+            return f"not bound: of {word.nodes} nodes, there are {len(self.nodes)}: {word.message}"
+        if not word.reasons:
+            refused = self.state.prefilter(pod).refused
+            ours = refused.message if refused is not None else "looked at the nodes"
+            return None if ours == word.message else f"not bound: {word.message}; ours: {ours}"
+        expected = _translated(word)
+        found = _counted(pod, [(name, refusal) for name, refusal in refusals.items() if refusal is not None])
+        return None if expected == found else f"not bound: {dict(expected)}; ours: {dict(found)}"
+
+
+def _translated(word: Word) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for reason, count in word.reasons:
+        counted[_TAINT.sub(TAINTED, _LEFT_OUT.sub(LEFT_OUT, reason))] += count
+    return counted
+
+
+def _counted(pod: PodView, refusals: Sequence[tuple[str, Misfit]]) -> Counter[str]:
+    """Reasons over all nodes, as the scheduler counts them."""
+    names = named_nodes(pod)
+    counted: Counter[str] = Counter()
+    for node, refusal in refusals:
+        counted.update([LEFT_OUT] if names is not None and node not in names else refusal.reasons)
+    return counted
+
+
+def _node(raw: Json) -> NodeView:
+    view = read_node(raw)
+    assert not isinstance(view, Unreadable), view
+    return view
+
+
+def _pod(raw: Json) -> PodView:
+    view = read_pod(raw)
+    assert not isinstance(view, Unreadable), view
+    return view

@@ -1,0 +1,129 @@
+"""The simulator against the real kube-scheduler on random clusters, and what it makes of plans.
+
+Every disagreement is printed with the seed of its cluster: `random_cluster(SEED)` makes it again. What is printed is
+the result (`pytest -s`, or `-rP`).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.instances import MIXES, instance
+from kube import apply
+from sandbox.controlplane import Binaries
+from tests.e2e.planned_pods import Outcome, measure
+from tests.e2e.random_clusters import random_cluster
+from tests.e2e.random_pods import Json
+from tests.e2e.real_cluster import MERGE, call, eventually
+from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig
+from tests.e2e.simulated import Simulated
+
+CLUSTERS = 300
+SECONDS = 1800
+SEEDS = (1, 2)
+SIZE = {"nodes": 5, "gpus": 4, "pods": 50}
+
+
+@pytest.fixture(scope="module")
+def rig(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    found = Rig(programs, tmp_path_factory.mktemp("scheduler"))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+def pods_path(pod: Json) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+
+
+def set_up(rig: Rig, number: int) -> list[Json]:
+    """The cluster as the scheduler knows it when this returns; the pods that are to be scheduled."""
+    made = random_cluster(number)
+    rig.create((VOLUMES, volume) for volume in made.volumes)
+    rig.create((CLAIMS, claim) for claim in made.claims)
+    named = {claim["metadata"]["name"] for claim in made.claims if "volumeName" in claim["spec"]}
+
+    def settled() -> bool:
+        bound = {claim["metadata"]["name"] for claim in rig.all_of(CLAIMS) if claim["status"].get("phase") == "Bound"}
+        phases = {volume["status"].get("phase") for volume in rig.all_of(VOLUMES)}
+        return named <= bound and phases <= {"Bound", "Available"}
+
+    if made.volumes:
+        eventually(settled, "claims are bound to their volumes")
+    running = rig.create((pods_path(pod), pod) for pod in made.running)
+    for pod in running:
+        name = pod["metadata"]["name"]
+        if name in made.finished:
+            status = f"{pods_path(pod)}/{name}/status"
+            assert call(rig.api, "PATCH", status, {"status": {"phase": "Succeeded"}}, MERGE).allowed
+        elif name in made.ending:
+            rig.delete_pod(pod, grace_seconds=3600)
+    rig.create_nodes(made.nodes)
+    rig.barrier(volumes=bool(made.volumes))
+    return list(made.pending)
+
+
+def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
+    """Disagreements in one cluster."""
+    pending = set_up(rig, number)
+    simulated = Simulated(rig)
+    counts["nodes"] += len(simulated.nodes)
+    for manifest in pending:
+        pod = apply.create(rig.api, pods_path(manifest), manifest)
+        word = rig.word(pod)
+        counts["bound" if word.node else "refused"] += 1
+        counts["refused before any node was looked at"] += not word.node and not word.reasons
+        counts.update(f"reason {reason}" for reason, _ in word.reasons)
+        problem = simulated.disagreement(pod, word)
+        counts["disagreeing" if problem else "agreeing"] += 1
+        if problem:
+            yield f"cluster {number}, pod {pod['metadata']['name']}: {problem}"
+        if word.node:
+            simulated.read()
+        else:
+            rig.delete_pod(pod)
+
+
+@pytest.mark.timeout(SECONDS)
+def test_random_clusters(rig: Rig) -> None:
+    """Where the scheduler binds, ours says it fits; where it does not, ours counts the same reasons."""
+    counts: Counter[str] = Counter()
+    problems: list[str] = []
+    for number in range(CLUSTERS):
+        problems += compare(rig, number, counts)
+        rig.clear()
+        counts["clusters"] += 1
+    print(f"\nkube-scheduler {rig.plane.version}")
+    print("\n".join(f"{count:>7}  {name}" for name, count in sorted(counts.items())))
+    print("\n".join(problems))
+    assert not problems
+
+
+@pytest.mark.timeout(SECONDS)
+def test_planned_pods(rig: Rig) -> None:
+    """Nominated, every planned pod is bound. How many were bound where they were planned is printed for both."""
+    print(f"\nkube-scheduler {rig.plane.version}: {SIZE}, seeds {SEEDS}")
+    totals = {True: Counter[str](), False: Counter[str]()}
+    for mix in ("plain", "several", "tainted", "cpu"):
+        for seed in SEEDS:
+            snapshot = instance(**SIZE, seed=seed, mix=MIXES[mix])
+            for nominate, total in totals.items():
+                outcome = measure(rig, snapshot, nominate=nominate)
+                report(f"{mix} {seed}", nominate=nominate, outcome=outcome)
+                total.update({"planned": outcome.planned, "bound": outcome.bound, "as planned": outcome.as_planned})
+    for nominate, total in totals.items():
+        shares = {name: f"{count / total['planned']:.1%}" for name, count in total.items()}
+        print(f"{'nominated' if nominate else 'not nominated':>14}: {dict(total)} {shares}")
+    assert totals[True]["bound"] == totals[True]["planned"]
+    assert totals[True]["as planned"] > totals[False]["as planned"]
+
+
+def report(name: str, *, nominate: bool, outcome: Outcome) -> None:
+    print(
+        f"{name:>12} {'nominated' if nominate else 'not nominated':>14}: {outcome.pending} pending, "
+        f"{outcome.planned} planned, {outcome.bound} of them bound, {outcome.as_planned} as planned, "
+        f"{outcome.others_bound} others bound"
+    )

@@ -30,7 +30,7 @@ def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int]
 def expect_binding(board: Board, asks: Sequence[Ask]) -> None:
     """Pods that were not tried yet, in queue order."""
     for ask in asks:
-        if not ask.demand.pod.unschedulable:
+        if not ask.demand.tried:
             board.place(ask, reach=Reach.EXISTING)
 
 

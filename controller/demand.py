@@ -149,11 +149,11 @@ def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str
         if isinstance(kind, AckRequest):
             gb = -(-amount * 2**30 // 10**9)
             return _not_served(pod, f"{resource}: {amount} is not served: ask for nvidia.com/gpu-{gb}gb: 1")
+    mapped = sorted(resource for resource, _ in pod.gpu if resource in dra_resources)
+    if mapped:
+        return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so DRA serves it: ask for another resource")
     if pod.claims:
         return _not_served(pod, "the pod has resource claims, which DRA serves: ask for the partition as a limit alone")
-    mapped = [resource for resource, _ in pod.gpu if resource in dra_resources]
-    if mapped:
-        return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so that DRA serves it: nothing to do here")
     if pod.most_mps_per_container > 1:
         return _not_served(
             pod,

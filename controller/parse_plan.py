@@ -17,6 +17,7 @@ from typing import Any
 
 from controller.items import desired_of
 from controller.parse import Unreadable, readable
+from controller.simulator.relabel import RELABELLING_BACKENDS
 from controller.views import Desired, GpuView, PartitionView, PlannedGpu
 from crds.v1alpha1.names import Condition, GpuState, Mode
 from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
@@ -74,6 +75,7 @@ class PlanReading:
     """`spec.planned.gpus` as it stands, so that items that did not change are written back byte for byte."""
     observed_generation: int
     node_uid: str
+    relabels: bool
     gpus: tuple[GpuReading, ...]
     alive: ConditionReading | None
     ready: ConditionReading | None
@@ -128,6 +130,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
         observed_generation=status.observed_generation or 0,
         node_uid=(status.node.uid or "") if status.node else "",
+        relabels=_relabels(spec, status),
         gpus=tuple(
             _gpu(gpu, items.get(index), cards, pinned=index in pinned) for index, gpu in sorted(cards.reported.items())
         ),
@@ -166,6 +169,13 @@ def _condition(found: ConditionStatus | None) -> ConditionReading | None:
         observed_generation=found.observed_generation or 0,
         last_transition_time=found.last_transition_time,
     )
+
+
+def _relabels(spec: PlanSpec, status: PlanStatus) -> bool:
+    wanted, there = spec.device_plugin, status.device_plugin
+    if wanted is not None and wanted.rename_by_default:
+        return False
+    return ((wanted and wanted.backend) or (there and there.backend)) in RELABELLING_BACKENDS
 
 
 def _authored(spec: PlanSpec) -> bool:

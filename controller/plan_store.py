@@ -79,6 +79,7 @@ class PlanStore:
             mode=reading.mode,
             paused=reading.paused,
             node_uid=reading.node_uid,
+            relabels=reading.relabels,
             agent_alive=alive,
             planned=reading.planned,
             gpus=tuple(

@@ -192,6 +192,8 @@ class PlanView:
     mode: str = "Auto"
     paused: bool = False
     node_uid: str = ""
+    relabels: bool = False
+    """Its device plugin has the node relabelled when it begins to share GPUs: gpu.product gains -SHARED."""
     agent_alive: bool = False
     planned: tuple[PlannedGpu, ...] = ()
     gpus: tuple[GpuView, ...] = ()

@@ -122,18 +122,18 @@ class Actuator:
         for compute in instance.compute:
             self._driver.destroy_compute_instance(gpu.uuid, instance.id, compute.id)
         self._driver.destroy_gpu_instance(gpu.uuid, instance.id)
-        self._journal.end(gpu.uuid)
+        self._journal.end(gpu.uuid, intent)
 
     def _finish(self, gpu: ObservedGpu, instance: GpuInstance, intent: Intent) -> None:
         self._journal.begin(gpu.uuid, intent)
         self._driver.create_compute_instance(gpu.uuid, instance.id)
-        self._journal.end(gpu.uuid)
+        self._journal.end(gpu.uuid, intent)
 
     def _create(self, gpu: ObservedGpu, intent: Intent) -> None:
         self._journal.begin(gpu.uuid, intent)
         made = self._driver.create_gpu_instance(gpu.uuid, intent.placed)
         self._driver.create_compute_instance(gpu.uuid, made)
-        self._journal.end(gpu.uuid)
+        self._journal.end(gpu.uuid, intent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,17 @@ from crds.v1alpha1.names import Reason
 from nodeagent.actuator import Actuated, Actuator
 from nodeagent.advertise import Advertiser, counts, rendered, silenced
 from nodeagent.ages import Ages
+from nodeagent.cell import Cell
 from nodeagent.changes import GpuChange, gpu_change
 from nodeagent.conditions import UNDER_WAY
 from nodeagent.confirm import Confirmation, Confirmer, Readings, Stage
 from nodeagent.desired import no_such_gpu
 from nodeagent.look import Observer, Seen
-from nodeagent.node import NodeCell
+from nodeagent.node import NodeSeen
 from nodeagent.orders import Orders, orders
 from nodeagent.outcome import GpuOutcome, Situation, absent_gpu, gpu_outcome
 from nodeagent.partitions import Partition, existing
-from nodeagent.plan import PlanCell, PlanSeen
+from nodeagent.plan import PlanSeen
 from nodeagent.plugin.config import PluginConfig
 from nodeagent.steady import Steady
 from nodeagent.taint import NodeGuard
@@ -70,8 +71,8 @@ class Report(Protocol):
 class Parts:
     """What a pass works with."""
 
-    plan: PlanCell
-    node: NodeCell
+    plan: Cell[PlanSeen]
+    node: Cell[NodeSeen]
     observer: Observer
     actuator: Actuator
     advertiser: Advertiser

@@ -54,6 +54,8 @@ class GpuChange:
     """Not wanted, but used or not known to be free; or wanted, and cut up by somebody else."""
     missing: tuple[str, ...] = ()
     """Wanted and not there yet."""
+    differs: bool = False
+    """Paused, and something would be to do."""
 
     @property
     def acts(self) -> bool:
@@ -63,7 +65,7 @@ class GpuChange:
     @property
     def converged(self) -> bool:
         """The GPU holds what the target asks, and nothing else."""
-        return not (self.acts or self.withdraw or self.in_the_way or self.missing)
+        return not (self.acts or self.withdraw or self.in_the_way or self.missing or self.differs)
 
 
 def gpu_change(target: Target, standing: Standing) -> GpuChange:
@@ -90,7 +92,15 @@ def _as_it_is(target: AsItIs | Refused, standing: Standing) -> GpuChange:
         # Ours is the only plugin of the node: an uncut GPU that nobody planned must not be lost to pods.
         offer = (whole(gpu),)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in standing.unfinished]
-    return GpuChange(gpu=gpu, target=target, offer=offer, destroy=tuple(leftover))
+    would = gpu_change(target.planned, standing) if isinstance(target, AsItIs) and target.planned else None
+    return GpuChange(
+        gpu=gpu,
+        target=target,
+        offer=offer,
+        destroy=tuple(leftover),
+        missing=would.missing if would else (),
+        differs=would is not None and not would.converged,
+    )
 
 
 def _mig(target: MigTarget, standing: Standing) -> GpuChange:

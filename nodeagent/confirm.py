@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from crds.v1alpha1.names import Reason
 from nodeagent.ages import Ages
@@ -126,27 +127,28 @@ class Confirmer:
         digest = _digest(repr(device) for device in mine)
         # What was confirmed of one GPU stays so while the config of another one is on its way.
         new = self._confirmed.get(gpu) != digest
+        late = partial(self._late, gpu, digest)
         problem = _plugin_problem(readings.loaded, gpu, {device.resource for device in mine})
         if problem:
-            return self._late("plugin", gpu, problem, reason=Reason.DEVICE_PLUGIN_ERROR)
+            return late("plugin", problem, reason=Reason.DEVICE_PLUGIN_ERROR)
         if new and not readings.in_force:
             return self._not_loaded(readings, overdue=overdue)
         covered = all(device.id in self._schedulable for device in mine)
         if taken is None:
             why = readings.allocatable.reason if isinstance(readings.allocatable, NoAnswer) else ""
             # A question that could not be put takes nothing back.
-            return Stage(schedulable=True) if covered and not new else self._late("taken", gpu, why)
+            return Stage(schedulable=True) if covered and not new else late("taken", why)
         known = NOTHING if new else self._schedulable
         absent = sorted(d.id for d in mine if d.id not in taken.get(d.resource, NOTHING) and d.id not in known)
         if absent:
-            return self._late("taken", gpu, f"the kubelet does not show {', '.join(absent)}")
+            return late("taken", f"the kubelet does not show {', '.join(absent)}")
         if readings.node is None:
-            return self._late("node", gpu, "this Node was not read from the API")
+            return late("node", "this Node was not read from the API")
         counts = {resource: len(ids) for resource, ids in taken.items()}
         short = {device.resource for device in mine if device.id not in self._schedulable}
         wrong = sorted(short | set(lowered(readings.node, counts))) if new else sorted(short)
         if wrong:
-            return self._late("node", gpu, f"the Node does not show the new count of {', '.join(wrong)}")
+            return late("node", f"the Node does not show the new count of {', '.join(wrong)}")
         if readings.in_force:
             self._confirmed[gpu] = digest
         return Stage(schedulable=True)
@@ -168,9 +170,9 @@ class Confirmer:
             failed=True,
         )
 
-    def _late(self, what: str, gpu: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
-        """Not there yet; after its deadline, a reason."""
-        seconds = self._ages.seconds(what, gpu, message)
+    def _late(self, gpu: str, digest: str, what: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
+        """Not there yet; after its deadline, a reason. The message may name other ids each time."""
+        seconds = self._ages.seconds(what, gpu, digest)
         if seconds < self._allocatable_deadline_seconds:
             return Stage(schedulable=False, reason=reason, message=message)
         if reason is Reason.ADVERTISING:

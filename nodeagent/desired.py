@@ -40,6 +40,9 @@ class WholeTarget:
 class AsItIs:
     """Unmanaged, or paused: what there is stays and is offered."""
 
+    planned: MigTarget | MpsTarget | WholeTarget | None = None
+    """What it would become if the plan were not paused."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:

@@ -87,6 +87,19 @@ class Holdings:
         self._save()
         return Votes(held=held, known=known, doubtful=doubtful)
 
+    def lost_ledger(self, path: Path) -> str:
+        """Why nothing may be believed free: an earlier ledger was lost, and its Allocates may not be in List yet.
+
+        Counted from our first look at the file that was kept aside. Call it before `votes`, which ends the pass.
+        """
+        try:
+            found = path.stat()
+        except OSError:
+            return ""
+        if self._ages.seconds("ledger", str(found.st_ino), str(found.st_ctime_ns)) >= self._patience_seconds:
+            return ""
+        return f"the device plugin lost its record of Allocates, see {path.name}"
+
     def _save(self) -> None:
         self.problem = ""
         if self._memory != self._saved:

@@ -1,22 +1,25 @@
 """The write-ahead journal: what the agent is about to do to a GPU, on disk before it does it.
 
-One small file per GPU, with the plan's uid and generation. An intent that is found open was cut off somewhere between
-the driver calls of one step; what is then observed says how far it came, and the next pass goes on from there for
-whatever plan is the newest. Never replays anything.
+One small file per GPU: its open intents, each with the plan's uid and generation. One that is found open was cut off
+somewhere between the driver calls of its step; there may be several, since a step that the driver refused does not stop
+the next one. What is then observed says how far each came, and the next pass goes on from there for whatever plan is
+the newest. Never replays anything.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from nodeagent.driver import DriverError, ObservedGpu
 from nodeagent.plugin.files import Unreadable, read_json, write_json
 from partitioning.layouts import Instance
 
-VERSION = 1
+VERSION = 2
 log = logging.getLogger(__name__)
 
 
@@ -47,53 +50,74 @@ class Journal:
 
     def begin(self, gpu_uuid: str, intent: Intent) -> None:
         """On disk when this returns; raises NotJournalledError where that cannot be."""
-        place = intent.placed
-        body = {"action": str(intent.action), "profile": place.profile, "start": place.start, "size": place.size}
-        plan = {"planUid": intent.plan_uid, "generation": intent.generation}
         try:
-            write_json(self._path(gpu_uuid), {"version": VERSION, **plan, "intent": body})
+            self._write(gpu_uuid, (*self._others(gpu_uuid, intent), intent))
         except OSError as error:
-            raise NotJournalledError(f"writing down the {intent.action} of {place}", str(error)) from error
+            raise NotJournalledError(f"writing down the {intent.action} of {intent.placed}", str(error)) from error
 
-    def end(self, gpu_uuid: str) -> None:
+    def end(self, gpu_uuid: str, intent: Intent) -> None:
         """The step is done, or was found not to have happened. An intent that cannot be removed is settled later."""
         try:
-            self._path(gpu_uuid).unlink(missing_ok=True)
+            if others := self._others(gpu_uuid, intent):
+                self._write(gpu_uuid, others)
+            else:
+                self._path(gpu_uuid).unlink(missing_ok=True)
         except OSError as error:
             log.warning("the journal of %s was not ended: %s", gpu_uuid, error)
 
-    def intent(self, gpu_uuid: str) -> Intent | None:
-        """What was begun and not ended."""
+    def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
+        """What was begun and not ended, one for each placement, in the order of beginning."""
         content = read_json(self._path(gpu_uuid))
         if content is None:
-            return None
+            return ()
         if isinstance(content, Unreadable):
             log.warning("journal %s", content)
-            return None
+            return ()
         try:
-            body = content["intent"]
-            return Intent(
-                action=Action(body["action"]),
-                placed=Instance(start=int(body["start"]), size=int(body["size"]), profile=str(body["profile"])),
-                plan_uid=str(content["planUid"]),
-                generation=int(content["generation"]),
-            )
+            return tuple(_intent(body) for body in content["intents"])
         except (KeyError, TypeError, ValueError) as error:
             log.warning("journal of %s is not understood: %s", gpu_uuid, error)
-            return None
+            return ()
 
     def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:
-        """End an intent that came to its end; else name the placement that was left half-made."""
-        intent = self.intent(gpu.uuid)
-        if intent is None or gpu.problem:
-            return frozenset()
-        standing = gpu.at(intent.placed)
-        if standing is not None and standing.half_made:
-            return frozenset({intent.placed})
-        how = "was not begun" if (standing is None) == (intent.action is Action.CREATE) else "is done"
-        log.info("GPU %d: the %s of %s that was cut off %s", gpu.index, intent.action, intent.placed, how)
-        self.end(gpu.uuid)
-        return frozenset()
+        """End the intents that came to their end; name the placements of those that were left half-made."""
+        left = set()
+        for intent in self.intents(gpu.uuid) if not gpu.problem else ():
+            standing = gpu.at(intent.placed)
+            if standing is not None and standing.half_made:
+                left.add(intent.placed)
+                continue
+            how = "was not begun" if (standing is None) == (intent.action is Action.CREATE) else "is done"
+            log.info("GPU %d: the %s of %s that was cut off %s", gpu.index, intent.action, intent.placed, how)
+            self.end(gpu.uuid, intent)
+        return frozenset(left)
+
+    def _others(self, gpu_uuid: str, intent: Intent) -> tuple[Intent, ...]:
+        return tuple(known for known in self.intents(gpu_uuid) if known.placed != intent.placed)
+
+    def _write(self, gpu_uuid: str, intents: Iterable[Intent]) -> None:
+        write_json(self._path(gpu_uuid), {"version": VERSION, "intents": [_body(intent) for intent in intents]})
 
     def _path(self, gpu_uuid: str) -> Path:
         return self._directory / f"{gpu_uuid}.json"
+
+
+def _intent(body: Mapping[str, Any]) -> Intent:
+    return Intent(
+        action=Action(body["action"]),
+        placed=Instance(start=int(body["start"]), size=int(body["size"]), profile=str(body["profile"])),
+        plan_uid=str(body["planUid"]),
+        generation=int(body["generation"]),
+    )
+
+
+def _body(intent: Intent) -> dict[str, Any]:
+    place = intent.placed
+    return {
+        "action": str(intent.action),
+        "profile": place.profile,
+        "start": place.start,
+        "size": place.size,
+        "planUid": intent.plan_uid,
+        "generation": intent.generation,
+    }

@@ -58,7 +58,7 @@ class CheckpointEntry:
 
 
 class Kubelet:
-    """The kubelet of this node, seen from its own machine."""
+    """The kubelet of this node, seen from its own machine. `clock` is monotonic, and 0 at boot."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self._paths = KubeletPaths(root)
@@ -113,7 +113,9 @@ class Kubelet:
             first_look = self._identity is None
             self._identity = identity
             age = max(self._wall_clock() - found.st_ctime, 0.0) if first_look else 0.0
-            self._started_at = self._clock() - age
+            # A clock that NTP has just put right would age it by hours; no kubelet is older than its machine's boot.
+            now = self._clock()
+            self._started_at = now - min(age, now)
             self._forget_channel()
         return self._clock() - (self._started_at or 0.0)
 

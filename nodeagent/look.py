@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from nodeagent.advertise import Advertiser
+from nodeagent.cell import Cell
 from nodeagent.changes import Standing
 from nodeagent.confirm import Readings
 from nodeagent.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
 from nodeagent.holdings import Holdings
 from nodeagent.journal import Journal
 from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
-from nodeagent.node import NodeCell
+from nodeagent.node import NodeSeen
 from nodeagent.partitions import Partition, existing
-from nodeagent.plan import PlanCell, PlanSeen
+from nodeagent.plan import PlanSeen
 from nodeagent.plugin.config import PluginConfig, PluginFiles, read_ledger
 from nodeagent.plugin.files import Unreadable
 from nodeagent.pods import PodBook, PodsSeen
@@ -98,8 +99,8 @@ class Seen:
 class Sources:
     """Where a look comes from."""
 
-    plan: PlanCell
-    node: NodeCell
+    plan: Cell[PlanSeen]
+    node: Cell[NodeSeen]
     pods: PodBook
     kubelet: KubeletReader
     driver: GpuDriver
@@ -126,6 +127,8 @@ class Observer:
         allocations = read_ledger(self._from.files) or ()
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
         kubelet_seconds = self._from.kubelet.seconds_since_start()
+        # After the ledger: one that was put aside before that was read shows now.
+        unusable = unusable or self._from.holdings.lost_ledger(self._from.files.lost_ledger)
         too_early = self._too_early(kubelet_seconds) or unusable
         listed = self._from.kubelet.listed()
         checkpoint = self._from.kubelet.checkpoint()

@@ -6,7 +6,6 @@ the key of a resource that it once had. Writes nothing; see `taint`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -32,6 +31,11 @@ class NodeSeen:
     """Our taint stands."""
 
     @property
+    def generation(self) -> int:
+        """Nodes have none that says anything."""
+        return 0
+
+    @property
     def without_version(self) -> NodeSeen:
         """For telling news from heartbeats."""
         return replace(self, version="")
@@ -50,32 +54,3 @@ def parse_node(raw: Mapping[str, Any]) -> NodeSeen:
         allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
         changing=any(taint.get("key") == TAINT_CHANGING for taint in taints),
     )
-
-
-class NodeCell:
-    """The latest reading: from the watch, or from the answer to our own write where that is newer."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._node: NodeSeen | None = None
-
-    def change(self, _key: object, _old: NodeSeen | None, new: NodeSeen | None) -> None:
-        """One event of the watch."""
-        with self._lock:
-            if new is None or self._node is None or new.uid != self._node.uid or not _older(new, self._node):
-                self._node = new
-
-    def accept(self, written: NodeSeen) -> None:
-        """The answer to a write of ours: counts at once, the watch may take a while to bring it."""
-        with self._lock:
-            if self._node is None or not _older(written, self._node):
-                self._node = written
-
-    def get(self) -> NodeSeen | None:
-        with self._lock:
-            return self._node
-
-
-def _older(one: NodeSeen, other: NodeSeen) -> bool:
-    """Versions that are no numbers cannot be compared; then the last word counts."""
-    return one.version.isdigit() and other.version.isdigit() and int(one.version) < int(other.version)

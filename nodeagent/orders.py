@@ -45,7 +45,9 @@ class Orders:
             return AsItIs()
         found = self.refused or target(order.item, order.gpu, in_use)
         # A pause stops changes; that the item cannot be carried out is still said.
-        return AsItIs() if self.paused and not isinstance(found, Refused) else found
+        if not self.paused or isinstance(found, Refused | AsItIs):
+            return found
+        return AsItIs(planned=found)
 
 
 def orders(plan: PlanSeen | None, gpus: Iterable[ObservedGpu]) -> Orders:

@@ -116,9 +116,11 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
     if found.stage.reason is Reason.FOREIGN_OWNER:
         return GpuState.FAILED, found.stage.reason, found.stage.message
     if found.paused and isinstance(change.target, AsItIs):
-        if found.confirmed_hash == found.item_hash:
+        if found.confirmed_hash == found.item_hash and change.converged:
             return GpuState.READY, Reason.CONFIRMED, "paused, and as planned before"
-        return GpuState.CHANGING, Reason.PAUSED, "the plan is paused: nothing is changed until spec.paused is removed"
+        lacks = f"; {', '.join(change.missing)} is not there" if change.missing else ""
+        message = f"the plan is paused: nothing is changed until spec.paused is removed{lacks}"
+        return GpuState.CHANGING, Reason.PAUSED, message
     if found.actuated.error is not None:
         held = isinstance(found.actuated.error, InUseError)
         state = GpuState.WAITING_FOR_RELEASE if held else GpuState.FAILED

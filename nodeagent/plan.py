@@ -6,7 +6,6 @@ read keeps its problem, so that it can be reported instead of being taken for an
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,31 +53,3 @@ def parse_plan(raw: Mapping[str, Any]) -> PlanSeen:
         problem=problem,
         status=raw.get("status") or {},
     )
-
-
-class PlanCell:
-    """The latest version: from the watch, or from the answer to our own write where that is newer."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._plan: PlanSeen | None = None
-
-    def change(self, _key: object, _old: PlanSeen | None, new: PlanSeen | None) -> None:
-        """One event of the watch."""
-        with self._lock:
-            if new is None or self._plan is None or new.uid != self._plan.uid or not _older(new, self._plan):
-                self._plan = new
-
-    def accept(self, written: PlanSeen) -> None:
-        """The answer to a write: remembered until the watch brings something newer."""
-        with self._lock:
-            if self._plan is not None and self._plan.uid == written.uid and not _older(written, self._plan):
-                self._plan = written
-
-    def get(self) -> PlanSeen | None:
-        with self._lock:
-            return self._plan
-
-
-def _older(one: PlanSeen, other: PlanSeen) -> bool:
-    return one.version.isdigit() and other.version.isdigit() and int(one.version) < int(other.version)

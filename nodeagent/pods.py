@@ -37,6 +37,8 @@ class NodePod:
     """Devices that plain init containers took beyond what later containers reuse: held, and never listed."""
     ended: bool = False
     """Finished, and no container is said to run: a phase that somebody else wrote does not end a container."""
+    ending: bool = False
+    """Finished, and a container is still said to run: the kubelet ends it, or nobody is left to say that it ended."""
     handled: bool = False
     """The kubelet has seen it (startTime is set)."""
     grace_seconds: int = DEFAULT_GRACE_SECONDS
@@ -98,6 +100,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         containers=tuple((name, amounts) for name, amounts in asks if amounts),
         hidden=_hidden(init, [amounts for _, amounts in asks]),
         ended=status.get("phase") in ENDED and not running,
+        ending=status.get("phase") in ENDED and running,
         handled=bool(status.get("startTime")),
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
@@ -159,6 +162,8 @@ class PodBook:
         self._vanished: dict[str, VanishedPod] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._departed: dict[tuple[str, str], float] = {}
+        self._ending: dict[str, float] = {}
+        """Since when, by UID."""
         self._synced = False
 
     def change(self, key: tuple[str, str], _old: NodePod | None, new: NodePod | None) -> None:
@@ -196,6 +201,7 @@ class PodBook:
                 for uid, gone in self._vanished.items()
                 if now < gone.gone_at + gone.pod.grace_seconds + self._slack_seconds
             }
+            self._end_late(now)
             self._departed = {key: at for key, at in self._departed.items() if now < at + DEPARTED_SECONDS}
             return PodsSeen(
                 pods=tuple(pod for _, pod in sorted(self._pods.items())),
@@ -204,3 +210,15 @@ class PodBook:
                 departed=frozenset(self._departed),
                 synced=self._synced,
             )
+
+    def _end_late(self, now: float) -> None:
+        """Take a finished pod for ended when its containers have had their time, whatever its last status says of them.
+
+        Else one that the kubelet no longer lists would make the whole node unknown for as long as it is kept.
+        """
+        ending = {pod.uid: pod for pod in self._pods.values() if pod.ending}
+        self._ending = {uid: self._ending.get(uid, now) for uid in sorted(ending)}
+        for uid, pod in sorted(ending.items()):
+            if now >= self._ending[uid] + pod.grace_seconds + self._slack_seconds:
+                self._pods[pod.key] = replace(pod, ended=True)
+                self._ended[uid] = None

@@ -23,6 +23,7 @@ from kube.reflector import Reflector
 from nodeagent.actuator import Actuator
 from nodeagent.advertise import Advertiser
 from nodeagent.agent import Agent, Parts
+from nodeagent.cell import Cell
 from nodeagent.confirm import Confirmer
 from nodeagent.driver import GpuDriver
 from nodeagent.driver_thread import ThreadedDriver
@@ -31,8 +32,8 @@ from nodeagent.journal import Journal
 from nodeagent.kubelet import Kubelet
 from nodeagent.look import Observer, Sources
 from nodeagent.metrics import AgentMetrics
-from nodeagent.node import NodeCell, NodeSeen, parse_node
-from nodeagent.plan import PlanCell, PlanSeen, parse_plan
+from nodeagent.node import NodeSeen, parse_node
+from nodeagent.plan import PlanSeen, parse_plan
 from nodeagent.plugin.watch import DirectoryWatch
 from nodeagent.pods import NodePod, PodBook, parse_pod
 from nodeagent.publish import StatusWriter
@@ -95,7 +96,7 @@ class AgentProcess:
         self._passed_at, self._passes, self._failure = time.monotonic(), 0, ""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
-        self._plan, self._node = PlanCell(), NodeCell()
+        self._plan, self._node = Cell[PlanSeen](), Cell[NodeSeen]()
         self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
         self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
         self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)

@@ -16,8 +16,9 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1 import names
 from kube import apply
 from kube.errors import Conflict, NotFound
+from nodeagent.cell import Cell
 from nodeagent.conditions import OURS
-from nodeagent.plan import PlanCell, PlanSeen, parse_plan
+from nodeagent.plan import PlanSeen, parse_plan
 
 log = logging.getLogger(__name__)
 FIELDS = ("observedGeneration", "summary", "node", "models", "gpus", "devicePlugin")
@@ -28,7 +29,7 @@ class StatusWriter:
         self,
         api: ApiClient,
         node_name: str,
-        cell: PlanCell,
+        cell: Cell[PlanSeen],
         *,
         clock: Callable[[], float],
         interval_seconds: float,

@@ -17,7 +17,8 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1.names import AGENT_MANAGER, TAINT_CHANGING
 from kube import apply
 from kube.errors import ApiError, Conflict, Invalid
-from nodeagent.node import NodeCell, NodeSeen, parse_node
+from nodeagent.cell import Cell
+from nodeagent.node import NodeSeen, parse_node
 
 log = logging.getLogger(__name__)
 TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
@@ -80,7 +81,7 @@ class NodeGuard:
 class NodeWriter:
     """Writes to one Node, nothing but these two things. Failures are values: the next pass tries again."""
 
-    def __init__(self, api: ApiClient, node_name: str, cell: NodeCell) -> None:
+    def __init__(self, api: ApiClient, node_name: str, cell: Cell[NodeSeen]) -> None:
         self._api = api
         self._path = f"/api/v1/nodes/{node_name}"
         self._cell = cell

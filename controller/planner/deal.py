@@ -15,22 +15,30 @@ from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
 from controller.planner.devices import Reach
 from controller.planner.pools import MigPool
+from controller.planner.singly import Singly
 from controller.planner.tally import Tally
 from partitioning.placements import Placement
 
 
-def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int]) -> None:
+def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int], singly: Singly) -> None:
     """Put each ask where it was planned or nominated before, if what is ready or under way still fits it there."""
     for ask in asks:
         node = promises.get(ask.demand.pod.uid, -1)
         if node >= 0 and board.group_of[node] in ask.groups:
-            board.place_on(ask, node, reach=Reach.UNDER_WAY)
+            if ask in singly:
+                singly.place_on(ask, node, Reach.UNDER_WAY)
+            else:
+                board.place_on(ask, node, reach=Reach.UNDER_WAY)
 
 
-def expect_binding(board: Board, asks: Sequence[Ask]) -> None:
+def expect_binding(board: Board, asks: Sequence[Ask], singly: Singly) -> None:
     """Pods that were not tried yet, in queue order."""
     for ask in asks:
-        if not ask.demand.tried:
+        if ask.demand.tried:
+            continue
+        if ask in singly:
+            singly.place([ask], Reach.EXISTING)
+        else:
             board.place(ask, reach=Reach.EXISTING)
 
 

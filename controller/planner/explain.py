@@ -8,20 +8,21 @@ going on, do the nodes have the CPU, whose release would help. Answers that depe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.demand import Wants
 from controller.planner.asks import Ask
 from controller.planner.board import Board
-from controller.planner.groups import IGNORED_TAINTS
+from controller.planner.groups import why_not
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import could_hold, fully_open, gpu_models, label_allows, most_on_empty, why_closed
 from controller.planner.releases import Candidate, blocking
+from controller.planner.singly import Singly
 from controller.planner.wholes import about_whole_gpus
 from controller.reasons import UnplacedReason
-from controller.simulator import Misfit, filter_node
+from controller.scheduling import SchedulerProfiles
 from controller.views import Unplaced
 from partitioning.models import GpuModel
 from partitioning.resources import WHOLE
@@ -60,9 +61,19 @@ class _Outlook:
 class Explainer:
     """Made once per pass, after the last ask was placed."""
 
-    def __init__(self, stocks: Sequence[NodeStock], board: Board) -> None:
+    def __init__(
+        self,
+        stocks: Sequence[NodeStock],
+        board: Board,
+        singly: Singly,
+        profiles: SchedulerProfiles,
+        relabelled: Collection[str],
+    ) -> None:
         self._stocks = stocks
         self._board = board
+        self._singly = singly
+        self._profiles = profiles
+        self._relabelled = relabelled
         self._able: dict[Wants, list[int]] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
 
@@ -81,6 +92,9 @@ class Explainer:
         if not any(self._large_enough(ask, node) for node in outlook.nodes):
             large = [node for node in able if self._large_enough(ask, node)]
             return UnplacedReason.FILTERED_BY_SCHEDULER, self._filtered(ask, large)
+        refusals = self._singly.refusals(ask, outlook.nodes)
+        if not refusals[""]:
+            return UnplacedReason.FILTERED_BY_SCHEDULER, _kept_off(ask, len(outlook.nodes), refusals)
         for node, answer in outlook.in_flight:
             if self._board.fits(ask, node):
                 return answer
@@ -135,15 +149,12 @@ class Explainer:
 
     def _filtered(self, ask: Ask, nodes: Sequence[int]) -> str:
         reasons: Counter[str] = Counter()
-        for node in nodes:
-            verdict = filter_node(ask.demand.pod, self._stocks[node].node, ignored_taints=IGNORED_TAINTS)
-            if isinstance(verdict, Misfit):
-                reasons[verdict.message] += 1
-        counted = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        return (
-            f"of {len(nodes)} nodes with GPUs for {spelled(ask.demand.wants)}: {counted}: "
-            "change the pod's tolerations, node selector or affinity, or the nodes' taints and labels"
-        )
+        for number in nodes:
+            node = self._stocks[number].node
+            misfit = why_not(ask.demand.pod, node, self._profiles, relabels=node.name in self._relabelled)
+            if misfit is not None:
+                reasons[misfit.message] += 1
+        return _kept_off(ask, len(nodes), reasons)
 
     # ----------------------------------------------------------------------------- what the GPUs would need
 
@@ -200,6 +211,14 @@ class Explainer:
             f"GPUs of {len(nodes)} nodes have room for {spelled(ask.demand.wants)}, best {name}, but {lacking}: "
             "ask for less, or add a node"
         )
+
+
+def _kept_off(ask: Ask, nodes: int, reasons: Mapping[str, int]) -> str:
+    counted = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    return (
+        f"of {nodes} nodes with GPUs for {spelled(ask.demand.wants)}: {counted}: "
+        "change the pod's tolerations, node selector or affinity, or the nodes' taints and labels"
+    )
 
 
 def _in_flight(closed: Sequence[_ClosedOne]) -> list[tuple[int, Answer]]:

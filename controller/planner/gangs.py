@@ -50,6 +50,15 @@ class Gangs:
             else:
                 self.found[gang] = max(found, self.found[gang])
 
+    def drop_broken(self, board: Board, asks: Sequence[Ask]) -> None:
+        """Take off gangs that have lost a place since they were settled."""
+        for gang, members in _members(asks).items():
+            standing = [ask for ask in members if ask.node >= 0]
+            if 0 < len(standing) < self.needs.get(gang, 0):
+                self.found[gang] = len(standing)
+                for ask in standing:
+                    board.take_off(ask)
+
     def _place(self, board: Board, gang: GangKey, members: Sequence[Ask]) -> int:
         """How many found a place; they stand there only if these are enough."""
         hardest_first = sorted(

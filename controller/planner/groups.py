@@ -1,42 +1,56 @@
 """Nodes that the pending pods cannot tell apart, and which of these groups each pod may use.
 
 In go nodes and pods, out come group numbers per node and, per pod, the groups whose nodes pass kube-scheduler's
-filters on the node object. Filters run once per kind of pod and kind of node, never per pair: of a node's labels only
-those count that some selector names. Our own taint of a node in change is taken as gone.
+filters on the node object, labelled as they will be once they are cut. Filters run once per kind of pod and kind of
+node, never per pair: of a node's labels only those count that some selector names. Our own taint of a node in change is
+taken as gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import lru_cache
 
-from controller.simulator import Fit, filter_node
+from controller.demand import kind_of
+from controller.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
+from controller.simulator import Misfit, expected_after, filter_node
 from controller.views import NodeView, PodView
+from partitioning.resources import MpsRequest
 
 CHANGING_TAINT = "gpuplan.dev/changing"
 IGNORED_TAINTS = frozenset({CHANGING_TAINT})
 """Set by the agent while slices are withdrawn; it goes by itself, so it keeps nobody off a plan."""
+NO_PROFILES: SchedulerProfiles = {}
 
 
 def constraints_of(pod: PodView) -> Hashable:
     """Pods with equal constraints may use the same nodes."""
-    return (pod.tolerations, pod.node_selector, pod.node_affinity)
+    return (pod.tolerations, pod.node_selector, pod.node_affinity, pod.scheduler_name, _shares(pod.gpu))
 
 
 class NodeGroups:
     """Groups are numbered in the order of their first node. Nodes that no pod may use are in group -1."""
 
-    def __init__(self, nodes: Sequence[NodeView], pods: Iterable[PodView]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[NodeView],
+        pods: Iterable[PodView],
+        profiles: SchedulerProfiles = NO_PROFILES,
+        relabelled: Collection[str] = frozenset(),
+    ) -> None:
+        """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs."""
         kinds: dict[Hashable, PodView] = {}
         for pod in pods:
             kinds.setdefault(constraints_of(pod), pod)
-        keys, by_name = _selected_labels(kinds.values())
+        keys, by_name = _selected_labels(kinds.values(), profiles)
         numbers: dict[tuple[bool, ...], int] = {}
         number_of_facts: dict[Hashable, int] = {}
         self.group_of: list[int] = []
         for node in nodes:
-            facts = _facts(node, keys, by_name)
+            relabels = node.name in relabelled
+            facts = (_facts(node, keys, by_name), relabels)
             if facts not in number_of_facts:
-                verdicts = tuple(may_use(pod, node) for pod in kinds.values())
+                verdicts = tuple(why_not(pod, node, profiles, relabels=relabels) is None for pod in kinds.values())
                 number_of_facts[facts] = numbers.setdefault(verdicts, len(numbers)) if any(verdicts) else -1
             self.group_of.append(number_of_facts[facts])
         self.count = len(numbers)
@@ -50,19 +64,39 @@ class NodeGroups:
         return self._allowed[constraints_of(pod)]
 
 
-def may_use(pod: PodView, node: NodeView) -> bool:
-    return isinstance(filter_node(pod, node, ignored_taints=IGNORED_TAINTS), Fit)
+def why_not(
+    pod: PodView, node: NodeView, profiles: SchedulerProfiles = NO_PROFILES, *, relabels: bool = False
+) -> Misfit | None:
+    """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
+    profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
+    misfit = None
+    for variant in expected_after(node, mps=True, relabels=relabels) if _shares(pod.gpu) else (node,):
+        verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
+        if not isinstance(verdict, Misfit):
+            return None
+        misfit = misfit or verdict
+    return misfit
 
 
-def _selected_labels(pods: Iterable[PodView]) -> tuple[list[str], bool]:
-    """Label keys that any pod selects by, and whether any selects by the node's name."""
+@lru_cache(maxsize=4096)
+def _shares(asked: tuple[tuple[str, int], ...]) -> bool:
+    """An MPS slice is among it, so that a GPU of the node is shared. Thousands of pods ask for the same few things."""
+    return any(isinstance(kind_of(resource), MpsRequest) for resource, _ in asked)
+
+
+def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[list[str], bool]:
+    """Label keys that any pod, or a scheduler for it, selects by, and whether any selects by the node's name."""
     keys: set[str] = set()
     by_name = False
+    terms: list[NodeSelectorTerm] = []
     for pod in pods:
         keys.update(key for key, _ in pod.node_selector)
-        for term in pod.node_affinity or ():
-            keys.update(requirement.key for requirement in term.labels)
-            by_name = by_name or bool(term.fields)
+        terms += pod.node_affinity or ()
+    for profile in profiles.values():
+        terms += profile.added_affinity or ()
+    for term in terms:
+        keys.update(requirement.key for requirement in term.labels)
+        by_name = by_name or bool(term.fields)
     return sorted(keys), by_name
 
 

@@ -15,6 +15,7 @@ from controller.planner.board import Board
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.gangs import Gangs
 from controller.planner.levels import place_level, settle_level
+from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
 
@@ -25,6 +26,7 @@ class Rules:
 
     promises: Mapping[str, int]
     gangs: Gangs
+    singly: Singly
     improve_steps: int
     bound: int
     """No more asks than this find a place."""
@@ -54,11 +56,13 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
 def _place(board: Board, levels: Levels, rules: Rules) -> None:
     tried = [ask for level in levels for ask in level if ask.demand.tried]
     for members in levels:
-        keep_promises(board, members, rules.promises)
-        expect_binding(board, [ask for ask in members if ask.node < 0])
+        keep_promises(board, members, rules.promises, rules.singly)
+        expect_binding(board, [ask for ask in members if ask.node < 0], rules.singly)
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
         standing = sum(ask.node >= 0 for ask in tried)
-        place_level(board, open_asks, rules.improve_steps, most=rules.bound - standing)
+        alike = [ask for ask in open_asks if ask not in rules.singly]
+        place_level(board, alike, rules.improve_steps, most=rules.bound - standing)
+        rules.singly.place(ask for ask in open_asks if ask in rules.singly)
         if rules.gangs.needs:
             settle_level(board, [ask for ask in members if ask.demand.tried], rules.gangs)
 

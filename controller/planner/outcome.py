@@ -24,10 +24,16 @@ _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 
 
 def outcome(
-    demands: DemandSet, asks: Sequence[Ask], stocks: Sequence[NodeStock], board: Board, *, bound: int, gangs: Gangs
+    demands: DemandSet,
+    asks: Sequence[Ask],
+    stocks: Sequence[NodeStock],
+    board: Board,
+    *,
+    bound: int,
+    explainer: Explainer,
+    gangs: Gangs,
 ) -> PlanningResult:
     realised = _realise_all(stocks, board)
-    explainer = Explainer(stocks, board)
     placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
     missed = [ask for ask in asks if ask.node < 0]
     unplaced = (*demands.refused, *(gangs.why_not(ask.demand.pod) or explainer.explain(ask) for ask in missed))

@@ -14,6 +14,7 @@ from controller.planner.board import Board
 from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
 from controller.planner.devices import Reach
+from controller.planner.explain import Explainer
 from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
@@ -23,6 +24,7 @@ from controller.planner.outcome import outcome
 from controller.planner.ranks import levels
 from controller.planner.shadow_prices import tightened
 from controller.planner.sides import sides_of
+from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, PlanningResult, Snapshot
 
@@ -35,20 +37,28 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     demands, gangs = without_incomplete(collected, snapshot)
     stocks = take_stock(snapshot, options.geometries)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
-    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims])
+    relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
+    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
     board = _set_up(stocks, groups, claims)
 
     by_level = [asks_of(level, groups) for level in levels(claims, snapshot.aged)]
-    tried = [ask for level in by_level for ask in level if ask.demand.tried]
+    everybody = [ask for level in by_level for ask in level]
+    tried = [ask for ask in everybody if ask.demand.tried]
     bound = upper_bound(board, tried)
     sides = sides_of(board)
-    rules = Rules(promises=_promises(snapshot), gangs=gangs, improve_steps=options.improve_steps, bound=bound)
+    singly = Singly(snapshot, options, board, everybody)
+    rules = Rules(
+        promises=_promises(snapshot), gangs=gangs, singly=singly, improve_steps=options.improve_steps, bound=bound
+    )
     place_levels(board, by_level, rules)
-    placed = [ask for ask in tried if ask.node >= 0]
-    if len(placed) < bound:
-        bound = tightened(sides, tried, bound=bound, placed=len(placed))
-    consolidate(board, placed, options.improve_steps)
-    return outcome(demands, tried, stocks, board, bound=bound, gangs=gangs)
+    consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
+    singly.verify()
+    gangs.drop_broken(board, tried)
+    placed = sum(ask.node >= 0 for ask in tried)
+    if placed < bound:
+        bound = tightened(sides, tried, bound=bound, placed=placed)
+    explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
+    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs)
 
 
 def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[Demand]) -> Board:

@@ -8,7 +8,7 @@ kept up to date while pods are placed one after the other. What cannot be known 
 
 from controller.simulator.attempts import Attempt
 from controller.simulator.cluster import ClusterState
-from controller.simulator.filters import filter_node, filter_pod, filter_room
+from controller.simulator.filters import fails_always, filter_node, filter_pod, filter_room
 from controller.simulator.relabel import expected_after
 from controller.simulator.selectors import matches_node, selects, tolerates, untolerated
 from controller.simulator.usage import Usage, usage_by_node
@@ -23,6 +23,7 @@ __all__ = [
     "Usage",
     "Verdict",
     "expected_after",
+    "fails_always",
     "filter_node",
     "filter_pod",
     "filter_room",

@@ -51,6 +51,11 @@ class AffinityState:
         self._count_theirs(resident, number)
 
     @property
+    def attractions(self) -> int:
+        """In how many places there is what attracts the pod: while it stays and pods only come, refusals stay, too."""
+        return len(self._attracting)
+
+    @property
     def repelled(self) -> bool:
         """Some pod that is there keeps it off some node."""
         return bool(self._repelling)

@@ -38,6 +38,12 @@ class Attempt:
     seen: int = 0
     """How many changes of the population it has been told of."""
 
+    @property
+    def standing(self) -> Hashable:
+        """While it is the same and pods are only added, who was refused would be refused again."""
+        leasts = self.spread.leasts if self.spread is not None else ()
+        return (leasts, self.affinity.attractions if self.affinity is not None else 0)
+
     def count(self, resident: Resident, number: int) -> None:
         """A pod came (1) or went (-1)."""
         if self.spread is not None:

@@ -105,6 +105,12 @@ def without_state(plugin: str, profile: FilterProfile) -> Misfit | None:
     return misfit(plugin, f'running "{plugin}" filter plugin: no state from its PreFilter')
 
 
+def fails_always(profile: FilterProfile) -> Misfit | None:
+    """What keeps every pod off every node where a Filter is on and its PreFilter off."""
+    found = (without_state(plugin, profile) for plugin in profile.filters)
+    return next((misfit for misfit in found if misfit is not None), None)
+
+
 def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) -> Misfit | None:
     """One of NODE_FILTERS."""
     match plugin:

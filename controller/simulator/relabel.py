@@ -18,6 +18,7 @@ STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 MPS_CAPABLE: Final = "nvidia.com/mps.capable"
 SHARED_SUFFIX: Final = "-SHARED"
 RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
+"""Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
 
 
 def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:
@@ -33,13 +34,13 @@ def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:
     return after
 
 
-def expected_after(node: NodeView, *, mps: bool, backend: str = "") -> tuple[NodeView, ...]:
+def expected_after(node: NodeView, *, mps: bool, relabels: bool = False) -> tuple[NodeView, ...]:
     """The node as it may look after the cut; a pod may go there that matches any of these.
 
-    With a plugin that has nodes relabelled there is one; with ours the labels stay, unless the cluster's owner sees to
-    it that they tell of the sharing: either is possible.
+    Where the plugin `relabels` there is one; with ours the labels stay, unless the cluster's owner sees to it that they
+    tell of the sharing: either is possible.
     """
     relabelled = replace(node, labels=labels_after(node.labels, mps=mps))
     if relabelled.labels == node.labels:
         return (node,)
-    return (relabelled,) if backend in RELABELLING_BACKENDS else (node, relabelled)
+    return (relabelled,) if relabels else (node, relabelled)

@@ -81,6 +81,14 @@ class SpreadState:
                 if position in counted:
                     self._domains[position].add(resident.node.labels[self._keys[position]], number)
 
+    @property
+    def leasts(self) -> tuple[int, ...]:
+        """Per constraint the least count: while it stays and pods only come, a refusal stays, too."""
+        return tuple(
+            0 if len(domains.counts) < constraint.min_domains else domains.least
+            for constraint, domains in zip(self._constraints, self._domains, strict=True)
+        )
+
     def refusal(self, place: Place) -> Misfit | None:
         """Why the pod may not go there."""
         labels = place.node.labels

@@ -115,6 +115,11 @@ class PluginFiles:
     def ledger(self) -> Path:
         return self.directory / "ledger.json"
 
+    @property
+    def lost_ledger(self) -> Path:
+        """Kept aside by the plugin because it could not be read: the ledger was begun anew after it."""
+        return self.directory / "ledger.json.unreadable"
+
 
 def write_config(files: PluginFiles, config: PluginConfig) -> None:
     write_json(files.config, {"version": FORMAT_VERSION, "hash": config.hash, **_config_body(config)})

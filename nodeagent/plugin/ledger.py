@@ -2,7 +2,7 @@
 
 Written to disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
 Keeps the latest Allocate of each id; the agent judges its age. An id that the config no longer knows is forgotten after
-a day. A ledger that cannot be read is kept aside and begun anew, which `problem` tells.
+a day. A ledger that cannot be read is kept aside and begun anew: `problem` tells people, and the file tells the agent.
 """
 
 import logging
@@ -24,8 +24,8 @@ class Ledger:
         self._lock = threading.Lock()
         found = read_ledger(files)
         if isinstance(found, Unreadable):
-            files.ledger.replace(files.ledger.with_suffix(".json.unreadable"))
-            self.problem = f"{found}; kept aside as {files.ledger.name}.unreadable, earlier Allocates are not known"
+            files.ledger.replace(files.lost_ledger)
+            self.problem = f"{found}; kept aside as {files.lost_ledger.name}, earlier Allocates are not known"
             found = None
         self._latest = {entry.id: entry for entry in found or ()}
 

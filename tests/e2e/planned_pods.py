@@ -1,13 +1,13 @@
 """Plans before the real scheduler: which pods it binds as planned, once the planned slices are advertised.
 
-In go a planning instance and whether planned pods are nominated; out come figures. The nodes' allocatable takes the
-place of hardware: first the slices that are there, then, node by node, those of the plan. Nominations are decided by
-the controller's own rule: when the slices of a node are there, just before it offers them, and again while it says so.
+In go a planning instance and the manner in which its plan comes true; out come figures. Allocatable of the nodes takes
+the place of hardware: first the slices that are there, then, node by node, those of the plan. Nominations follow the
+controller's own rule: when the slices of a node are there, just before it offers them, and again while it says so.
 """
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from benchmarks.replay import applied, bound
@@ -28,6 +28,15 @@ LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a plan comes true. `apart`: a node offers its slices when the pods of the one before are bound."""
+
+    name: str
+    nominate: bool
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Of the pods that were planned onto new slices: how many were bound, and how many where they were planned."""
 
@@ -37,9 +46,11 @@ class Outcome:
     as_planned: int
     others_bound: int
     """Pods that were not planned and took slices."""
+    only_exchanged: bool
+    """On every node the slices are taken that were planned to be: whoever is elsewhere changed places with others."""
 
 
-def measure(rig: Rig, before: Snapshot, *, nominate: bool) -> Outcome:
+def measure(rig: Rig, before: Snapshot, manner: Manner) -> Outcome:
     """What the scheduler makes of one plan; leaves an empty cluster."""
     rig.create_nodes([node_json(node, plan) for node, plan in zip(before.nodes, before.plans, strict=True)])
     rig.create((PODS, pod_json(pod)) for pod in before.pods)
@@ -52,37 +63,59 @@ def measure(rig: Rig, before: Snapshot, *, nominate: bool) -> Outcome:
     promises = {placed.uid: placed.node for placed in result.placed}
     after, _ = applied(snapshot, result)
     try:
-        return follow(rig, after, promises, nominate=nominate)
+        return follow(rig, after, promises, manner)
     finally:
         rig.clear()
 
 
-def follow(rig: Rig, after: Snapshot, promises: Mapping[str, str], *, nominate: bool) -> Outcome:
+def follow(rig: Rig, after: Snapshot, promises: Mapping[str, str], manner: Manner) -> Outcome:
     """Advertise the plan, and nominate, until nobody is bound any more."""
     plans = {each.name: each for each in after.plans}
     waiting = {pod.uid: pod for pod in after.pending}
+    offered: dict[str, PlanView] = {}
+
+    def look() -> dict[str, str]:
+        if manner.nominate:
+            nominate_due(rig, offered, waiting, promises)
+        return where(rig, after)
+
     for node in after.nodes:
-        if nominate:
-            nominate_due(rig, {node.name: plans[node.name]}, waiting, promises)
+        offered[node.name] = plans[node.name]
+        look()
         allocatable = allocatable_of(node, plans[node.name])
         body = {"status": {"capacity": allocatable, "allocatable": allocatable}}
         assert call(rig.api, "PATCH", f"{NODES}/{node.name}/status", body, MERGE).allowed
-    found: dict[str, str] = {}
-    quiet_since = time.monotonic()
-    while set(promises) - set(found) and time.monotonic() - quiet_since < QUIET_SECONDS:
-        now = where(rig, after)
-        if now != found:
-            found, quiet_since = now, time.monotonic()
-        if nominate:
-            nominate_due(rig, plans, waiting, promises)
-        time.sleep(LOOK_SECONDS)
+        if manner.apart:
+            watch(look, {uid for uid, there in promises.items() if there == node.name})
+    found = watch(look, set(promises))
     return Outcome(
         pending=len(after.pending),
         planned=len(promises),
         bound=len(promises.keys() & found.keys()),
         as_planned=sum(found.get(uid) == node for uid, node in promises.items()),
         others_bound=len(found.keys() - promises.keys()),
+        only_exchanged=taken(waiting, found) == taken(waiting, promises),
     )
+
+
+def watch(look: Callable[[], dict[str, str]], wanted: Set[str]) -> dict[str, str]:
+    """Who is bound where, once all of these are or nothing has happened for a while."""
+    found = look()
+    quiet_since = time.monotonic()
+    while wanted - found.keys() and time.monotonic() - quiet_since < QUIET_SECONDS:
+        time.sleep(LOOK_SECONDS)
+        now = look()
+        if now != found:
+            found, quiet_since = now, time.monotonic()
+    return found
+
+
+def taken(pods: Mapping[str, PodView], nodes: Mapping[str, str]) -> Counter[tuple[str, str]]:
+    """Slices per node and resource; `nodes` by the pods' uid."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for uid, node in nodes.items():
+        counted.update({(node, resource): amount for resource, amount in pods[uid].gpu})
+    return counted
 
 
 def nominate_due(

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.instances import MIXES, instance
 from kube import apply
 from sandbox.controlplane import Binaries
-from tests.e2e.planned_pods import Outcome, measure
+from tests.e2e.planned_pods import Manner, Outcome, measure
 from tests.e2e.random_clusters import random_cluster
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, call, eventually
@@ -22,6 +22,11 @@ from tests.e2e.simulated import Simulated
 CLUSTERS = 300
 SECONDS = 1800
 SEEDS = (1, 2)
+MANNERS = (
+    Manner(name="not nominated", nominate=False),
+    Manner(name="nominated", nominate=True),
+    Manner(name="nominated, nodes apart", nominate=True, apart=True),
+)
 SIZE = {"nodes": 5, "gpus": 4, "pods": 50}
 
 
@@ -90,7 +95,7 @@ def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
 @pytest.mark.timeout(SECONDS)
 def test_random_clusters(rig: Rig) -> None:
     """Where the scheduler binds, ours says it fits; where it does not, ours counts the same reasons."""
-    counts: Counter[str] = Counter()
+    counts = Counter({"disagreeing": 0})
     problems: list[str] = []
     for number in range(CLUSTERS):
         problems += compare(rig, number, counts)
@@ -104,26 +109,30 @@ def test_random_clusters(rig: Rig) -> None:
 
 @pytest.mark.timeout(SECONDS)
 def test_planned_pods(rig: Rig) -> None:
-    """Nominated, every planned pod is bound. How many were bound where they were planned is printed for both."""
+    """Nominated, every planned pod is bound. How many were bound where they were planned is printed for each manner.
+
+    The scheduler clears a nomination when it tries the pod in vain, as it does when another node grows; another pod may
+    then take its place, and it takes the other's. So it is frequent where nodes grow within a tenth of a second.
+    """
     print(f"\nkube-scheduler {rig.plane.version}: {SIZE}, seeds {SEEDS}")
-    totals = {True: Counter[str](), False: Counter[str]()}
+    totals = {manner: Counter[str]() for manner in MANNERS}
     for mix in ("plain", "several", "tainted", "cpu"):
         for seed in SEEDS:
             snapshot = instance(**SIZE, seed=seed, mix=MIXES[mix])
-            for nominate, total in totals.items():
-                outcome = measure(rig, snapshot, nominate=nominate)
-                report(f"{mix} {seed}", nominate=nominate, outcome=outcome)
+            for manner, total in totals.items():
+                outcome = measure(rig, snapshot, manner)
+                print(described(f"{mix} {seed}", manner, outcome))
                 total.update({"planned": outcome.planned, "bound": outcome.bound, "as planned": outcome.as_planned})
-    for nominate, total in totals.items():
-        shares = {name: f"{count / total['planned']:.1%}" for name, count in total.items()}
-        print(f"{'nominated' if nominate else 'not nominated':>14}: {dict(total)} {shares}")
-    assert totals[True]["bound"] == totals[True]["planned"]
-    assert totals[True]["as planned"] > totals[False]["as planned"]
+    for manner, total in totals.items():
+        shares = ", ".join(f"{name} {total[name] / total['planned']:.1%}" for name in ("bound", "as planned"))
+        print(f"{manner.name}: of {total['planned']} planned pods {shares}")
+    for manner, total in totals.items():
+        assert not manner.nominate or total["bound"] == total["planned"]
 
 
-def report(name: str, *, nominate: bool, outcome: Outcome) -> None:
-    print(
-        f"{name:>12} {'nominated' if nominate else 'not nominated':>14}: {outcome.pending} pending, "
-        f"{outcome.planned} planned, {outcome.bound} of them bound, {outcome.as_planned} as planned, "
-        f"{outcome.others_bound} others bound"
+def described(name: str, manner: Manner, outcome: Outcome) -> str:
+    exchanged = ", slices as planned on every node" if outcome.only_exchanged else ""
+    return (
+        f"{name}, {manner.name}: {outcome.pending} pending, {outcome.planned} planned, {outcome.bound} of them bound, "
+        f"{outcome.as_planned} as planned, {outcome.others_bound} others bound{exchanged}"
     )

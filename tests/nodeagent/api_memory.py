@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kube.events import EventType, ObjectReference
-from nodeagent.node import NodeCell, parse_node
-from nodeagent.plan import PlanCell, PlanSeen, parse_plan
+from nodeagent.cell import Cell
+from nodeagent.node import NodeSeen, parse_node
+from nodeagent.plan import PlanSeen, parse_plan
 from nodeagent.publish import same
 from nodeagent.taint import _taint_operations
 from tests.nodeagent.items import NODE, Raw
@@ -20,7 +21,7 @@ class ApiMemory:
 
     def __init__(self, effect: Effects, kubelet: FakeKubelet) -> None:
         self.effect, self.kubelet = effect, kubelet
-        self.plan_cell, self.node_cell = PlanCell(), NodeCell()
+        self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
         self.plan: Raw | None = None
         self.node: Raw = {
             "metadata": {"name": NODE, "uid": "node-uid", "resourceVersion": "1"},

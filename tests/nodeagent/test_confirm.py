@@ -215,3 +215,14 @@ def test_two_sightings_far_apart_are_no_conflict() -> None:
         assert bench.confirmer.confirm(theirs, []).foreign == ()
         bench.clock.now += 31
         assert bench.confirmer.confirm(GOOD, []).foreign == ()
+
+
+def test_a_deadline_does_not_start_anew_because_other_ids_are_late() -> None:
+    bench = Bench()
+    two = replace(GOOD, config=PluginConfig.of([device("a"), device("b")]))
+
+    for shown in (("a",), ("b",), ("a",)):
+        assert not bench.stage(replace(two, allocatable=Allocatable(ids={R: shown}))).failed
+        bench.clock.now += 12
+
+    assert bench.stage(replace(two, allocatable=Allocatable(ids={R: ("b",)}))).failed

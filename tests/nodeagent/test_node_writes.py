@@ -8,7 +8,9 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from kube import apply, clients
-from nodeagent.node import NodeCell, NodeSeen, parse_node
+from nodeagent.cell import Cell
+from nodeagent.node import NodeSeen, parse_node
+from nodeagent.plan import PlanSeen
 from nodeagent.taint import NodeGuard, NodeWriter, lowered, stale
 from sandbox.apiserver import ApiServer
 
@@ -42,7 +44,8 @@ def taints(api: ApiClient) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("foreign", [[], [FOREIGN]])
 def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreign: list[dict[str, str]]) -> None:
     apply.merge_patch(api, PATH, {"spec": {"taints": foreign}})
-    cell = NodeCell()
+    cell = Cell[NodeSeen]()
+    cell.change(None, None, parse_node(apply.get(api, PATH)))
     writer = NodeWriter(api, "n", cell)
 
     assert writer.set_taint(True) == ""
@@ -60,7 +63,8 @@ def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreig
 
 
 def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
-    cell = NodeCell()
+    cell = Cell[NodeSeen]()
+    cell.change(None, None, parse_node(apply.get(api, PATH)))
 
     assert NodeWriter(api, "n", cell).set_allocatable({R: 3}) == ""
 
@@ -73,7 +77,7 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
 
 
 def test_a_failure_is_a_sentence(api: ApiClient) -> None:
-    writer = NodeWriter(api, "gone", NodeCell())
+    writer = NodeWriter(api, "gone", Cell[NodeSeen]())
 
     assert "cannot change the taint" in writer.set_taint(True)
     assert "cannot write the Node's allocatable" in writer.set_allocatable({R: 1})
@@ -166,7 +170,7 @@ def test_an_older_event_does_not_undo_our_own_write() -> None:
         metadata = {"name": "n", "uid": "u", "resourceVersion": str(number)}
         return parse_node({"metadata": metadata, "spec": {"taints": taint}})
 
-    cell = NodeCell()
+    cell = Cell[NodeSeen]()
     cell.change(None, None, version(5, changing=False))
     cell.accept(version(7, changing=True))
     cell.change(None, None, version(6, changing=False))
@@ -177,3 +181,38 @@ def test_an_older_event_does_not_undo_our_own_write() -> None:
     found = cell.get()
     assert found is not None
     assert not found.changing
+
+
+def plan_of(version: int, generation: int = 3, uid: str = "u") -> PlanSeen:
+    return PlanSeen(uid=uid, generation=generation, version=str(version), plan=None)
+
+
+@pytest.mark.parametrize(
+    ("brought", "believed"),
+    [
+        pytest.param(plan_of(103), False, id="late"),
+        pytest.param(plan_of(106), True, id="newer"),
+        pytest.param(plan_of(90, generation=2), True, id="the watch itself went back: etcd was restored"),
+        pytest.param(plan_of(104, generation=4), True, id="a spec that was written after a restore"),
+        pytest.param(plan_of(7, generation=1, uid="v"), True, id="created anew"),
+        pytest.param(None, True, id="deleted"),
+    ],
+)
+def test_what_the_watch_brings_is_believed_unless_it_is_late(brought: PlanSeen | None, believed: bool) -> None:
+    cell, written = Cell[PlanSeen](), plan_of(105)
+    cell.change(None, None, plan_of(100))
+    cell.accept(written)
+
+    cell.change(None, None, brought)
+
+    assert cell.get() is (brought if believed else written)
+
+
+def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted() -> None:
+    cell = Cell[PlanSeen]()
+    cell.change(None, None, plan_of(100))
+    cell.change(None, None, None)
+
+    cell.accept(plan_of(99))
+
+    assert cell.get() is None

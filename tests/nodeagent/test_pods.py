@@ -159,3 +159,23 @@ def test_a_pod_that_runs_again_has_not_ended() -> None:
         book.change(("a", "b"), None, parse_pod(raw(container("c", 1), status={"phase": phase})))
 
     assert book.seen().ended == frozenset()
+
+
+def test_a_finished_pod_whose_containers_are_said_to_run_ends_after_grace_and_slack() -> None:
+    clock = Clock()
+    book = PodBook(clock=clock, slack_seconds=30)
+    status = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    pod = parse_pod(raw(container("c", 1), status=status, terminationGracePeriodSeconds=10))
+    book.change(("a", "b"), None, pod)
+    assert [found.ended for found in book.seen().pods] == [False]
+
+    clock.now += 39
+    assert [found.ended for found in book.seen().pods] == [False]
+    clock.now += 1
+    assert [found.ended for found in book.seen().pods] == [True]
+    assert book.seen().ended == {"u"}
+
+    # The kubelet takes back what somebody patched.
+    book.change(("a", "b"), pod, parse_pod(raw(container("c", 1), status={"phase": "Running"})))
+    assert [found.ended for found in book.seen().pods] == [False]
+    assert book.seen().ended == frozenset()

@@ -5,6 +5,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from partitioning.layouts import Instance
 from sandbox.driver import faults, incidents
 from sandbox.driver.status import Status
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
@@ -149,6 +150,29 @@ def test_a_lost_gpu_of_a_paused_plan_is_not_ready(make_world: MakeWorld) -> None
 
     assert world.found() == ("Failed", "Unhealthy")
     assert world.condition("Ready")["status"] == "False"
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_paused_plan_whose_hardware_no_longer_matches_is_not_ready(make_world: MakeWorld, gone: bool) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    world.apply(mig(0, ("3g.40gb", 4)), paused=True)
+    world.settle()
+    gpu = world.gpu()
+    if gone:  # as a reboot of an Ampere leaves it: MIG mode is on, and nothing is cut
+        world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+        world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0].id)
+    else:
+        made = world.driver.create_gpu_instance(gpu.uuid, Instance(start=0, size=1, profile="1g.10gb"))
+        world.driver.create_compute_instance(gpu.uuid, made)
+
+    world.settle()
+
+    assert world.found() == ("Changing", "Paused")
+    assert ("3g.40gb at 4 is not there" in world.gpu_status()["message"]) is gone
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Applied")["status"] == "False"
 
 
 def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: MakeWorld) -> None:

@@ -20,7 +20,7 @@ from nodeagent.driver import (
     MigMode,
     ObservedGpu,
 )
-from nodeagent.driver_thread import ThreadedDriver
+from nodeagent.driver_thread import Hanging, ThreadedDriver
 from nodeagent.journal import Action, Intent, Journal
 from nodeagent.settings import Settings, load_settings, read_settings
 from nodeagent.statedir import AnotherAgentError, StateDir
@@ -52,13 +52,30 @@ def test_an_open_intent_is_settled_against_what_is_observed(
     intent = Intent(action=action, placed=PLACED, plan_uid="u", generation=3)
     Journal(tmp_path).begin("GPU-1", intent)
     journal = Journal(tmp_path)
-    assert journal.intent("GPU-1") == intent
+    assert journal.intents("GPU-1") == (intent,)
 
     assert journal.settle(observed) == left
-    assert (journal.intent("GPU-1") is None) is ended
+    assert (journal.intents("GPU-1") == ()) is ended
 
 
-@pytest.mark.parametrize("text", ["{", "null", "[]", '{"version": 1}', '{"intent": {"action": "burn"}}'])
+def test_a_step_after_one_that_was_refused_does_not_hide_it(tmp_path: Path) -> None:
+    refused = Intent(action=Action.DESTROY, placed=PLACED, plan_uid="u", generation=3)
+    following = Intent(
+        action=Action.CREATE, placed=Instance(start=0, size=1, profile="1g.10gb"), plan_uid="u", generation=3
+    )
+    journal = Journal(tmp_path)
+    for intent in (refused, refused, following):
+        journal.begin("GPU-1", intent)
+    assert Journal(tmp_path).intents("GPU-1") == (refused, following)
+    journal.end("GPU-1", following)
+
+    # Its compute instance is gone, and the driver said InUse of the rest: that is ours to settle.
+    assert Journal(tmp_path).settle(gpu(HALF)) == {PLACED}
+    assert Journal(tmp_path).settle(gpu()) == frozenset()
+    assert list(tmp_path.glob("*")) == []
+
+
+@pytest.mark.parametrize("text", ["{", "null", "[]", '{"version": 1}', '{"intents": [{"action": "burn"}]}'])
 def test_a_journal_that_cannot_be_read_is_no_intent(tmp_path: Path, text: str) -> None:
     (tmp_path / "GPU-1.json").write_text(text)
 
@@ -119,21 +136,25 @@ class SlowDriver:
 
 
 def test_a_driver_call_that_hangs_is_given_up_and_nothing_is_asked_on_top_of_it() -> None:
-    slow = SlowDriver()
-    driver = ThreadedDriver(slow, timeout_seconds=0.05)
+    slow, clock = SlowDriver(), Clock()
+    driver = ThreadedDriver(slow, timeout_seconds=0.05, clock=clock)
     assert driver.version() == "580"
+    assert driver.hanging() is None
     assert slow.threads == {"nvml_0"}
 
     with pytest.raises(DriverTimeoutError, match="no answer from the driver"):
         driver.observe()
     with pytest.raises(DriverTimeoutError, match="has not returned yet"):
         driver.version()
+    clock.now += 700
+    assert driver.hanging() == Hanging(what="reading the GPUs", seconds=700)
 
     slow.release.set()
     done = threading.Event()
     driver._executor.submit(done.set)
     assert done.wait(5)
     assert driver.version() == "580"
+    assert driver.hanging() is None
     assert driver.close()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.kubelet import CheckpointEntry, Kubelet
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
@@ -62,3 +63,24 @@ def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:
     found = Kubelet(tmp_path, clock=Clock(), wall_clock=Clock()).checkpoint()
 
     assert found == (CheckpointEntry(pod_uid="u", ids=("MIG-1",)),)
+
+
+@pytest.mark.parametrize(
+    ("uptime_seconds", "ahead_seconds", "seconds"),
+    [
+        pytest.param(5000.0, 100.0, 100.0, id="by its socket"),
+        pytest.param(40.0, 3600.0, 40.0, id="a clock that was put right after the boot"),
+        pytest.param(5000.0, -100.0, 0.0, id="a clock that was set back"),
+    ],
+)
+def test_a_kubelet_is_no_older_than_its_machine_has_been_up(
+    tmp_path: Path, uptime_seconds: float, ahead_seconds: float, seconds: float
+) -> None:
+    socket = KubeletPaths(tmp_path).pod_resources_socket
+    socket.parent.mkdir(parents=True)
+    socket.touch()
+    wall_clock = Clock(socket.stat().st_ctime + ahead_seconds)
+
+    found = Kubelet(tmp_path, clock=Clock(uptime_seconds), wall_clock=wall_clock).seconds_since_start()
+
+    assert found == pytest.approx(seconds)

@@ -7,6 +7,7 @@ import pytest
 
 from nodeagent.kubelet import CheckpointEntry
 from nodeagent.plugin.config import Allocation, write_ledger
+from nodeagent.plugin.ledger import Ledger
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import NODE, RUNNING, mig
@@ -100,6 +101,23 @@ def test_a_phase_that_somebody_patched_frees_nothing(world: World) -> None:
 
     world.finish(holder)
     world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_failed_pod_that_nobody_lists_does_not_blind_the_node_for_good(world: World) -> None:
+    holder = world.pod(THREE)
+    world.run()
+    world.end_container(holder)
+    world.forget(holder)
+    world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    want_all(world)
+    world.settle(20)
+    assert world.layout().count("3g.40gb") >= 1
+    assert "default/p1" in world.gpu_status()["message"]
+
+    world.clock.now += 60
+    world.settle()
+
     assert world.layout() == "7g.80gb at 0"
 
 
@@ -202,6 +220,20 @@ def test_an_answered_allocate_counts_until_its_pod_is_seen_or_time_is_over(world
     world.settle(20)
     assert world.layout().count("3g.40gb") == 1
     assert "the device plugin handed it out" in world.gpu_status()["message"]
+
+    world.clock.now += 60
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_ledger_that_the_plugin_lost_makes_everything_unknown_for_a_while(world: World) -> None:
+    world.state.plugin.ledger.write_text("{")
+    assert "kept aside" in Ledger(world.state.plugin).problem
+    want_all(world)
+
+    world.settle(20)
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    assert "lost its record of Allocates" in world.gpu_status()["message"]
 
     world.clock.now += 60
     world.settle()

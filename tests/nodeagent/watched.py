@@ -89,8 +89,8 @@ class WatchedJournal(Journal):
         super().begin(gpu_uuid, intent)
         self._effect(f"journal {intent.action} {intent.placed}")
 
-    def end(self, gpu_uuid: str) -> None:
-        super().end(gpu_uuid)
+    def end(self, gpu_uuid: str, intent: Intent) -> None:
+        super().end(gpu_uuid, intent)
         self._effect("journal end")
 
 

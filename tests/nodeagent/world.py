@@ -12,14 +12,15 @@ from pathlib import Path
 
 from nodeagent.actuator import Actuator
 from nodeagent.agent import Agent, Parts
+from nodeagent.cell import Cell
 from nodeagent.confirm import Confirmer
 from nodeagent.driver import ObservedGpu
 from nodeagent.kubelet import CheckpointEntry
 from nodeagent.look import Observer, Sources
 from nodeagent.metrics import AgentMetrics
-from nodeagent.node import NodeCell, parse_node
+from nodeagent.node import NodeSeen, parse_node
 from nodeagent.nvml import NvmlDriver
-from nodeagent.plan import PlanCell, parse_plan
+from nodeagent.plan import PlanSeen, parse_plan
 from nodeagent.pods import PodBook, parse_pod
 from nodeagent.report import Reporter
 from nodeagent.statedir import StateDir
@@ -66,7 +67,7 @@ class World(ApiMemory):
     def restart(self) -> None:
         """A new agent process: nothing but the disk is left of the old one."""
         self.driver = WatchedDriver(self.effect, lambda: {i for ids in self.running.values() for i in ids})
-        self.plan_cell, self.node_cell = PlanCell(), NodeCell()
+        self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
         self.book = PodBook(clock=self.clock, slack_seconds=30.0)
         advertiser = WatchedAdvertiser(self.state.plugin, self.effect)
         journal = WatchedJournal(self.state.journal, self.effect)

@@ -27,17 +27,16 @@ def test_labels_after_the_cut(labels: dict[str, str], mps: bool, after: dict[str
 
 
 @pytest.mark.parametrize(
-    ("backend", "mps", "products"),
+    ("relabels", "mps", "products"),
     [
-        ("nvidia", True, [SHARED[PRODUCT]]),
-        ("nebuly", True, [SHARED[PRODUCT]]),
-        ("gpuplan", True, [PLAIN[PRODUCT], SHARED[PRODUCT]]),
-        ("", True, [PLAIN[PRODUCT], SHARED[PRODUCT]]),
-        ("nvidia", False, [PLAIN[PRODUCT]]),
+        (True, True, [SHARED[PRODUCT]]),
+        (False, True, [PLAIN[PRODUCT], SHARED[PRODUCT]]),
+        (True, False, [PLAIN[PRODUCT]]),
+        (False, False, [PLAIN[PRODUCT]]),
     ],
 )
-def test_the_device_plugin_decides_who_is_told(backend: str, mps: bool, products: list[str]) -> None:
-    found = expected_after(node(labels=PLAIN), mps=mps, backend=backend)
+def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, products: list[str]) -> None:
+    found = expected_after(node(labels=PLAIN), mps=mps, relabels=relabels)
 
     assert [one.labels[PRODUCT] for one in found] == products
     assert all(one.name == "node-1" for one in found)

@@ -70,7 +70,7 @@ def _left_to_the_scheduler(found: WhatIf, result: PlanningResult) -> Iterable[st
     said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
     left = [pod.title for pod in found.snapshot.pending if pod.gpu and not pod.deleting and pod.uid not in said]
     if left:
-        yield f"{len(left)} pods ask for whole GPUs and are left to the scheduler, the first of them {left[0]}"
+        yield f"{len(left)} pods ask another scheduler, or DRA, for whole GPUs, the first of them {left[0]}"
 
 
 def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:

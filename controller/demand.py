@@ -7,16 +7,29 @@ ask for no partition are nobody's demand; one that the scheduler has not tried y
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 from controller.reasons import UnplacedReason
 from controller.views import PlannerOptions, PodView, Unplaced
-from partitioning.resources import AckRequest, MigRequest, MpsRequest, ResourceRequest, SharedRequest, classify
+from partitioning.resources import (
+    WHOLE,
+    AckRequest,
+    MigRequest,
+    MpsRequest,
+    ResourceRequest,
+    SharedRequest,
+    WholeRequest,
+    classify,
+)
 
 Wants = tuple[tuple[str, int], ...]
 """Partitions per resource name, sorted."""
+
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +42,9 @@ class Demand:
     memory_bytes: int
     other: tuple[tuple[str, int], ...]
     """Every other resource: they are compared with the node's allocatable as they are."""
+
+    tried: bool = True
+    """The scheduler has tried the pod, or another pod of its gang, and found no node."""
 
     @property
     def single(self) -> str | None:
@@ -47,22 +63,35 @@ class DemandSet:
 
 
 def collect(
-    pending: Iterable[PodView], options: PlannerOptions, dra_resources: Collection[str] = frozenset()
+    pending: Iterable[PodView],
+    options: PlannerOptions,
+    *,
+    dra_resources: frozenset[str] = frozenset(),
+    unbound: Mapping[str, str] = NOBODY,
 ) -> DemandSet:
-    """`dra_resources`: what DRA serves, for a DeviceClass maps it."""
+    """`dra_resources` are mapped by a DeviceClass: pods that ask for them are left to DRA.
+
+    `unbound` are pods that were not bound where their partitions were, with that node: left alone now.
+    """
     helpable: list[Demand] = []
     untried: list[Demand] = []
     refused: list[Unplaced] = []
-    for pod in sorted(pending, key=queue_order):
+    queue = sorted(pending, key=queue_order)
+    # A gang's other pods may be held back until all can start: they are meant as well.
+    waiting_gangs = {(pod.namespace, pod.gang) for pod in queue if pod.gang and pod.unschedulable}
+    for pod in queue:
         if pod.deleting or not pod.gpu:
             continue
-        refusal = _refusal(pod, options, dra_resources)
+        if _is_others_business(pod, options, dra_resources):
+            continue
+        refusal = _refusal(pod, options, dra_resources) or _unbindable(pod, unbound)
         if refusal is not None:
             refused.append(refusal)
             continue
         demand = demand_of(pod)
         if demand.wants:
-            (helpable if pod.unschedulable else untried).append(demand)
+            tried = pod.unschedulable or (pod.gang and (pod.namespace, pod.gang) in waiting_gangs)
+            (helpable if tried else untried).append(demand if tried else replace(demand, tried=False))
     return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused))
 
 
@@ -79,7 +108,7 @@ def demand_of(pod: PodView) -> Demand:
             cpu_milli = amount
         elif resource == "memory":
             memory_bytes = amount
-        elif is_partition(resource):
+        elif is_device(resource):
             wants.append((resource, amount))
         else:
             other.append((resource, amount))
@@ -99,11 +128,21 @@ def is_partition(resource: str) -> bool:
     return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
-def _refusal(pod: PodView, options: PlannerOptions, dra_resources: Collection[str]) -> Unplaced | None:
+def _is_others_business(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> bool:
+    """Whole GPUs are everybody's: where another scheduler, or DRA, serves such a pod, there is nothing to explain."""
+    if not all(isinstance(kind_of(resource), WholeRequest) for resource, _ in pod.gpu):
+        return False
+    return pod.claims or WHOLE in dra_resources or pod.scheduler_name not in options.scheduler_names
+
+
+def is_device(resource: str) -> bool:
+    """What the kubelet hands out and a plan decides on: a partition, or a whole GPU."""
+    return resource == WHOLE or is_partition(resource)
+
+
+def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> Unplaced | None:
     """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
-    if not any(isinstance(kind, MigRequest | MpsRequest | SharedRequest | AckRequest) for kind in kinds):
-        return None
     for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
         if isinstance(kind, SharedRequest):
             return _not_served(pod, f"{resource} is not served: ask for nvidia.com/gpu-<N>gb, a slice of N GB")
@@ -140,6 +179,18 @@ def _not_now(pod: PodView) -> Unplaced | None:
             f"its scheduler is making room for it on node {pod.nominated_node}: nothing to do",
         )
     return None
+
+
+def _unbindable(pod: PodView, unbound: Mapping[str, str]) -> Unplaced | None:
+    node = unbound.get(pod.uid)
+    if node is None:
+        return None
+    return _unplaced(
+        pod,
+        UnplacedReason.FILTERED_BY_SCHEDULER,
+        f"its partitions were ready twice, last on node {node}, and {pod.scheduler_name} did not bind it: see the "
+        "pod's PodScheduled condition for the filter; it is planned again after a while",
+    )
 
 
 def _not_served(pod: PodView, message: str) -> Unplaced:

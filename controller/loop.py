@@ -23,11 +23,12 @@ from typing import Any
 from controller.agents import Agents
 from controller.batcher import Batcher
 from controller.chores import Chores
+from controller.collector import collector_paused
 from controller.metrics import Metrics
 from controller.nominate import Nominator
 from controller.report import Reporter
 from controller.state import State
-from controller.views import PlannerOptions, PlanningResult, Snapshot
+from controller.views import PlannerOptions, PlanningResult, Snapshot, Supply
 from controller.writer import Outcome, Writer, Written
 
 log = logging.getLogger(__name__)
@@ -149,9 +150,11 @@ class Loop:
         parts = self._parts
         snapshot = parts.state.snapshot()
         began = self._clock()
-        result = parts.planner(snapshot, parts.options)
+        with collector_paused():
+            result = parts.planner(snapshot, parts.options)
         seconds = self._clock() - began
-        parts.state.promise({placed.uid: placed.node for placed in result.placed})
+        ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
+        parts.state.promise({placed.uid: placed.node for placed in result.placed}, ready=ready)
         outcomes = parts.writer.write(result.node_changes, {plan.name: plan for plan in snapshot.plans})
         parts.reporter.report(snapshot, result, outcomes, seconds)
         self._plan_again(outcomes)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kubernetes.client import ApiClient
 
 from controller import paths
-from controller.demand import is_partition, queue_order
+from controller.demand import is_device, queue_order
 from controller.metrics import Metrics
 from controller.state import State
 from controller.views import PlanView, PodView
@@ -139,4 +139,4 @@ def _held_unseen(plan: PlanView, holders: Iterable[PodView]) -> Counter[str]:
 
 
 def _partitions(pod: PodView) -> list[tuple[str, int]]:
-    return [(resource, amount) for resource, amount in pod.gpu if is_partition(resource)]
+    return [(resource, amount) for resource, amount in pod.gpu if is_device(resource)]

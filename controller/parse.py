@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from controller import parse_scheduling
+from controller.gangs import gang_of
 from controller.pod_requests import amounts, held_requests, most_mps_per_container, pod_requests
 from controller.scheduling import Taint
 from controller.views import NodeView, PodView
@@ -94,6 +95,7 @@ def _pod(raw: Raw) -> PodView:
     node = spec.get("nodeName") or ""
     totals = held_requests(raw) if node else pod_requests(raw)
     requests = tuple(sorted((resource, number) for resource, number in totals.items() if number))
+    gang = gang_of(raw)
     owner: Raw = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), {})
     return PodView(
         namespace=metadata.get("namespace", ""),
@@ -123,6 +125,8 @@ def _pod(raw: Raw) -> PodView:
         deleting=bool(metadata.get("deletionTimestamp")),
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
+        gang=gang.name,
+        gang_size=gang.size,
         claims=bool(spec.get("resourceClaims")),
     )
 

@@ -33,17 +33,19 @@ class PodStore:
         self._options = options
         self._promises: dict[str, str] = {}
         self._nominated: dict[str, str] = {}
+        self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
         self.pending: dict[PodKey, PodView] = {}
-        self.wanting: set[str] = set()
-        """Uids of pending pods that planning can serve, or owes a reason."""
+        self.wanting: dict[str, float] = {}
+        """Uids of pending pods that planning can serve, or owes a reason, and since when."""
         self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
         """Per node, the bound pods that hold something of its GPUs."""
         self._far_reaching: set[PodKey] = set()
         """Bound pods that keep others away from more than their own node."""
 
-    def observe(self, key: PodKey, seen: PodView | None) -> PodChange:
+    def observe(self, key: PodKey, seen: PodView | None, *, now: float = 0.0) -> PodChange:
         """Take one pod as it is now; None or a finished one: it is gone."""
+        self._now = now
         new = None if seen is None or seen.phase in FINISHED else self._with_our_nomination(seen)
         old = self._remove(key)
         if new is not None:
@@ -65,6 +67,10 @@ class PodStore:
         """Those of them whose pods are still pending."""
         found = {pod.uid: self._promises.get(pod.uid) for pod in self.pending.values()}
         return {uid: node for uid, node in found.items() if node is not None}
+
+    def waiting_since(self, moment: float) -> frozenset[str]:
+        """Uids of pods that have waited since then or longer."""
+        return frozenset(uid for uid, since in self.wanting.items() if since <= moment)
 
     def look_around(self) -> bool:
         """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
@@ -114,11 +120,11 @@ class PodStore:
     def _asks(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):
             return ""
-        self.wanting.add(pod.uid)
+        self.wanting.setdefault(pod.uid, self._now)
         return pod.uid
 
     def _unwant(self, uid: str) -> str:
         if uid not in self.wanting:
             return ""
-        self.wanting.remove(uid)
+        del self.wanting[uid]
         return uid

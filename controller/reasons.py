@@ -24,6 +24,8 @@ class UnplacedReason(StrEnum):
     """Suitable GPUs are there, but their MIG mode is off."""
     FILTERED_BY_SCHEDULER = "FilteredByScheduler"
     """Suitable GPUs are there, but a taint, selector, affinity or cordon keeps the pod off their nodes."""
+    GANG_WAITS = "GangWaits"
+    """Its gang starts whole or not at all, and there is no room, or there are not enough pods, for the whole."""
     NOT_SERVED = "NotServed"
     """gpuplan does not serve this kind of request."""
     SCHEDULING_GATED = "SchedulingGated"

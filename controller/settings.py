@@ -86,6 +86,10 @@ class Settings(Section):
     """How many exchanges of planned pods the planner may try after its first placement."""
     known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""
     """A file in the format of nos' knownMigGeometries: models that it names are cut in these ways only. Empty: none."""
+    ageing_seconds: Seconds = 600.0
+    """A pod that waits longer than this counts as the next priority level, so that others cannot starve it."""
+    bind_seconds: Seconds = 60.0
+    """A pod whose slices are there and that its scheduler leaves unbound for this long, twice, is left alone."""
     agent_silent_seconds: Seconds = 60.0
     """An agent whose Lease was not renewed for this long counts as silent: its node is not planned any more."""
     taint_removal_seconds: Seconds = 180.0

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from operator import attrgetter
 from typing import TypeVar
 
 from controller.batcher import Batcher
@@ -19,9 +20,11 @@ from controller.plan_store import PlanStore
 from controller.pod_store import PodStore
 from controller.scheduling import NO_CONTEXT, SchedulingContext
 from controller.triggers import has_gpus, lacks_held
+from controller.unbound import Unbound
 from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
 
 log = logging.getLogger(__name__)
+POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 View = TypeVar("View")
 
 GONE_PLAN_SECONDS = 86400.0
@@ -39,6 +42,8 @@ class State:
         clock: Callable[[], float],
         agent_silent_seconds: float = 60.0,
         under_way_seconds: float = 300.0,
+        ageing_seconds: float = 600.0,
+        bind_seconds: float = 60.0,
         changed: Callable[[], None] = lambda: None,
         remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
         require: Callable[[PodView], None] = lambda _pod: None,
@@ -52,6 +57,8 @@ class State:
         self._clock = clock
         self._changed = changed
         self._remark = remark
+        self._ageing_seconds = ageing_seconds
+        self._unbound = Unbound(bind_seconds=bind_seconds)
         self._require = require
         self._context = context
         self._lock = threading.RLock()
@@ -68,7 +75,7 @@ class State:
         if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
             self._require(seen)
         with self._lock:
-            change = self._pods.observe(key, self._readable("pod", "/".join(key), seen))
+            change = self._pods.observe(key, self._readable("pod", "/".join(key), seen), now=self._clock())
             if change.served:
                 self._window.discard(_pod_key(change.served))
             if change.asks:
@@ -121,6 +128,9 @@ class State:
             now = self._clock()
             for name in self._plans.overdue(now):
                 self._refresh(name)
+            self._unbound.keep(self._pods.wanting)
+            for uid in self._unbound.overdue(now):
+                self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             orphans = self._plans.readings.keys() - self._nodes.keys()
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
@@ -132,10 +142,11 @@ class State:
         with self._lock:
             self._plans.expect(name, planned_json)
 
-    def promise(self, promises: Mapping[str, str]) -> None:
-        """Pod uid -> node, as the pass that has just ended placed them."""
+    def promise(self, promises: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
+        """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
         with self._lock:
             self._pods.promise(dict(promises))
+            self._unbound.dealt({uid: promises[uid] for uid in ready}, self._clock())
 
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod."""
@@ -156,15 +167,19 @@ class State:
             pending = list(self._pods.pending.values())
             plans = list(self._plans.views.values())
             promises = self._pods.promises()
+            unbound = self._unbound.backing_off(self._clock())
+            aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
-            pods=tuple(sorted(pods, key=_pod_order)),
-            pending=tuple(sorted(pending, key=_pod_order)),
-            plans=tuple(sorted(plans, key=_plan_order)),
+            pods=tuple(sorted(pods, key=POD_ORDER)),
+            pending=tuple(sorted(pending, key=POD_ORDER)),
+            plans=tuple(sorted(plans, key=PLAN_ORDER)),
             promises=promises,
+            aged=aged,
+            unbound=unbound,
             context=self._context(),
             other_nodes=tuple(others[name] for name in sorted(others)),
-            other_pods=tuple(sorted(other_pods, key=_pod_order)),
+            other_pods=tuple(sorted(other_pods, key=POD_ORDER)),
         )
 
     def plans(self) -> tuple[PlanReading, ...]:
@@ -218,7 +233,7 @@ class State:
     def pending(self) -> tuple[PodView, ...]:
         """Every unfinished pod without a node, by namespace and name."""
         with self._lock:
-            return tuple(sorted(self._pods.pending.values(), key=_pod_order))
+            return tuple(sorted(self._pods.pending.values(), key=POD_ORDER))
 
     def promises(self) -> Mapping[str, str]:
         """Pod uid -> node of the last pass, for pods that are still pending."""
@@ -281,11 +296,3 @@ class State:
 
 def _pod_key(uid: str) -> str:
     return f"pod {uid}"
-
-
-def _pod_order(pod: PodView) -> PodKey:
-    return pod.key
-
-
-def _plan_order(plan: PlanView) -> str:
-    return plan.name

@@ -22,7 +22,8 @@ def wants_planning(pod: PodView, options: PlannerOptions) -> bool:
     if pod.node or pod.phase in FINISHED:
         return False
     demands = collect([pod], options)
-    return bool(demands.helpable or demands.refused)
+    # Whoever completes a gang starts it, tried or not.
+    return bool(demands.helpable or demands.refused or (pod.gang and demands.untried))
 
 
 def same_request(old: PodView, new: PodView) -> bool:

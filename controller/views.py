@@ -71,6 +71,8 @@ class PodView:
     deleting: bool = False
     owner_kind: str = ""
     owner_name: str = ""
+    gang: str = ""  # pods of one gang run together or not at all; its name within the namespace
+    gang_size: int = 0  # how many must run together; 0: as many as there are
     claims: bool = False  # resource claims: DRA serves the pod, not we
 
     @property
@@ -215,6 +217,10 @@ class Snapshot:
     other_nodes: tuple[NodeView, ...] = ()
     """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity looks at them."""
     other_pods: tuple[PodView, ...] = ()
+    unbound: Mapping[str, str] = field(default_factory=dict)
+    """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
+    aged: frozenset[str] = frozenset()
+    """Uids of pending pods that have waited so long that they count as the next priority level."""
 
 
 class Supply(StrEnum):

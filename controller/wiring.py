@@ -164,6 +164,8 @@ class Controller:
             clock=clock,
             agent_silent_seconds=settings.agent_silent_seconds,
             under_way_seconds=settings.under_way_seconds,
+            ageing_seconds=settings.ageing_seconds,
+            bind_seconds=settings.bind_seconds,
             changed=self._awake.set,
             remark=self._remark,
             require=self._surroundings.require,

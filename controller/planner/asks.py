@@ -41,6 +41,8 @@ class Room:
     pods: int
     allocatable: Mapping[str, int]
     usage: Usage
+    changes: int = 0
+    """How many asks came or went: what failed on the node before the next change fails again."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

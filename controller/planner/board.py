@@ -7,11 +7,12 @@ in which order, is decided elsewhere. Nothing here looks at a view of the cluste
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.planner.asks import Ask, Group, Room, Taken
-from controller.planner.devices import Device, Entry, Fitting, Part, Pool, Reach, Tier
+from controller.planner.devices import Device, Part, Pool, Reach, Tier
+from controller.planner.fetch import on_node
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""
@@ -28,8 +29,12 @@ class Board:
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._dead: set[tuple[Hashable, int, Reach]] = set()
         self._queues: dict[Hashable, list[int]] = {}
+        self._missed: dict[Hashable, dict[int, int]] = {}
+        """Per several partitions and reach: nodes that lacked them, after how many changes of the node."""
         self._orders: dict[int, list[int]] = {}
         self._gpus: dict[tuple[int, int], Device] = {}
+        self._ready: list[dict[str, int]] = [{} for _ in rooms]
+        """Per node and resource, how many partitions needed no cut at first."""
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""
@@ -38,6 +43,12 @@ class Board:
         device.pool.devices.append(device)
         device.state = device.base
         self._gpus[device.node, device.gpu] = device
+        ready = self._ready[device.node]
+        for resource, parts in device.ready.items():
+            ready[resource] = ready.get(resource, 0) + len(parts)
+        if device.gpu < 0:
+            for resource in device.pool.serves:
+                ready[resource] = ready.get(resource, 0) + device.base
         self._enter(device)
 
     def _enter(self, device: Device) -> None:
@@ -68,7 +79,7 @@ class Board:
         return False
 
     def place_on(self, ask: Ask, node: int, *, reach: Reach = Reach.NEW) -> bool:
-        found = self._on_node(ask, node, reach) if self.fits(ask, node) else None
+        found = on_node(self, ask, node, reach) if self.fits(ask, node) else None
         if found is None:
             return False
         self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
@@ -81,6 +92,7 @@ class Board:
         room.cpu += ask.cpu
         room.memory += ask.memory
         room.pods += 1
+        room.changes += 1
         if ask.odd:
             room.usage.remove(ask.demand.pod)
         for device, part in taken:
@@ -92,7 +104,6 @@ class Board:
         ask.node, ask.taken = -1, []
         self._dead.clear()
         self._queues.clear()
-        self._orders.clear()
         return node, taken
 
     def put_back(self, ask: Ask, node: int, taken: Taken) -> None:
@@ -108,7 +119,7 @@ class Board:
 
     def has_partitions(self, ask: Ask, node: int) -> bool:
         """Partitions alone: whether its devices could serve the ask now."""
-        return self._on_node(ask, node, Reach.NEW) is not None
+        return on_node(self, ask, node, Reach.NEW) is not None
 
     @staticmethod
     def _fits_odd(ask: Ask, room: Room) -> bool:
@@ -125,6 +136,7 @@ class Board:
         room.cpu -= ask.cpu
         room.memory -= ask.memory
         room.pods -= 1
+        room.changes += 1
         if ask.odd:
             room.usage.add(ask.demand.pod)
         ask.node, ask.taken = node, taken
@@ -156,14 +168,15 @@ class Board:
         found: tuple[Device, Part] | None = None
         while heap and found is None and len(aside) < _PROBES:
             free, node, gpu = heap[0]
+            if -free != self.rooms[node].cpu:
+                heapreplace(heap, (-self.rooms[node].cpu, node, gpu))
+                continue
+            if -free < ask.cpu:
+                break
             device = self._gpus[node, gpu]
             fitting = device.pool.fit_ready(device, device.state, resource, 0)
             if fitting is None:
                 heappop(heap)
-            elif -free != self.rooms[node].cpu:
-                heapreplace(heap, (-self.rooms[node].cpu, node, gpu))
-            elif -free < ask.cpu:
-                break
             elif self.fits(ask, node):
                 found = (device, fitting.part)
             else:
@@ -222,18 +235,26 @@ class Board:
         key = (ask.demand.wants, group, reach)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = list(self._fullest_first(group))
+            queue = self._queues[key] = [
+                node for node in self._fullest_first(group) if reach >= Reach.CHANGED or self._ever_ready(ask, node)
+            ]
+        missed = self._missed.setdefault((ask.demand.wants, reach), {})
         passed: list[int] = []
         placed = False
         position = 0
         while position < len(queue) and not placed:
             node = queue[position]
             position += 1
+            if missed.get(node) == self.rooms[node].changes:
+                continue
             if not self.fits(ask, node):
                 passed.append(node)
                 continue
-            found = self._on_node(ask, node, reach)
-            if found is not None:
+            hopeless = reach is Reach.CHANGED and not self._may_have(ask, node)
+            found = None if hopeless else on_node(self, ask, node, reach)
+            if found is None:
+                missed[node] = self.rooms[node].changes
+            else:
                 passed.append(node)
                 self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
                 placed = True
@@ -242,6 +263,15 @@ class Board:
             queue[:position] = passed
         return placed
 
+    def _ever_ready(self, ask: Ask, node: int) -> bool:
+        """Whether the node had enough that needs no cut before this pass began to give it away."""
+        ready = self._ready[node]
+        return all(ready.get(resource, 0) >= count for resource, count in ask.demand.wants)
+
+    def _may_have(self, ask: Ask, node: int) -> bool:
+        """Without a cut on a GPU that is left alone so far."""
+        return any(device.changed for device in self.devices[node]) or self._ever_ready(ask, node)
+
     def _fullest_first(self, group: int) -> list[int]:
         """So that empty nodes stay whole. The order is not renewed for every ask: it is a preference."""
         order = self._orders.get(group)
@@ -249,50 +279,3 @@ class Board:
             load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
             order = self._orders[group] = sorted(load, key=lambda node: (-load[node], node))
         return order
-
-    def _on_node(self, ask: Ask, node: int, reach: Reach) -> list[tuple[Device, Fitting]] | None:
-        """Choose devices for all partitions of an ask, hardest first, each where it costs least."""
-        if ask.single is not None:
-            best = self._best_device(node, ask.single, {}, (), reach)
-            return None if best is None else [best]
-        states: dict[int, int] = {}
-        found: list[tuple[Device, Fitting]] = []
-        for resource, count in sorted(ask.demand.wants, key=lambda want: self.rank[want[0]]):
-            for _ in range(count):
-                best = self._best_device(node, resource, states, found, reach)
-                if best is None:
-                    return None
-                states[id(best[0])] = best[1].after
-                found.append(best)
-        return found
-
-    def _best_device(
-        self,
-        node: int,
-        resource: str,
-        states: Mapping[int, int],
-        found: Sequence[tuple[Device, Fitting]],
-        reach: Reach,
-    ) -> tuple[Device, Fitting] | None:
-        """`states` and `found` are what the same ask takes already."""
-        best: tuple[Device, Fitting] | None = None
-        least: tuple[bool, Entry] | None = None
-        for device in self.devices[node]:
-            pool = device.pool
-            if resource not in pool.serves:
-                continue
-            state = states.get(id(device), device.state) if states else device.state
-            if device.ready:
-                taken = sum(one is device and fitting.part.ready for one, fitting in found)
-                fitting = pool.fit_ready(device, state, resource, taken)
-                if fitting is not None:
-                    cost = (False, pool.rate(fitting, device.key))
-                    if least is None or cost < least:
-                        least, best = cost, (device, fitting)
-            if pool.reach <= reach and (reach is Reach.NEW or device.key & 3 == Tier.CHANGED_ANYWAY):
-                fitting = pool.fit(state, resource)
-                if fitting is not None:
-                    cost = (not fitting.part.ready, pool.rate(fitting, device.key))
-                    if least is None or cost < least:
-                        least, best = cost, (device, fitting)
-        return best

@@ -4,7 +4,7 @@ In go the board before anything new is placed and the asks, out comes a number t
 capacity (CPU, memory, pods, compute and memory slices of MIG, MiB of MPS, count of each resource) holds for all nodes
 together, and so does every weighted sum of measures: serving the cheapest asks first by such a sum is the most that it
 allows. The least over a grid of weights is the bound. Selectors and the borders of nodes are ignored: they only lower
-what is possible.
+what is possible; `shadow_prices` looks at them where pods were left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from controller.planner.board import Board
 from controller.planner.devices import Pool
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from partitioning.models import ProfileSpec
+from partitioning.resources import WHOLE
 from partitioning.states import state_table
 
 _STEPS = 10
@@ -139,7 +140,9 @@ def _mig_capacity(pool: MigPool, states: Mapping[int, int], weights: Weights) ->
 
 
 def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) -> float:
-    """By memory where the weights are sizes; by count where a single resource is weighed."""
+    """By memory where the weights are sizes; by count where a single resource, or whole GPUs, are weighed."""
+    if pool.whole and weights.get(WHOLE):
+        return weights[WHOLE] * sum(count for state, count in states.items() if pool.uncut(state))
     sizes = [(pool.sizes_mib[name], weight) for name, weight in weights.items() if name in pool.sizes_mib and weight]
     if not sizes:
         return 0.0

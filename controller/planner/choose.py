@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from controller.planner.asks import Ask
 from controller.planner.board import Board
+from controller.planner.gangs import GangKey, key_of
 from controller.planner.prices import Scale, Shares
 from controller.planner.tally import Tally
+from controller.views import PodView
 
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide who fits."""
@@ -28,13 +30,11 @@ class _Priced:
 
 
 def choose(board: Board, group: int, asks: Sequence[Ask], scale: Scale) -> tuple[list[Ask], list[Ask]]:
-    priced = [_Priced(ask, scale.shares(ask)) for ask in asks]
+    priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in asks])
     tally = Tally.of(board, group)
     best: tuple[int, list[_Priced]] | None = None
     for prices in _grid(priced):
-        ordered = sorted(
-            priced, key=lambda one: (_cost(one, prices), one.ask.demand.pod.created, one.ask.demand.pod.key)
-        )
+        ordered = sorted(priced, key=lambda one: (_cost(one, prices), *_tie_break(one.ask.demand.pod)))
         fitting = _longest_fitting(ordered, tally)
         if best is None or fitting > best[0]:
             best = (fitting, ordered)
@@ -44,6 +44,28 @@ def choose(board: Board, group: int, asks: Sequence[Ask], scale: Scale) -> tuple
         return [], []
     fitting, ordered = best
     return [one.ask for one in ordered[:fitting]], [one.ask for one in ordered[fitting:]]
+
+
+def _alike_in_gangs(priced: list[_Priced]) -> list[_Priced]:
+    """Pods of a gang cost the same, so that they are served together or left out together."""
+    members: dict[GangKey, list[Shares]] = {}
+    for one in priced:
+        gang = key_of(one.ask.demand.pod)
+        if gang is not None:
+            members.setdefault(gang, []).append(one.shares)
+    if not members:
+        return priced
+    means = {gang: _mean(shares) for gang, shares in members.items()}
+    return [_Priced(one.ask, means.get(key_of(one.ask.demand.pod) or ("", ""), one.shares)) for one in priced]
+
+
+def _mean(shares: Sequence[Shares]) -> Shares:
+    gpu, cpu, memory = (sum(each) / len(shares) for each in zip(*shares, strict=True))
+    return (gpu, cpu, memory)
+
+
+def _tie_break(pod: PodView) -> tuple[str, int, tuple[str, str]]:
+    return (pod.gang, pod.created, pod.key)
 
 
 def _cost(one: _Priced, prices: Shares) -> float:

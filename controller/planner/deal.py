@@ -34,7 +34,7 @@ def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int]
 def expect_binding(board: Board, asks: Sequence[Ask], singly: Singly) -> None:
     """Pods that were not tried yet, in queue order."""
     for ask in asks:
-        if ask.demand.pod.unschedulable:
+        if ask.demand.tried:
             continue
         if ask in singly:
             singly.place([ask], Reach.EXISTING)

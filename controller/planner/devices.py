@@ -101,7 +101,7 @@ class Device:
     @property
     def changed(self) -> bool:
         """Something that is not there yet was placed on it."""
-        return any(not part.ready for part in self.parts)
+        return bool(self.parts) and any(not part.ready for part in self.parts)
 
 
 class Pool(ABC):

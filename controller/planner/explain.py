@@ -20,10 +20,12 @@ from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import could_hold, fully_open, gpu_models, label_allows, most_on_empty, why_closed
 from controller.planner.releases import Candidate, blocking
 from controller.planner.singly import Singly
+from controller.planner.wholes import about_whole_gpus
 from controller.reasons import UnplacedReason
 from controller.scheduling import SchedulerProfiles
 from controller.views import Unplaced
 from partitioning.models import GpuModel
+from partitioning.resources import WHOLE
 
 _NAMED = 3
 """How many things of one sort a sentence names."""
@@ -158,6 +160,8 @@ class Explainer:
 
     def _about_gpus(self, ask: Ask, nodes: Sequence[int], closed: Sequence[_ClosedOne]) -> Answer:
         wants = ask.demand.wants
+        if any(name == WHOLE for name, _ in wants):
+            return about_whole_gpus(wants, [self._stocks[node] for node in nodes])
         hardest = min((name for name, _ in wants), key=self._board.sizes.index)
         candidates = [
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)

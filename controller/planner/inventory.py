@@ -14,11 +14,14 @@ from enum import Enum
 from controller.demand import kind_of
 from controller.geometries import KnownGeometries
 from controller.simulator import Usage, usage_by_node
-from controller.views import GpuView, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
-from partitioning.layouts import Instance, Layout
+from controller.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
+from partitioning.layouts import Instance, Layout, with_model_names
 from partitioning.models import GpuModel, model_for_product
 from partitioning.mps import VOLTA, slice_of_gb
+from partitioning.placements import occupancy, placement_of
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
+
+NO_INSTANCES = Layout.of(())
 
 
 class Closed(Enum):
@@ -63,6 +66,8 @@ class GpuStock:
     closed: Closed | None
     staying: list[PartitionView] = field(default_factory=list)
     idle: list[PartitionView] = field(default_factory=list)
+    failed: Layout = NO_INSTANCES
+    """Planned instances that could not be made: the GPU is planned again around them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,7 +190,8 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuSto
     model = gpu.model
     if model is not None and known.entries:
         model = known.restrict(model, mig_layout(gpu.partitions))
-    return GpuStock(view=gpu, model=model, cut=cut, closed=closed, staying=staying, idle=idle)
+    failed = NO_INSTANCES if closed is not None or gpu.settled else could_not_be_made(gpu)
+    return GpuStock(view=gpu, model=model, cut=cut, closed=closed, staying=staying, idle=idle, failed=failed)
 
 
 def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
@@ -211,7 +217,10 @@ def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: list[P
     if not gpu.settled:
         if gpu.under_way:
             return Closed.CHANGING
-        return Closed.WAITING if gpu.state == "WaitingForRelease" else Closed.FAILED
+        if gpu.state == "WaitingForRelease":
+            return Closed.WAITING
+        if not len(could_not_be_made(gpu)):
+            return Closed.FAILED
     if gpu.backing_off:
         return Closed.BACKING_OFF
     held_whole = WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired)
@@ -221,6 +230,16 @@ def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: list[P
     if any(not isinstance(kind_of(partition.resource), ours) for partition in staying):
         return Closed.FOREIGN
     return None
+
+
+def could_not_be_made(gpu: GpuView) -> Layout:
+    """Where changing a GPU failed: instances that its item has and the GPU lacks, with nothing in their place."""
+    if gpu.state != "Failed" or gpu.model is None or not isinstance(gpu.desired, MigDesired):
+        return NO_INSTANCES
+    observed = mig_layout(gpu.partitions)
+    taken = occupancy(gpu.model, observed)
+    wanted = with_model_names(gpu.model, gpu.desired.layout).without(with_model_names(gpu.model, observed))
+    return Layout.of(one for one in wanted if not placement_of(gpu.model, one).blockers & taken)
 
 
 def _wrong_mode(gpu: GpuView, model: GpuModel, cut: Cut | None) -> Closed | None:

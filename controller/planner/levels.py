@@ -14,6 +14,7 @@ from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
 from controller.planner.deal import deal_ready, use_ready
+from controller.planner.gangs import Gangs
 from controller.planner.improve import Improver
 from controller.planner.pools import MigPool
 from controller.planner.prices import Scale, measure
@@ -38,9 +39,19 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int
         everybody = len(members) == len(assigned[group])
         rest.extend(_place_thriftily(board, group, left) if everybody else _place_new(board, group, left))
     _backfill(board, rest, scales)
-    placed = [ask for ask in asks if ask.node >= 0]
-    waiting = [ask for ask in asks if ask.node < 0]
+    # Gangs are exchanged whole or not at all, so not one by one.
+    placed = [ask for ask in asks if ask.node >= 0 and not ask.demand.pod.gang]
+    waiting = [ask for ask in asks if ask.node < 0 and not ask.demand.pod.gang]
+    most -= sum(ask.node >= 0 for ask in asks) - len(placed)
     Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting, most)
+
+
+def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
+    """Complete gangs or take them off, and give to others what that leaves."""
+    gangs.settle(board, asks)
+    for ask in sorted(asks, key=lambda ask: (ask.cpu, ask.demand.pod.created, ask.demand.pod.key)):
+        if ask.node < 0 and not ask.demand.pod.gang:
+            board.place(ask)
 
 
 def demand(board: Board, group: int, resources: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from controller.demand import Wants, kind_of
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, VOLTA, slice_of_gb
-from partitioning.resources import MigRequest, MpsRequest
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 _CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
 
@@ -20,6 +20,8 @@ _CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
 @lru_cache(maxsize=4096)
 def most_on_empty(model: GpuModel, resource: str) -> int:
     """How many partitions of a resource one empty GPU can have."""
+    if resource == WHOLE:
+        return 1
     kind = kind_of(resource)
     if isinstance(kind, MigRequest):
         spec = model.profile(kind.profile)
@@ -42,14 +44,20 @@ def gpu_models(stock: NodeStock) -> Iterator[GpuModel]:
 def could_hold(stock: NodeStock, wants: Wants) -> bool:
     """Whether the node's GPUs, all empty and cut at will, have as many partitions of each resource."""
     models = list(gpu_models(stock))
-    return bool(models) and all(sum(most_on_empty(model, name) for model in models) >= count for name, count in wants)
+    return all(_most(stock, models, name) >= count for name, count in wants)
+
+
+def _most(stock: NodeStock, models: list[GpuModel], resource: str) -> int:
+    if resource == WHOLE:
+        return max(len(models), stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
+    return sum(most_on_empty(model, resource) for model in models)
 
 
 def label_allows(stock: NodeStock, wants: Wants) -> bool:
     """Whether the node is labelled for this kind of partition; a node without the label does not say."""
     if stock.node.partitioning is None:
         return True
-    needed = {_cut_for(name) for name, _ in wants}
+    needed = {_cut_for(name) for name, _ in wants if name != WHOLE}
     return needed <= set(_CUTS.get(stock.node.partitioning, ()))
 
 

@@ -7,13 +7,14 @@ known as ready: a pod can have one as it is. The only place that turns views int
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from controller.demand import Demand, kind_of
 from controller.planner.asks import Ask, Group, Room
 from controller.planner.board import Board
 from controller.planner.devices import Device, Pool, Reach, Share, Tier
 from controller.planner.groups import NodeGroups, constraints_of
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
+from controller.planner.inventory import Cut, GpuStock, NodeStock, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
 from controller.views import PartitionView
@@ -21,7 +22,7 @@ from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, occupancy, placement_of
 from partitioning.profiles import MigProfile
-from partitioning.resources import MigRequest, MpsRequest
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
 def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
@@ -113,7 +114,8 @@ def _room(stock: NodeStock) -> Room:
 
 def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib: Mapping[str, int]) -> Pool | None:
     if cut is Cut.MPS:
-        return MpsPool(sizes_mib) if sizes_mib else None
+        whole = WHOLE in named
+        return MpsPool(sizes_mib, whole=whole) if sizes_mib or whole else None
     offered = {spec.name for spec in model.profiles if spec.starts}
     profiles = {
         name: kind.profile
@@ -125,10 +127,20 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
 
 
 def _state_of(gpu: GpuStock, model: GpuModel) -> int:
-    """What stays; idle partitions are free space."""
+    """What stays, and where the last change failed; idle partitions are free space."""
     if gpu.cut is Cut.MIG:
-        return occupancy(model, mig_layout(gpu.staying))
+        mask = occupancy(model, gpu.failed)
+        for part in gpu.staying:
+            if part.profile:
+                mask |= _placement(model, part.start, part.size, part.profile).taken
+        return mask
     return MpsPool.state_of(model.memory_mib - mps_mib(gpu.staying), len(gpu.staying))
+
+
+@lru_cache(maxsize=4096)
+def _placement(model: GpuModel, start: int, size: int, profile: str) -> Placement:
+    """Thousands of GPUs hold the same few partitions."""
+    return placement_of(model, Instance(start=start, size=size, profile=profile))
 
 
 def _ready_parts(
@@ -139,8 +151,7 @@ def _ready_parts(
         if part.resource not in pool.serves:
             continue
         if gpu.cut is Cut.MIG:
-            instance = Instance(start=part.start, size=part.size, profile=part.profile)
-            parts.setdefault(part.resource, []).append(placement_of(model, instance))
+            parts.setdefault(part.resource, []).append(_placement(model, part.start, part.size, part.profile))
         else:
             parts.setdefault(part.resource, []).append(Share(part.resource, slice_mib(part.resource)))
     return {resource: tuple(found) for resource, found in parts.items()}
@@ -148,6 +159,8 @@ def _ready_parts(
 
 def _hardest_first(resource: str) -> tuple[int, int, int, str]:
     """Large partitions have the fewest places; of equal memory, those with more compute slices have fewer."""
+    if resource == WHOLE:
+        return (-1, 0, 0, resource)
     kind = kind_of(resource)
     if isinstance(kind, MigRequest):
         profile = MigProfile.parse(kind.profile)

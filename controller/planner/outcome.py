@@ -14,6 +14,7 @@ from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Device, Part, Reach
 from controller.planner.explain import Explainer
+from controller.planner.gangs import Gangs
 from controller.planner.inventory import NodeStock
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
@@ -30,10 +31,12 @@ def outcome(
     *,
     bound: int,
     explainer: Explainer,
+    gangs: Gangs,
 ) -> PlanningResult:
     realised = _realise_all(stocks, board)
     placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
-    unplaced = (*demands.refused, *(explainer.explain(ask) for ask in asks if ask.node < 0))
+    missed = [ask for ask in asks if ask.node < 0]
+    unplaced = (*demands.refused, *(gangs.why_not(ask.demand.pod) or explainer.explain(ask) for ask in missed))
     supplies = Counter(one.supply for one in placed)
     return PlanningResult(
         node_changes=tuple(one.change for one in realised),

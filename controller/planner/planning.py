@@ -7,19 +7,23 @@ never touched, an unsettled or pinned GPU never changed, and a layout that serve
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Sequence
 
-from controller.demand import collect, queue_order
+from controller.demand import Demand, collect, queue_order
+from controller.planner.board import Board
 from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
-from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.devices import Reach
 from controller.planner.explain import Explainer
+from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
-from controller.planner.inventory import take_stock
-from controller.planner.levels import place_level
+from controller.planner.inventory import NodeStock, take_stock
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
+from controller.planner.order import Rules, place_levels
 from controller.planner.outcome import outcome
+from controller.planner.ranks import levels
+from controller.planner.shadow_prices import tightened
+from controller.planner.sides import sides_of
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, PlanningResult, Snapshot
@@ -27,37 +31,45 @@ from controller.views import PlannerOptions, PlanningResult, Snapshot
 
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:
     options = options or PlannerOptions()
-    demands = collect(snapshot.pending, options, snapshot.context.dra_resources)
+    collected = collect(
+        snapshot.pending, options, dra_resources=snapshot.context.dra_resources, unbound=snapshot.unbound
+    )
+    demands, gangs = without_incomplete(collected, snapshot)
     stocks = take_stock(snapshot, options.geometries)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
+    board = _set_up(stocks, groups, claims)
+
+    by_level = [asks_of(level, groups) for level in levels(claims, snapshot.aged)]
+    everybody = [ask for level in by_level for ask in level]
+    tried = [ask for ask in everybody if ask.demand.tried]
+    bound = upper_bound(board, tried)
+    sides = sides_of(board)
+    singly = Singly(snapshot, options, board, everybody)
+    rules = Rules(
+        promises=_promises(snapshot), gangs=gangs, singly=singly, improve_steps=options.improve_steps, bound=bound
+    )
+    place_levels(board, by_level, rules)
+    consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
+    singly.verify()
+    gangs.drop_broken(board, tried)
+    placed = sum(ask.node >= 0 for ask in tried)
+    if placed < bound:
+        bound = tightened(sides, tried, bound=bound, placed=placed)
+    explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
+    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs)
+
+
+def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[Demand]) -> Board:
     resources = sorted({resource for demand in claims for resource, _ in demand.wants})
     board = open_board(stocks, groups, resources)
     supplies = [supply_of(stock) for stock in stocks]
-    promises = _promises(snapshot)
     divided = [divide(stock, supply) for stock, supply in zip(stocks, supplies, strict=True)]
     add_stocks(board, [closed for closed, _ in divided], Reach.EXISTING)
     add_stocks(board, [supply.under_way for supply in supplies], Reach.UNDER_WAY)
     add_gpus(board, stocks, [ready for _, ready in divided])
-
-    asks = asks_of(claims, groups)
-    tried = [ask for ask in asks if ask.demand.pod.unschedulable]
-    bound = upper_bound(board, tried)
-    singly = Singly(snapshot, options, board, asks)
-    for _, level in groupby(asks, key=lambda ask: ask.demand.pod.priority):
-        members = list(level)
-        keep_promises(board, members, promises, singly)
-        expect_binding(board, [ask for ask in members if ask.node < 0], singly)
-        open_asks = [ask for ask in members if ask.node < 0 and ask.demand.pod.unschedulable]
-        alike = [ask for ask in open_asks if ask not in singly]
-        standing = sum(ask.node >= 0 for ask in tried)
-        place_level(board, alike, options.improve_steps, most=bound - standing)
-        singly.place(ask for ask in open_asks if ask in singly)
-    consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
-    singly.verify()
-    explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
-    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer)
+    return board
 
 
 def _promises(snapshot: Snapshot) -> dict[str, int]:

@@ -12,6 +12,7 @@ from controller.planner.devices import Device, Fitting, Part, Pool, Reach, Share
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS
 from partitioning.placements import Placement
+from partitioning.resources import WHOLE
 from partitioning.states import state_table
 
 _CLIENT_BITS = 6
@@ -103,10 +104,14 @@ class MigPool(Pool):
 
 
 class MpsPool(Pool):
-    """GPUs shared by MPS, of any model: free memory is free memory. The loss is what remains, so the tightest wins."""
+    """GPUs shared by MPS, of any model: free memory is free memory. The loss is what remains, so the tightest wins.
 
-    def __init__(self, sizes_mib: Mapping[str, int]) -> None:
-        super().__init__(sizes_mib)
+    One that has no client may also be had whole, and then it is full.
+    """
+
+    def __init__(self, sizes_mib: Mapping[str, int], *, whole: bool = False) -> None:
+        super().__init__((*sizes_mib, *((WHOLE,) if whole else ())))
+        self.whole = whole
         self.sizes_mib = sizes_mib
 
     def room(self, state: int) -> int:
@@ -126,7 +131,14 @@ class MpsPool(Pool):
         """How many clients may still come."""
         return state & _CLIENT_MASK
 
+    @classmethod
+    def uncut(cls, state: int) -> bool:
+        return cls.clients(state) == MAX_CLIENTS
+
     def fit(self, state: int, resource: str) -> Fitting | None:
+        if resource == WHOLE:
+            part = Part(Share(WHOLE, self.free_mib(state)))
+            return Fitting(loss=self.free_mib(state), regret=0, after=0, part=part) if self.uncut(state) else None
         size_mib = self.sizes_mib[resource]
         left_mib = self.free_mib(state) - size_mib
         if left_mib < 0 or not self.clients(state):
@@ -136,5 +148,7 @@ class MpsPool(Pool):
 
     def restored(self, device: Device) -> int:
         shares = [part.what for part in device.parts if isinstance(part.what, Share)]
+        if any(share.resource == WHOLE for share in shares):
+            return 0
         taken_mib = sum(share.memory_mib for share in shares)
         return device.base - (taken_mib << _CLIENT_BITS) - len(shares)

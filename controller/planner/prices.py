@@ -13,6 +13,7 @@ from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Pool
 from controller.planner.pools import MigPool, MpsPool, StockPool
+from partitioning.resources import WHOLE
 
 Shares = tuple[float, float, float]
 """GPU, CPU, memory."""
@@ -53,8 +54,12 @@ def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
                 costs[resource] = min(cost, costs.get(resource, cost))
         elif isinstance(pool, MpsPool):
             free_mib = sum(pool.free_mib(device.state) for device in pool.devices)
+            uncut = sum(pool.uncut(device.state) for device in pool.devices)
             for resource in served:
-                if free_mib:
+                if resource == WHOLE:
+                    if uncut:
+                        costs[resource] = 1 / uncut
+                elif free_mib:
                     costs[resource] = pool.sizes_mib[resource] / free_mib
         elif isinstance(pool, StockPool):
             ready = sum(device.state for device in pool.devices)

@@ -15,11 +15,11 @@ from controller.demand import kind_of
 from controller.planner.devices import Device, Share
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
 from controller.planner.repair import slice_order
-from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu
+from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu, WholeDesired
 from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
 from partitioning.packing import Packed, pack
 from partitioning.placements import Placement
-from partitioning.resources import MpsRequest
+from partitioning.resources import WHOLE, MpsRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +58,18 @@ def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     pinned = mig_layout(gpu.staying).union(instance for instance, ready in placed if ready)
     new = [instance for instance, ready in placed if not ready]
     wanted = Counter(instance.profile for instance in new)
-    packed = pack(gpu.model, pinned=pinned, wanted=wanted, prefer=observed.without(pinned))
+    kept_clear = pinned.union(gpu.failed)
+    packed = pack(gpu.model, pinned=kept_clear, wanted=wanted, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
-    layout = packed.with_spare if isinstance(packed, Packed) else pinned.union(new)
+    layout = packed.with_spare.without(gpu.failed) if isinstance(packed, Packed) else pinned.union(new)
     kept = sum(instance in layout for instance in observed)
     return MigDesired(layout=layout), len(layout) - kept, len(observed) - kept
 
 
 def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     assert gpu.model is not None
+    if any(isinstance(part.what, Share) and part.what.resource == WHOLE for part in device.parts):
+        return WholeDesired(), 1, sum(part.resource != WHOLE for part in gpu.idle)
     present = list(gpu.view.desired.slices) if isinstance(gpu.view.desired, MpsDesired) else []
     slices = [_slice_of(part, present) for part in gpu.staying]
     idle = [_slice_of(part, present) for part in gpu.idle if isinstance(kind_of(part.resource), MpsRequest)]

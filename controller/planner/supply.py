@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.demand import is_partition
-from controller.planner.inventory import GpuStock, NodeStock
-from controller.views import Desired, MigDesired, MpsDesired, PartitionView
-from partitioning.resources import mig_resource
+from controller.demand import is_device
+from controller.planner.inventory import Cut, GpuStock, NodeStock
+from controller.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
+from partitioning.resources import WHOLE, mig_resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ ReadyParts = dict[int, list[PartitionView]]
 
 
 def desired_counts(desired: Desired | None) -> Counter[str]:
-    """Partitions per resource that a GPU will offer; a whole GPU is not a partition."""
+    """What a GPU will offer, per resource."""
     counts: Counter[str] = Counter()
     if isinstance(desired, MigDesired):
         for instance in desired.layout:
@@ -41,6 +41,8 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
     elif isinstance(desired, MpsDesired):
         for share in desired.slices:
             counts[share.resource] += share.units
+    elif isinstance(desired, WholeDesired):
+        counts[WHOLE] += 1
     return counts
 
 
@@ -56,8 +58,8 @@ def supply_of(stock: NodeStock) -> NodeSupply:
         for part in gpu.view.partitions
     )
     existing, under_way = {}, {}
-    offered = {name for name, count in stock.node.allocatable.items() if count and is_partition(name)}
-    for resource in sorted(offered | {name for name in coming if is_partition(name)}):
+    offered = {name for name, count in stock.node.allocatable.items() if count and is_device(name)}
+    for resource in sorted(offered | {name for name in coming if is_device(name)}):
         allocatable = stock.node.allocatable.get(resource, 0)
         # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
         late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))
@@ -98,7 +100,7 @@ def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyP
             (position, part)
             for position, gpu in sorted(enumerate(stock.gpus), key=lambda each: -len(each[1].staying))
             if gpu.closed is None
-            for part in gpu.idle
+            for part in (gpu.idle or _uncut(gpu))
             if part.resource == resource
         ]
         for position, part in idle[:count]:
@@ -106,3 +108,9 @@ def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyP
         if count > len(idle):
             closed[resource] = count - len(idle)
     return closed, ready
+
+
+def _uncut(gpu: GpuStock) -> list[PartitionView]:
+    """A GPU that may be shared by MPS and is not: where the node offers whole GPUs, it is one of them."""
+    whole = gpu.cut is Cut.MPS and not gpu.staying and not isinstance(gpu.view.desired, MpsDesired)
+    return [PartitionView(resource=WHOLE, state="Free")] if whole else []

@@ -143,12 +143,11 @@ def test_known_geometries_restrict_what_is_planned(capsys: pytest.CaptureFixture
     assert "{4g.20gb: 3} of A100-SXM4-40GB is ignored: " in remark
 
 
-def test_pods_that_want_whole_gpus_are_left_to_the_scheduler(
+def test_pods_that_want_whole_gpus_of_another_scheduler_are_left_to_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    found = planned(capsys, dump(tmp_path, pod("whole", asks={"nvidia.com/gpu": "1"}), pod("plain", asks={})))
+    whole = pod("whole", asks={"nvidia.com/gpu": "1"}, schedulerName="volcano")
+    found = planned(capsys, dump(tmp_path, whole, pod("plain", asks={})))
 
     assert (found["placed"], found["unplaced"]) == ([], [])
-    assert found["remarks"] == [
-        "1 pods ask for whole GPUs and are left to the scheduler, the first of them default/whole"
-    ]
+    assert found["remarks"] == ["1 pods ask another scheduler, or DRA, for whole GPUs, the first of them default/whole"]

@@ -31,7 +31,7 @@ def test_one_that_was_not_tried_yet_waits_its_turn() -> None:
     "somebody",
     [
         pytest.param(pod("a"), id="asks for no GPU"),
-        pytest.param(pod("a", "nvidia.com/gpu"), id="asks for whole GPUs only"),
+        pytest.param(pod("a", "nvidia.com/gpu", scheduler_name="volcano"), id="asks another for whole GPUs"),
         pytest.param(replaced(pod("a", MIG), deleting=True), id="is going away"),
     ],
 )
@@ -116,6 +116,6 @@ def test_a_request_is_taken_apart() -> None:
     )
     demand = demand_of(asked)
 
-    assert demand.wants == (("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.20gb", 2))
+    assert demand.wants == (("nvidia.com/gpu", 1), ("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.20gb", 2))
     assert (demand.cpu_milli, demand.memory_bytes) == (2500, 7)
-    assert demand.other == (("ephemeral-storage", 9), ("nvidia.com/gpu", 1))
+    assert demand.other == (("ephemeral-storage", 9),)

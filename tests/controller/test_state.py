@@ -82,6 +82,31 @@ def test_the_snapshot_is_sorted_and_split() -> None:
     assert [p.name for p in snapshot.plans] == ["n-a", "n-b"]
 
 
+def test_a_pod_that_is_not_bound_twice_is_left_alone() -> None:
+    bench = Bench()
+    bench.pod(pod())
+    for _ in range(2):
+        bench.triggers()
+        bench.state.promise({"uid-p": "n1"}, ready=["uid-p"])
+        bench.clock.now += 60
+        bench.state.tick()
+        assert bench.triggers() == ("pod uid-p",)
+
+    assert bench.state.snapshot().unbound == {"uid-p": "n1"}
+
+
+def test_pods_age_while_they_wait() -> None:
+    bench = Bench()
+    bench.pod(pod("a"))
+    bench.clock.now += 600
+    bench.pod(pod("b"))
+
+    assert bench.state.snapshot().aged == {bench.state.snapshot().pending[0].uid}
+
+    bench.gone("a")
+    assert not bench.state.snapshot().aged
+
+
 def test_a_node_without_gpus_is_left_out() -> None:
     bench = Bench()
     raw = node(mode=None)
@@ -96,7 +121,7 @@ def test_a_node_without_gpus_is_left_out() -> None:
         (pod(), ("pod uid-p",)),
         (pod(unschedulable=False), ()),
         (pod(asks={"cpu": "1"}), ()),
-        (pod(asks={"nvidia.com/gpu": "1"}), ()),
+        (pod(asks={"nvidia.com/gpu": "1"}), ("pod uid-p",)),
         (pod(node="n1"), ()),
         # It gets a reason, so it needs a pass.
         (pod(schedulingGates=[{"name": "g"}], unschedulable=False), ("pod uid-p",)),

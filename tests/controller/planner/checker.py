@@ -20,10 +20,11 @@ from controller.views import (
     PlanningResult,
     PlanView,
     Snapshot,
+    WholeDesired,
 )
 from partitioning.layouts import Instance, check_layout
 from partitioning.mps import check_slices
-from partitioning.resources import mig_resource
+from partitioning.resources import WHOLE, mig_resource
 
 
 def check(snapshot: Snapshot, result: PlanningResult) -> None:
@@ -65,6 +66,8 @@ def _check_gpu(gpu: GpuView, desired: Desired) -> None:
             if part.used:
                 standing = Instance(start=part.start, size=part.size, profile=part.profile)
                 assert standing in desired.layout, f"{standing} is in use and not in {desired.layout}"
+    elif isinstance(desired, WholeDesired):
+        assert not any(part.used for part in gpu.partitions), "a partition in use on a GPU that is offered whole"
     elif isinstance(desired, MpsDesired):
         problem = check_slices(gpu.model.memory_mib, gpu.model.compute_capability, desired.slices)
         assert problem is None, problem
@@ -104,7 +107,10 @@ def _offered(gpu: GpuView, desired: Desired | None) -> Counter[str]:
         return Counter(mig_resource(instance.profile) for instance in desired.layout)
     if isinstance(desired, MpsDesired):
         return Counter(share.resource for share in desired.slices)
-    return Counter(part.resource for part in gpu.partitions)
+    if isinstance(desired, WholeDesired):
+        return Counter([WHOLE])
+    shown = Counter(part.resource for part in gpu.partitions)
+    return shown if shown or gpu.mig_enabled else Counter([WHOLE])
 
 
 def _check_room(
@@ -121,5 +127,6 @@ def _check_room(
         wanted.update(dict(pod.requests))
     offered = final_partitions(node, plan, change)
     for name, amount in sorted(wanted.items()):
-        limit = offered[name] if is_partition(name) else node.allocatable.get(name, 0)
+        planned = is_partition(name) or (name == WHOLE and plan is not None)
+        limit = offered[name] if planned else node.allocatable.get(name, 0)
         assert amount <= limit, f"{node.name}: {amount} of {name} wanted, {limit} there"

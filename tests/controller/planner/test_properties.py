@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
 from controller.planner import plan
-from controller.views import Snapshot, Supply
+from controller.views import PlanningResult, Snapshot, Supply
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied, bound
 
@@ -25,6 +25,13 @@ def instances(draw: st.DrawFn) -> Snapshot:
         seed=draw(st.integers(0, 10_000)),
         mix=MIXES[draw(st.sampled_from(sorted(MIXES)))],
     )
+
+
+def outranked(snapshot: Snapshot, result: PlanningResult) -> set[str]:
+    """Pods whose priority is lower than that of a pod that was left out: it may find their place in a later pass."""
+    left_out = {one.uid for one in result.unplaced}
+    highest = max((pod.priority for pod in snapshot.pending if pod.uid in left_out), default=0)
+    return {pod.uid for pod in snapshot.pending if pod.priority < highest}
 
 
 @settings(max_examples=80, deadline=None)
@@ -49,7 +56,8 @@ def test_supply_on_its_way_is_not_planned_twice(snapshot: Snapshot) -> None:
 
     where = {one.uid: one.node for one in first.placed}
     again = {one.uid: one.node for one in second.placed}
-    assert where.items() <= again.items()
+    kept = {uid for uid in where if uid not in outranked(snapshot, first)}
+    assert all(again.get(uid) == where[uid] for uid in kept)
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,8 +67,8 @@ def test_a_plan_that_came_true_is_left_alone_until_pods_are_bound(snapshot: Snap
     second = plan(applied(snapshot, first))
 
     supplies = {one.uid: one.supply for one in second.placed}
-    assert {one.uid for one in first.placed} <= supplies.keys()
-    assert all(supplies[one.uid] is Supply.EXISTING for one in first.placed)
+    kept = {one.uid for one in first.placed} - outranked(snapshot, first)
+    assert all(supplies.get(uid) is Supply.EXISTING for uid in kept)
 
 
 @settings(max_examples=60, deadline=None)

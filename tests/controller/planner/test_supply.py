@@ -50,7 +50,7 @@ def test_supply_under_way_is_waited_for_and_the_rest_is_cut() -> None:
 
 
 def test_supply_that_the_agent_gave_up_is_not_waited_for() -> None:
-    failed = replace(CHANGING, under_way=False, state="Failed")
+    failed = replace(CHANGING, under_way=False, state="Failed", backing_off=True)
     result = planned(cluster(server("node-1", failed), pending=pods(1, "1g.5gb")))
 
     assert result.placed == ()

@@ -1,0 +1,81 @@
+"""Place all levels on the board, strictly one after the other in what counts, together where that costs nobody.
+
+In go the board and the asks by level, the highest first. Where there may be room for everybody, all are first placed as
+one level: a level that is placed alone does not see what the next ones need. That stands if it serves every level at
+least as well as placing them one by one does, compared from the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.planner.asks import Ask, Taken
+from controller.planner.board import Board
+from controller.planner.deal import expect_binding, keep_promises
+from controller.planner.gangs import Gangs
+from controller.planner.levels import place_level, settle_level
+from controller.planner.singly import Singly
+
+Levels = Sequence[Sequence[Ask]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for every level."""
+
+    promises: Mapping[str, int]
+    gangs: Gangs
+    singly: Singly
+    improve_steps: int
+    bound: int
+    """No more asks than this find a place."""
+
+
+def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
+    everybody = [ask for level in levels for ask in level]
+    tried = sum(ask.demand.tried for ask in everybody)
+    if len(levels) < 2 or rules.bound < tried:
+        _place(board, levels, rules)
+        return
+    _place(board, [everybody], rules)
+    together, served, found = _standing(everybody), _served(levels), dict(rules.gangs.found)
+    if served == tuple(sum(ask.demand.tried for ask in level) for level in levels):
+        return
+    _clear(board, everybody)
+    rules.gangs.found.clear()
+    _place(board, levels, rules)
+    if served > _served(levels):
+        _clear(board, everybody)
+        for ask, node, taken in together:
+            board.put_back(ask, node, taken)
+        rules.gangs.found.clear()
+        rules.gangs.found.update(found)
+
+
+def _place(board: Board, levels: Levels, rules: Rules) -> None:
+    tried = [ask for level in levels for ask in level if ask.demand.tried]
+    for members in levels:
+        keep_promises(board, members, rules.promises, rules.singly)
+        expect_binding(board, [ask for ask in members if ask.node < 0], rules.singly)
+        open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
+        standing = sum(ask.node >= 0 for ask in tried)
+        alike = [ask for ask in open_asks if ask not in rules.singly]
+        place_level(board, alike, rules.improve_steps, most=rules.bound - standing)
+        rules.singly.place(ask for ask in open_asks if ask in rules.singly)
+        if rules.gangs.needs:
+            settle_level(board, [ask for ask in members if ask.demand.tried], rules.gangs)
+
+
+def _served(levels: Levels) -> tuple[int, ...]:
+    return tuple(sum(ask.node >= 0 and ask.demand.tried for ask in level) for level in levels)
+
+
+def _standing(asks: Sequence[Ask]) -> list[tuple[Ask, int, Taken]]:
+    return [(ask, ask.node, list(ask.taken)) for ask in asks if ask.node >= 0]
+
+
+def _clear(board: Board, asks: Sequence[Ask]) -> None:
+    for ask in asks:
+        if ask.node >= 0:
+            board.take_off(ask)

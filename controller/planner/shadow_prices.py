@@ -1,0 +1,154 @@
+"""A tighter upper bound, by prices that differ between groups of nodes: what selectors and taints keep apart.
+
+In go the capacities of each group before anything is placed, and the asks; out comes a number that no plan exceeds. For
+any prices of CPU, memory, pod slots and partitions per group, no plan serves more than all capacities are worth plus
+what each ask is worth beyond the cheapest group that may serve it (Lagrangian duality). So every try is valid, and the
+prices only decide how near it is: they follow scarcity for a fixed number of rounds, no solver needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from controller.planner.asks import Ask
+from controller.planner.sides import Amounts, Side
+from partitioning.mps import MAX_CLIENTS
+from partitioning.resources import WHOLE
+
+_ROUNDS = 120
+_WORK = 150_000
+"""Asks' kinds times rounds: many kinds get fewer rounds."""
+_FEWEST_ROUNDS = 20
+_SLACK = 1e-6
+"""Rounding of floats must never make the bound too small."""
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Asks that take the same and may go to the same groups."""
+
+    needs: tuple[tuple[str, int], ...]
+    groups: tuple[int, ...]
+    count: int
+
+
+def tightened(sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed: int) -> int:
+    """At most `bound`; `placed` asks are known to fit."""
+    kinds = _kinds(sides, asks)
+    bound = min(bound, sum(kind.count for kind in kinds))
+    prices: list[Amounts] = [dict.fromkeys(side.alone, 0.0) for side in sides]
+    rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, _WORK // max(1, sum(len(kind.groups) for kind in kinds))))
+    for _ in range(rounds):
+        value, surplus = _worth(sides, kinds, prices)
+        bound = min(bound, int(value + _SLACK))
+        if bound <= placed or not _follow(sides, prices, surplus, value - placed):
+            break
+    return bound
+
+
+def _kinds(sides: Sequence[Side], asks: Sequence[Ask]) -> list[_Kind]:
+    counts: Counter[Hashable] = Counter()
+    example: dict[Hashable, Ask] = {}
+    for ask in asks:
+        key = (ask.demand.wants, ask.cpu, ask.memory, ask.groups)
+        counts[key] += 1
+        example.setdefault(key, ask)
+    kinds = []
+    for kind, ask in example.items():
+        needs = (("cpu", ask.cpu), ("memory", ask.memory), ("pods", 1), *ask.demand.wants)
+        able = tuple(
+            group
+            for group in ask.groups
+            if all(amount <= sides[group].largest.get(thing, 0) for thing, amount in needs)
+        )
+        if able:
+            kinds.append(_Kind(needs=needs, groups=able, count=counts[kind]))
+    return kinds
+
+
+# --------------------------------------------------------------------------------------------------- prices
+
+
+def _worth(sides: Sequence[Side], kinds: Sequence[_Kind], prices: Sequence[Amounts]) -> tuple[float, list[Amounts]]:
+    """The bound that these prices prove, and per group how much of each thing is left over at them."""
+    value = 0.0
+    surplus: list[Amounts] = []
+    for side, price in zip(sides, prices, strict=True):
+        worth, offered = _offered(side, price)
+        value += worth
+        surplus.append(offered)
+    for kind in kinds:
+        costs = [sum(prices[group][thing] * amount for thing, amount in kind.needs) for group in kind.groups]
+        least = min(costs)
+        if least >= 1:
+            continue
+        value += kind.count * (1 - least)
+        cheapest = [group for group, cost in zip(kind.groups, costs, strict=True) if cost <= least + _TIE]
+        share = kind.count / len(cheapest)
+        for group in cheapest:
+            left = surplus[group]
+            for thing, amount in kind.needs:
+                left[thing] -= share * amount
+    return value, surplus
+
+
+def _offered(side: Side, price: Amounts) -> tuple[float, Amounts]:
+    """The dearest that a group's capacities can be made into, and what that is."""
+    offered = dict.fromkeys(side.alone, 0.0)
+    worth = 0.0
+    for thing, amount in side.fixed.items():
+        worth += price[thing] * amount
+        offered[thing] += amount
+    for vectors, count in side.choices.items():
+        best, chosen = -1.0, vectors[0]
+        for vector in vectors:
+            sold = sum([price[name] * number for name, number in vector])
+            if sold > best:
+                best, chosen = sold, vector
+        worth += count * best
+        for name, number in chosen:
+            offered[name] += count * number
+    if side.shared:
+        worth += _offer_shared(side, price, offered)
+    return worth, offered
+
+
+def _offer_shared(side: Side, price: Amounts, offered: Amounts) -> float:
+    """By memory as if slices could be cut short, or by clients, whichever proves less."""
+    sizes = side.sizes_mib
+    densest = max(sizes, key=lambda name: (price[name] / sizes[name], name), default="")
+    dearest = max(sizes, key=lambda name: (price[name], name), default="")
+    worth = 0.0
+    for (free_mib, clients), count in side.shared.items():
+        name, number = WHOLE, 0.0
+        if sizes:
+            by_memory, by_clients = free_mib / sizes[densest], float(clients)
+            shorter = by_memory * price[densest] <= by_clients * price[dearest]
+            name, number = (densest, by_memory) if shorter else (dearest, by_clients)
+        if WHOLE in price and clients == MAX_CLIENTS and price[WHOLE] >= number * price[name]:
+            name, number = WHOLE, 1.0
+        if number:
+            worth += count * number * price[name]
+            offered[name] += count * number
+    return worth
+
+
+def _follow(sides: Sequence[Side], prices: Sequence[Amounts], surplus: Sequence[Amounts], excess: float) -> bool:
+    """Scarce things become dearer, what is left over cheaper; False where nothing moves any more."""
+    moves = [
+        (group, thing, left / sides[group].alone[thing])
+        for group, over in enumerate(surplus)
+        for thing, left in over.items()
+        if left < 0 or prices[group][thing] > 0
+    ]
+    square = sum(relative * relative for _, _, relative in moves)
+    if square <= 0:
+        return False
+    step = excess / square
+    for group, thing, relative in moves:
+        price = prices[group][thing] - step * relative / sides[group].alone[thing]
+        prices[group][thing] = max(0.0, price)
+    return True

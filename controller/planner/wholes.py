@@ -1,0 +1,51 @@
+"""Why no whole GPU is to be had: who has the GPUs that could be.
+
+In go the nodes that the scheduler allows, out comes one reason with the numbers. A GPU that has somebody's partitions,
+or is held whole, comes free by itself; one in MIG mode does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from controller.demand import Wants
+from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
+from controller.reasons import UnplacedReason
+from partitioning.resources import WHOLE
+
+_IN_USE = "in use whole"
+_CUT = "cut, with partitions in use"
+_MIG = "in MIG mode"
+_CLOSED = "left out of planning"
+_TAKEN = "given to pods that are served before it"
+
+
+def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> tuple[UnplacedReason, str]:
+    count = dict(wants)[WHOLE]
+    found: Counter[str] = Counter()
+    nodes = 0
+    for stock in stocks:
+        nodes += 1
+        if stock.gpus:
+            found.update(_use_of(gpu) for gpu in stock.gpus)
+        else:
+            found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
+    told = ", ".join(f"{found[use]} {use}" for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use])
+    message = f"{count} x {WHOLE} on one node: of the GPUs of {nodes} nodes, {told}"
+    if found[_IN_USE] or found[_CUT]:
+        return UnplacedReason.WAITS_FOR_RELEASE, f"{message}: wait for a release, or add a node"
+    if found[_TAKEN]:
+        return UnplacedReason.NO_CAPACITY, f"{message}: add a node, or wait"
+    return UnplacedReason.BLOCKED, f"{message}: disable MIG mode on a GPU (nvidia-smi -mig 0), or add a node"
+
+
+def _use_of(gpu: GpuStock) -> str:
+    if gpu.closed is Closed.HELD_WHOLE or any(part.resource == WHOLE for part in gpu.staying):
+        return _IN_USE
+    if gpu.staying:
+        return _CUT
+    if gpu.cut is Cut.MIG:
+        # A GPU without MIG that waits for its MIG mode is offered whole meanwhile, so somebody has it.
+        return _IN_USE if gpu.closed is Closed.MIG_MODE_DISABLED else _MIG
+    return _TAKEN if gpu.closed is None else _CLOSED

@@ -1,0 +1,138 @@
+"""Gangs whole or not at all, pods that waited too long, and what is left to DRA."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.instances import MIXES, instance
+from controller.planner import plan
+from controller.reasons import UnplacedReason
+from controller.scheduling import SchedulingContext
+from controller.views import PlanningResult, PodView, Snapshot
+from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
+from tests.controller.planner.checker import check
+
+
+def gang(name: str, count: int, ask: str, *, size: int = 0, **more: object) -> list[PodView]:
+    return [pod(f"{name}-{number}", ask, gang=name, gang_size=size, **more) for number in range(count)]  # type: ignore[arg-type]  # passed on by name
+
+
+def placed(result: PlanningResult) -> set[str]:
+    return {one.key[1] for one in result.placed}
+
+
+def reasons(result: PlanningResult) -> dict[str, UnplacedReason]:
+    return {one.key[1]: one.reason for one in result.unplaced}
+
+
+def test_a_gang_that_fits_is_placed_across_nodes() -> None:
+    nodes = [server(name, mig()) for name in ("node-1", "node-2")]
+    result = plan(cluster(*nodes, pending=gang("train", 4, "3g.20gb")))
+
+    assert len(result.placed) == 4
+
+
+def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
+    pending = [*gang("train", 3, "3g.20gb"), pod("alone", "3g.20gb", created=9)]
+    result = plan(cluster(server("node-1", mig()), pending=pending))
+
+    assert placed(result) == {"alone"}
+    assert {name for name, reason in reasons(result).items() if reason is UnplacedReason.GANG_WAITS} == {
+        "train-0",
+        "train-1",
+        "train-2",
+    }
+    assert "needs 3 places together" in result.unplaced[0].message
+
+
+def test_of_two_gangs_one_is_served_whole() -> None:
+    pending = [*gang("one", 2, "3g.20gb"), *gang("two", 2, "3g.20gb")]
+    result = plan(cluster(server("node-1", mig()), pending=pending))
+
+    assert placed(result) == {"one-0", "one-1"}
+
+
+def test_more_than_the_least_number_is_welcome_and_not_needed() -> None:
+    result = plan(cluster(server("node-1", mig()), pending=gang("train", 3, "3g.20gb", size=2)))
+
+    assert len(result.placed) == 2
+
+
+def test_running_pods_of_the_gang_count() -> None:
+    running = replaced(holder("node-1", "3g.20gb", name="train-9"), gang="train", gang_size=2)
+    node = server("node-1", mig(used=[("3g.20gb", 0)], holder="team/train-9"))
+    result = plan(cluster(node, pods=[running], pending=gang("train", 1, "3g.20gb", size=2)))
+
+    assert placed(result) == {"train-0"}
+
+
+@pytest.mark.parametrize("missing", ["not created", "gated"])
+def test_a_gang_that_lacks_pods_waits(missing: str) -> None:
+    pending = gang("train", 2, "1g.5gb", size=3)
+    if missing == "gated":
+        pending += [pod("train-9", "1g.5gb", gang="train", gang_size=3, scheduling_gated=True)]
+    result = plan(cluster(server("node-1", mig()), pending=pending))
+
+    assert not result.placed
+    assert reasons(result)["train-0"] is UnplacedReason.GANG_WAITS
+    assert "has 2 of 3 pods" in result.unplaced[-1].message
+
+
+def test_pods_held_back_until_all_can_start_are_planned_with_the_one_that_was_tried() -> None:
+    pending = [pod("train-0", "3g.20gb", gang="train"), pod("train-1", "3g.20gb", gang="train", unschedulable=False)]
+    result = plan(cluster(server("node-1", mig()), pending=pending))
+
+    assert len(result.placed) == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), mix=st.sampled_from(sorted(MIXES)), size=st.integers(2, 5))
+def test_no_gang_is_placed_in_part(seed: int, mix: str, size: int) -> None:
+    snapshot = instance(nodes=3, gpus=2, pods=30, seed=seed, mix=MIXES[mix])
+    pending = tuple(
+        replace(one, gang=f"gang-{number // size}" if number % 3 else "") for number, one in enumerate(snapshot.pending)
+    )
+    snapshot = replace(snapshot, pending=pending)
+    result = plan(snapshot)
+
+    check(snapshot, result)
+    served = {one.uid for one in result.placed}
+    for name in {one.gang for one in pending if one.gang}:
+        members = {one.uid for one in pending if one.gang == name}
+        assert members <= served or not members & served
+
+
+def starving(*, aged: bool, rival_priority: int = 0) -> Snapshot:
+    """One large pod against many small ones."""
+    small = [pod(f"small{number}", "1g.5gb", priority=rival_priority) for number in range(7)]
+    snapshot = cluster(server("node-1", mig()), pending=[pod("large", "7g.40gb"), *small])
+    return replace(snapshot, aged=frozenset({"uid-large"}) if aged else frozenset())
+
+
+def test_a_pod_that_waited_long_counts_as_the_next_level() -> None:
+    assert "large" not in placed(plan(starving(aged=False)))
+    assert placed(plan(starving(aged=True))) == {"large"}
+
+
+def test_ageing_does_not_outrank_the_next_level() -> None:
+    assert "large" not in placed(plan(starving(aged=True, rival_priority=10)))
+
+
+def test_a_pod_that_was_not_bound_twice_leaves_its_partitions_to_others() -> None:
+    node = server("node-1", mig(idle=[("7g.40gb", 0)]))
+    snapshot = cluster(node, pending=[pod("first", "7g.40gb"), pod("second", "7g.40gb", created=1)])
+    result = plan(replace(snapshot, unbound={"uid-first": "node-1"}))
+
+    assert placed(result) == {"second"}
+    assert reasons(result) == {"first": UnplacedReason.FILTERED_BY_SCHEDULER}
+
+
+def test_what_a_device_class_maps_is_left_to_dra() -> None:
+    snapshot = cluster(server("node-1", mig()), pending=[pod("mine", "1g.5gb"), pod("theirs", "3g.20gb")])
+    context = SchedulingContext(dra_resources=frozenset({"nvidia.com/mig-3g.20gb"}))
+    result = plan(replace(snapshot, context=context))
+
+    assert placed(result) == {"mine"}
+    assert reasons(result) == {"theirs": UnplacedReason.NOT_SERVED}

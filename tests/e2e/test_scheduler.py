@@ -16,7 +16,7 @@ from tests.e2e.planned_pods import Manner, Outcome, measure
 from tests.e2e.random_clusters import random_cluster
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, call, eventually
-from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig
+from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word, word_of
 from tests.e2e.simulated import Simulated
 
 CLUSTERS = 300
@@ -28,6 +28,24 @@ MANNERS = (
     Manner(name="nominated, nodes apart", nominate=True, apart=True),
 )
 SIZE = {"nodes": 5, "gpus": 4, "pods": 50}
+
+
+@pytest.mark.parametrize(
+    ("message", "word"),
+    [
+        (
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {a.b/c: d}. preemption: 0/3 "
+            "nodes are available: 3 Preemption is not helpful for scheduling.",
+            (3, (("Insufficient cpu", 1), ("node(s) had untolerated taint {a.b/c: d}", 2))),
+        ),
+        ("0/1 nodes are available: 1 Too many pods.", (1, (("Too many pods", 1),))),
+        ("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found", (2, ())),
+        ("no nodes available to schedule pods", (0, ())),
+    ],
+)
+def test_what_a_message_counts(message: str, word: tuple[int, tuple[tuple[str, int], ...]]) -> None:
+    found: Word = word_of(message)
+    assert (found.nodes, found.reasons) == word
 
 
 @pytest.fixture(scope="module")

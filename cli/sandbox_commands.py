@@ -7,16 +7,21 @@ Progress goes to stderr and only to a terminal; what `run` prints on stdout is f
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from cli.manifests import Manifest, load_located, refused
 from cli.tables import plan_table, pod_table
-from sandbox.cluster import Cluster, ClusterSettings, RefusedManifestError
+from sandbox.cluster import Cluster, ClusterSettings
+from sandbox.controlplane import CURRENT, ControlPlaneFailed, Missing
+from sandbox.controlplane.choice import KINDS, choose
+from sandbox.objects import RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
 POLL_SECONDS = 0.2
@@ -36,6 +41,14 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--status-tick", type=float, default=ClusterSettings().status_tick_seconds, metavar="S",
         help="seconds between two status updates of a kubelet (a real one takes 10; default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--control-plane", choices=KINDS, default=KINDS[0],
+        help="real: etcd, kube-apiserver, kube-scheduler and kube-controller-manager instead of our own, built once "
+        "with Go; needs a checkout of gpuplan (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kubernetes", metavar="VERSION", help=f"version of the real control plane (default {CURRENT})"
     )  # fmt: skip
 
 
@@ -59,6 +72,15 @@ def _warn(line: str) -> None:
     print(f"gpuplan: {line}", file=sys.stderr)
 
 
+def _cluster(arguments: argparse.Namespace) -> Cluster | None:
+    """A cluster that is not started; None where something is missing, which has been said."""
+    plane = choose(arguments.control_plane, arguments.kubernetes, environ=os.environ, home=Path.home(), report=_warn)
+    if isinstance(plane, Missing):
+        _warn(plane.message)
+        return None
+    return Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), control_plane=plane, report=_warn)
+
+
 def _start(cluster: Cluster, manifests: Sequence[Manifest]) -> None:
     try:
         cluster.start([manifest.body for manifest in manifests])
@@ -72,12 +94,17 @@ def up(arguments: argparse.Namespace) -> int:
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: end.set())
-    cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
+    cluster = _cluster(arguments)
+    if cluster is None:
+        return 2
     try:
         _start(cluster, manifests)
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
         _warn(f"the cluster is up; logs are in {cluster.directory / 'logs'}; Ctrl-C ends it")
         end.wait()
+    except ControlPlaneFailed as failure:
+        _warn(str(failure))
+        return 1
     finally:
         cluster.stop()
     return 0
@@ -89,7 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda signum, _: sys.exit(128 + signum))  # by way of `finally`
     began = time.monotonic()
-    cluster = Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), report=_warn)
+    cluster = _cluster(arguments)
+    if cluster is None:
+        return 2
     try:
         _start(cluster, manifests)
         patience_until = time.time() + arguments.timeout - AFTERWARDS_SECONDS
@@ -98,6 +127,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
+    except ControlPlaneFailed as failure:
+        _warn(str(failure))
+        return 1
     finally:
         cluster.stop()
     if arguments.output == "json":

@@ -11,7 +11,6 @@ import shutil
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,26 +21,16 @@ from urllib.request import urlopen
 import yaml
 from kubernetes.client import ApiClient
 
-from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply, clients
-from kube.errors import ApiError, Conflict, NotFound
+from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
-from sandbox.apiserver import ApiServer
+from sandbox.controlplane.seam import ControlPlane, Embedded, Role, write_kubeconfig
 from sandbox.hardware import Gpu, Problem, gpus_of
 from sandbox.held_pods import HeldPods
 from sandbox.node import SandboxNode
-from sandbox.scheduler import Scheduler
+from sandbox.objects import PLANS, ClusterObjects, copy_of
 from sandbox.supervisor import Supervisor
-
-PLANS = f"/apis/{names.API_VERSION}/{names.PLURAL}"
-COLLECTIONS = {
-    "Namespace": "/api/v1/namespaces",
-    "Node": "/api/v1/nodes",
-    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
-    "Pod": "/api/v1/namespaces/{namespace}/pods",
-    "GPUPartitionPlan": PLANS,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +42,15 @@ class ClusterSettings:
     batch_idle_seconds: float = 1.0
 
 
-class RefusedManifestError(Exception):
-    """The API server does not take this object; the text is its own."""
-
-    def __init__(self, body: Mapping[str, Any], error: ApiError) -> None:
-        super().__init__(error.message)
-        self.body = body
-
-
 class Cluster:
     """Start with `start(manifests)`, look at it through `kubeconfig`, end with `stop`."""
 
     def __init__(
-        self, settings: ClusterSettings | None = None, *, report: Callable[[str], None] = lambda _: None
+        self,
+        settings: ClusterSettings | None = None,
+        *,
+        control_plane: ControlPlane | None = None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.settings = settings or ClusterSettings()
         self.directory = Path(tempfile.mkdtemp(prefix="gpuplan-", dir="/tmp"))
@@ -73,7 +58,7 @@ class Cluster:
         self.supervisor = Supervisor(self.directory / "logs")
         self.controller_port = _free_port()
         self._report = report
-        self._server = ApiServer()
+        self._plane = control_plane or Embedded()
         self._api: ApiClient | None = None
         self._held: HeldPods | None = None
         self._nodes: dict[str, SandboxNode] = {}
@@ -88,7 +73,10 @@ class Cluster:
     @property
     def kubeconfig(self) -> Path:
         """The file to give to kubectl."""
-        return self.directory / "kubeconfig"
+        return self.directory / f"{Role.PERSON}.kubeconfig"
+
+    def _credentials(self, role: Role, node: str = "") -> Path:
+        return write_kubeconfig(self._plane, self.directory, role, node)
 
     @property
     def api(self) -> ApiClient:
@@ -99,15 +87,14 @@ class Cluster:
 
     def start(self, manifests: Sequence[Mapping[str, Any]]) -> None:
         """Bring everything up and create the objects; what the API server refuses raises RefusedManifestError."""
-        self._server.start()
-        self._api = clients.for_url(self._server.url)
-        held = self._held = HeldPods(self._api, self._post, report=self._report)
-        self.kubeconfig.write_text(self._server.kubeconfig())
-        self._install()
-        self._add_namespaces(manifests)
+        self._plane.start()
+        self._api = clients.load(str(self._credentials(Role.PERSON)))
+        held = self._held = HeldPods(self._api, self._objects.post, report=self._report)
+        self._objects.install()
+        self._objects.add_namespaces(manifests)
         for manifest in manifests:
             if manifest["kind"] == "Pod" and manifest["spec"].get("nodeName"):
-                held.add(_copy(manifest))
+                held.add(copy_of(manifest))
             else:
                 self.create(manifest)
         self._start_part(self._node_watch())
@@ -128,7 +115,7 @@ class Cluster:
             nodes, self._nodes = list(self._nodes.values()), {}
         for node in nodes:
             node.stop()
-        self._server.stop()
+        self._plane.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _decide_after(self, held: HeldPods) -> None:
@@ -139,7 +126,7 @@ class Cluster:
                 self._start_deciding()
 
     def _start_deciding(self) -> None:
-        self._start_part(Scheduler(clients.for_url(self._server.url)))
+        self._plane.begin_scheduling()
         self._start_controller()
 
     def _start_part(self, part: Any) -> None:
@@ -149,43 +136,19 @@ class Cluster:
     # --------------------------------------------------------------------------------------- objects
 
     def create(self, manifest: Mapping[str, Any]) -> None:
-        """POST one object."""
-        self._post(_copy(manifest))
+        """POST one object; what the API server refuses raises RefusedManifestError."""
+        self._objects.create(manifest)
 
-    def _post(self, body: dict[str, Any]) -> bool:
-        """False: a namespace that is there already."""
-        namespace = body["metadata"].setdefault("namespace", "default") if "{" in COLLECTIONS[body["kind"]] else ""
-        try:
-            apply.create(self.api, COLLECTIONS[body["kind"]].format(namespace=namespace), body)
-        except ApiError as error:
-            if isinstance(error, Conflict) and body["kind"] == "Namespace":
-                return False
-            raise RefusedManifestError(body, error) from error
-        return True
-
-    def _add_namespaces(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Pods of a real cluster come without their Namespace: make those that no file declares."""
-        declared = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "Namespace"}
-        used = {manifest["metadata"].get("namespace", "default") for manifest in manifests}
-        for name in sorted(used - declared):
-            if self._post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}):
-                self._report(f"namespace {name} is in none of the files and was created")
-
-    def _install(self) -> None:
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        apply.create(self.api, path, definition())
-        self._post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
-        deadline = time.monotonic() + 10
-        while not _established(apply.get(self.api, f"{path}/{names.PLURAL}.{names.GROUP}")):
-            if time.monotonic() > deadline:
-                raise RuntimeError("the API server did not establish the CRD")
-            self._stopping.wait(0.05)
+    @property
+    def _objects(self) -> ClusterObjects:
+        return ClusterObjects(self.api, report=self._report, stopping=self._stopping)
 
     def pods(self) -> list[dict[str, Any]]:
-        """Every pod, those that still wait for their node's plugin included."""
+        """Every pod but gpuplan's own, those that still wait for their node's plugin included."""
         # Held ones first: one that is created in between is there twice for a moment, not missing.
         held = self._held.bodies() if self._held else []
-        return [*apply.get(self.api, "/api/v1/pods")["items"], *held]
+        found = apply.get(self.api, "/api/v1/pods")["items"]
+        return [*(pod for pod in found if pod["metadata"]["namespace"] != names.NAMESPACE), *held]
 
     def plans(self) -> list[dict[str, Any]]:
         """Every GPUPartitionPlan, with apiVersion and kind."""
@@ -239,13 +202,15 @@ class Cluster:
             return
         # The same node with the same cards is the same machine, also when it left the cluster in between.
         root = self._machines.setdefault((name, gpus), self.directory / f"n{len(self._machines)}")
+        kubelet = clients.load(str(self._credentials(Role.KUBELET, name)))
+        agent = self._credentials(Role.AGENT, name) if gpus else self.kubeconfig
         with self._nodes_lock:
             node = SandboxNode(
                 name=name,
                 gpus=gpus,
                 root=root,
-                kubeconfig=self.kubeconfig,
-                api=clients.for_url(self._server.url),
+                kubeconfig=agent,
+                api=kubelet,
                 supervisor=self.supervisor,
                 status_tick_seconds=self.settings.status_tick_seconds,
             )
@@ -279,16 +244,8 @@ class Cluster:
                 }
             )
         )
-        self.supervisor.add("controller", "controller", ["--config", str(config), "--kubeconfig", str(self.kubeconfig)])
-
-
-def _copy(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(manifest)))
-
-
-def _established(crd: Mapping[str, Any]) -> bool:
-    conditions = crd.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+        kubeconfig = self._credentials(Role.CONTROLLER)
+        self.supervisor.add("controller", "controller", ["--config", str(config), "--kubeconfig", str(kubeconfig)])
 
 
 def _free_port() -> int:

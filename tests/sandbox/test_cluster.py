@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kube import apply
-from sandbox.cluster import Cluster, RefusedManifestError
+from sandbox.cluster import Cluster
+from sandbox.objects import RefusedManifestError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -1,0 +1,134 @@
+"""The crash scenarios and the faults of a real control plane, with the product's processes on top.
+
+Controller and agents run as in the sandbox, but every right they have is the one that deploy/ gives them; hardware and
+kubelets are stand-ins. After each scenario the audit log must show no request of theirs that was forbidden.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.manifests import load
+from crds.v1alpha1 import names
+from kube import apply
+from sandbox.cluster import Cluster
+from sandbox.controlplane import Binaries, RealControlPlane
+from sandbox.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from sandbox.controlplane.tenants import RealServers
+from tests.e2e.real_cluster import eventually
+from tests.sandbox import test_crashes as embedded
+from tests.sandbox.test_crashes import running, settled
+
+SETTLE_SECONDS = 150.0
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "rules": [{"level": "Metadata", "omitStages": ["RequestReceived", "ResponseStarted"]}],
+}
+ACCOUNTS = f"system:serviceaccount:{names.NAMESPACE}:"
+
+
+@pytest.fixture
+def servers(programs: Binaries, tmp_path: Path) -> RealServers:
+    """A control plane of the test's own, which writes an audit log."""
+    policy = tmp_path / "audit-policy.json"
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={tmp_path / 'audit.log'}"]
+    return RealServers(RealControlPlane(programs, directory=tmp_path / "plane", extra={API_SERVER: flags}))
+
+
+@pytest.fixture
+def starts() -> list[tuple[datetime, datetime]]:
+    """When an API server was starting: until it has read roles and bindings it refuses what it will allow."""
+    return []
+
+
+@pytest.fixture
+def cluster(servers: RealServers, starts: list[tuple[datetime, datetime]], tmp_path: Path) -> Iterator[Cluster]:
+    """The sandbox on those servers; nothing of the product may have been forbidden in the end."""
+    found = Cluster(control_plane=servers)
+    try:
+        yield found
+        assert forbidden(tmp_path / "audit.log", starts) == []
+    finally:
+        found.stop()
+
+
+def audited(log: Path) -> Iterator[dict[str, Any]]:
+    """What the product's accounts asked of the API server."""
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        if event["user"]["username"].startswith(ACCOUNTS):
+            yield event
+
+
+def forbidden(log: Path, starts: list[tuple[datetime, datetime]]) -> list[str]:
+    """Requests that RBAC or a policy refused."""
+    found = []
+    for event in audited(log):
+        when = datetime.fromisoformat(event["requestReceivedTimestamp"])
+        early = any(began <= when <= ended for began, ended in starts)
+        if event["responseStatus"]["code"] in (401, 403) and not early:
+            who, message = event["user"]["username"].removeprefix(ACCOUNTS), event["responseStatus"].get("message", "")
+            found.append(f"{who} {event['verb']} {event['requestURI']}: {message}")
+    return found
+
+
+# kill -9 of controller and agent, as on the embedded control plane.
+globals().update({name: test for name, test in vars(embedded).items() if name.startswith("test_")})
+
+
+def start(cluster: Cluster, example: str) -> set[str]:
+    """The example's pods, none of which is there yet."""
+    manifests = load([str(embedded.SURVIVORS.parent / example)])
+    pods = [body for body in manifests if body["kind"] == "Pod"]
+    cluster.start([body for body in manifests if body["kind"] != "Pod"])
+    eventually(lambda: len(cluster.plans()) == _nodes(manifests), "a plan for every node", SETTLE_SECONDS)
+    for pod in pods:
+        cluster.create(pod)
+    return {pod["metadata"]["name"] for pod in pods}
+
+
+def _nodes(manifests: list[dict[str, Any]]) -> int:
+    return sum(1 for body in manifests if body["kind"] == "Node")
+
+
+@pytest.mark.parametrize("part", [API_SERVER, ETCD, SCHEDULER, CONTROLLER_MANAGER])
+def test_a_server_killed_in_mid_run_and_back(
+    cluster: Cluster, servers: RealServers, starts: list[tuple[datetime, datetime]], part: str
+) -> None:
+    wanted = start(cluster, "mig")
+    eventually(lambda: any(plan["spec"].get("planned") for plan in cluster.plans()), "a plan is written")
+    killed_at = datetime.now(UTC)
+    servers.plane.parts[part].kill()
+    servers.plane.restart(part)
+    starts.append((killed_at, datetime.now(UTC)))
+    eventually(lambda: _quietly(lambda: running(cluster)) == wanted, "all pods run", SETTLE_SECONDS)
+    eventually(lambda: _quietly(lambda: settled(cluster)), "everything is settled", SETTLE_SECONDS)
+
+
+def _quietly(look: Any) -> Any:
+    """None while the API server cannot answer."""
+    try:
+        return look()
+    except Exception as error:
+        if "kube.errors" not in type(error).__module__:
+            raise
+        return None
+
+
+def test_the_controllers_election_and_heartbeats_are_seen(cluster: Cluster) -> None:
+    start(cluster, "manual")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"
+    eventually(
+        lambda: (
+            {lease["metadata"]["name"] for lease in apply.get(cluster.api, path)["items"]}
+            == {names.CONTROLLER_LEASE, names.agent_lease("gpu-node-1")}
+        ),
+        "both Leases",
+    )
+    eventually(lambda: settled(cluster), "everything is settled", SETTLE_SECONDS)

@@ -1,9 +1,10 @@
 """Nominations: a planned pod's claim on the slice that was made for it.
 
-In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`,
-each when the partitions for that pod are there (Free, or Pending: taken by the kubelet, not yet schedulable) and no
-other pod has a better claim on them. Without it the scheduler gives the slices to whichever pod it tries first. It is a
-hint that schedulers clear at the pod's next failed attempt, so it is given again while the pod waits. Never overrules a
+In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`.
+Without it the scheduler gives the slices to whichever pod it tries first. It is a hint that schedulers clear at the
+pod's next failed attempt, so it is given twice over: once when a pod is promised a node, since many slices appear
+at one moment and patches take time, and again and again while the pod waits and its partitions are there (Free, or
+Pending: taken by the kubelet, not yet schedulable) and no other pod has a better claim on them. Never overrules a
 nomination that somebody else wrote: that is a scheduler preempting.
 """
 
@@ -50,12 +51,14 @@ class Nominator:
         self._leading = leading
         self._clock = clock
         self._not_before: dict[str, float] = {}
+        self._foretold: dict[str, str] = {}
 
     def run(self) -> None:
         """Nominate every promised pod whose partitions are there."""
         if not self._enabled:
             return
         promises = self._state.promises()
+        self._foretold = {uid: node for uid, node in self._foretold.items() if promises.get(uid) == node}
         if not promises:
             return
         now = self._clock()
@@ -64,9 +67,12 @@ class Nominator:
         for node, pods in sorted(_by_node(self._state.pending(), promises).items()):
             if node not in plans:
                 continue
-            for pod in due(node, plans[node], pods, self._state.gpu_pods(node), promises):
+            ready = due(node, plans[node], pods, self._state.gpu_pods(node), promises)
+            promised = [pod for pod in pods if promises.get(pod.uid) == node and pod.uid not in self._foretold]
+            for pod in (*ready, *(pod for pod in promised if _unclaimed(pod) and pod not in ready)):
                 if pod.uid not in self._not_before and self._leading():
                     self._not_before[pod.uid] = now + AGAIN_SECONDS
+                    self._foretold[pod.uid] = node
                     self._nominate(pod, node)
 
     def _nominate(self, pod: PodView, node: str) -> None:
@@ -113,6 +119,11 @@ def due(
             free.subtract(dict(wanted))
             found.append(pod)
     return found
+
+
+def _unclaimed(pod: PodView) -> bool:
+    """Tried in vain, and nobody holds a place for it: one that was not tried may be bound without us."""
+    return pod.unschedulable and not pod.nominated_node and not pod.deleting
 
 
 def _by_node(pending: Iterable[PodView], promises: Mapping[str, str]) -> dict[str, list[PodView]]:

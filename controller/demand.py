@@ -19,6 +19,7 @@ from partitioning.resources import (
     AckRequest,
     MigRequest,
     MpsRequest,
+    NoMemoryRequest,
     ResourceRequest,
     SharedRequest,
     WholeRequest,
@@ -149,6 +150,10 @@ def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str
         if isinstance(kind, AckRequest):
             gb = -(-amount * 2**30 // 10**9)
             return _not_served(pod, f"{resource}: {amount} is not served: ask for nvidia.com/gpu-{gb}gb: 1")
+        if isinstance(kind, NoMemoryRequest):
+            return _not_served(
+                pod, f"{resource} is not served: a slice has at least 1 GB: ask for nvidia.com/gpu-<N>gb"
+            )
     mapped = sorted(resource for resource, _ in pod.gpu if resource in dra_resources)
     if mapped:
         return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so DRA serves it: ask for another resource")

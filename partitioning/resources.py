@@ -18,6 +18,8 @@ SHARED = "nvidia.com/gpu.shared"
 ACK_MEMORY = "aliyun.com/gpu-mem"
 
 _MIG_PREFIX = "nvidia.com/mig-"
+NO_MEMORY = "nvidia.com/gpu-0gb"
+
 _MPS_GB = re.compile(r"nvidia\.com/gpu-([1-9]\d*)gb", re.ASCII)
 # The last word is the suffix that NVIDIA's plugin adds when a MIG instance is shared in time: no profile of its own.
 _MIG = re.compile(r"(?P<slices>\d+g\.\d+gb)(?P<attributes>(?:[.-][a-z]+)*)(?<!\.shared)", re.ASCII)
@@ -52,7 +54,12 @@ class AckRequest:
     """`aliyun.com/gpu-mem`: the quantity is the size of one MPS slice in GiB."""
 
 
-ResourceRequest: TypeAlias = MigRequest | MpsRequest | WholeRequest | SharedRequest | AckRequest
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class NoMemoryRequest:
+    """`nvidia.com/gpu-0gb`: meant as an MPS slice, but one without memory, which nobody can make."""
+
+
+ResourceRequest: TypeAlias = MigRequest | MpsRequest | WholeRequest | SharedRequest | AckRequest | NoMemoryRequest
 
 
 def mig_resource(profile: str) -> str:
@@ -94,6 +101,8 @@ def classify(resource_name: str) -> ResourceRequest | None:
         return SharedRequest()
     if resource_name == ACK_MEMORY:
         return AckRequest()
+    if resource_name == NO_MEMORY:
+        return NoMemoryRequest()
     memory_gb = mps_gb_of_resource(resource_name)
     if memory_gb is not None:
         return MpsRequest(memory_gb=memory_gb)

@@ -12,23 +12,30 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.demand import Wants
+from controller.demand import Wants, kind_of
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.groups import why_not
 from controller.planner.inventory import Closed, NodeStock
-from controller.planner.offers import could_hold, fully_open, gpu_models, label_allows, most_on_empty, why_closed
+from controller.planner.offers import (
+    could_hold,
+    fully_open,
+    gpu_models,
+    label_allows,
+    largest_slice_gb,
+    most_on_empty,
+    why_closed,
+)
 from controller.planner.releases import Candidate, blocking
 from controller.planner.singly import Singly
-from controller.planner.wholes import about_whole_gpus
+from controller.planner.wholes import about_whole_gpus, held_whole
+from controller.planner.wording import counted, listed
 from controller.reasons import UnplacedReason
 from controller.scheduling import SchedulerProfiles
 from controller.views import Unplaced
 from partitioning.models import GpuModel
-from partitioning.resources import WHOLE
+from partitioning.resources import WHOLE, MpsRequest
 
-_NAMED = 3
-"""How many things of one sort a sentence names."""
 _GIB = 2**30
 
 _LOOKED_AT = 100
@@ -43,6 +50,7 @@ class _ClosedOne(NamedTuple):
     node: int
     title: str
     reason: Closed
+    words: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +138,7 @@ class Explainer:
             return "no node has a GPU of a known model: label nodes with nvidia.com/gpu.product"
         for resource, _ in wants:
             if not any(most_on_empty(model, resource) for model in models.values()):
-                return f"no GPU here offers {resource}: {_offers(models[key] for key in sorted(models))}"
+                return f"no GPU here offers {resource}: {_offers(resource, [models[key] for key in sorted(models)])}"
         best = max(sum(most_on_empty(model, wants[0][0]) for model in gpu_models(stock)) for stock in self._stocks)
         return f"no node's GPUs hold {spelled(wants)} together (at most {best} x {wants[0][0]}): ask for fewer"
 
@@ -181,16 +189,17 @@ class Explainer:
             stock = self._stocks[node]
             name = stock.node.name
             if stock.closed is not None:
-                closed.append(_ClosedOne(node, f"node {name}", stock.closed))
+                closed.append(_ClosedOne(node, f"node {name}", stock.closed, stock.closed.value))
             elif fully_open(stock, wants):
                 continue
             elif not label_allows(stock, wants):
-                closed.append(_ClosedOne(node, f"node {name}", Closed.OTHER_LABEL))
+                closed.append(_ClosedOne(node, f"node {name}", Closed.OTHER_LABEL, Closed.OTHER_LABEL.value))
             else:
                 for gpu in stock.gpus:
                     reason = why_closed(gpu, wants)
                     if reason is not None:
-                        closed.append(_ClosedOne(node, f"GPU {gpu.view.index} of {name}", reason))
+                        words = held_whole(gpu) if reason is Closed.HELD_WHOLE else reason.value
+                        closed.append(_ClosedOne(node, f"GPU {gpu.view.index} of {name}", reason, words))
         return closed
 
     def _no_node_resources(self, ask: Ask, nodes: Sequence[int]) -> Answer:
@@ -208,15 +217,15 @@ class Explainer:
         else:
             lacking = "it lacks a host port or another resource that the pod asks for"
         return UnplacedReason.NO_NODE_RESOURCES, (
-            f"GPUs of {len(nodes)} nodes have room for {spelled(ask.demand.wants)}, best {name}, but {lacking}: "
-            "ask for less, or add a node"
+            f"GPUs of {counted(len(nodes), 'node')} have room for {spelled(ask.demand.wants)}, best {name}, "
+            f"but {lacking}: ask for less, or add a node"
         )
 
 
 def _kept_off(ask: Ask, nodes: int, reasons: Mapping[str, int]) -> str:
-    counted = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     return (
-        f"of {nodes} nodes with GPUs for {spelled(ask.demand.wants)}: {counted}: "
+        f"of {counted(nodes, 'node')} with GPUs for {spelled(ask.demand.wants)}: {told}: "
         "change the pod's tolerations, node selector or affinity, or the nodes' taints and labels"
     )
 
@@ -227,11 +236,11 @@ def _in_flight(closed: Sequence[_ClosedOne]) -> list[tuple[int, Answer]]:
     fresh = [one for one in closed if one.reason in (Closed.NO_PLAN, Closed.NOT_REPORTED)]
     about_changes = (
         UnplacedReason.CHANGE_UNDER_WAY,
-        f"{_listed([one.title for one in changing])} is being changed: the pod is planned again when that has settled",
+        f"{listed([one.title for one in changing])} is being changed: the pod is planned again when that has settled",
     )
     about_agents = (
         UnplacedReason.AWAITING_AGENT,
-        f"GPUs not reported yet: {_listed([one.title for one in fresh])}: see the node agent there",
+        f"GPUs not reported yet: {listed([one.title for one in fresh])}: see the node agent there",
     )
     return [(one.node, about_changes) for one in changing] + [(one.node, about_agents) for one in fresh]
 
@@ -253,25 +262,25 @@ def _all_closed(closed: Sequence[_ClosedOne]) -> Answer:
 
 def _full(wants: Wants, gpus: int, closed: Sequence[_ClosedOne]) -> str:
     also = f"; besides, {_worded(closed)}" if closed else ""
-    return (
-        f"the {gpus} GPUs for {spelled(wants)} are full with pods that are served before it: add a node, or wait{also}"
-    )
+    which = f"the GPU for {spelled(wants)} is" if gpus == 1 else f"the {gpus} GPUs for {spelled(wants)} are"
+    return f"{which} full with pods that are served before it: add a node, or wait{also}"
 
 
 def _worded(closed: Sequence[_ClosedOne]) -> str:
     """One clause per reason, with the first names."""
-    titles: dict[Closed, list[str]] = {}
+    titles: dict[str, list[str]] = {}
     for one in closed:
-        titles.setdefault(one.reason, []).append(one.title)
-    return "; ".join(f"{_listed(names)} {reason.value}" for reason, names in titles.items())
+        titles.setdefault(one.words, []).append(one.title)
+    return "; ".join(f"{listed(names)} {words}" for words, names in titles.items())
 
 
-def _listed(titles: Sequence[str]) -> str:
-    more = len(titles) - _NAMED
-    return ", ".join(titles[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _offers(models: Iterable[GpuModel]) -> str:
+def _offers(resource: str, models: Sequence[GpuModel]) -> str:
+    if isinstance(kind_of(resource), MpsRequest):
+        largest = max(models, key=largest_slice_gb)
+        size_gb = largest_slice_gb(largest)
+        if not size_gb:
+            return "MPS slices need a GPU of Volta or newer"
+        return f"the largest slice a GPU here can hold is gpu-{size_gb}gb ({largest.product})"
     return "; ".join(
         f"{model.product} offers {', '.join(spec.name for spec in model.profiles) or 'no MIG, but MPS slices'}"
         for model in models
@@ -279,7 +288,7 @@ def _offers(models: Iterable[GpuModel]) -> str:
 
 
 def _cores(milli: int) -> str:
-    return f"{milli / 1000:g} cores"
+    return counted(milli / 1000, "core")
 
 
 def _gib(amount_bytes: int) -> str:

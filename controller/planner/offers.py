@@ -11,7 +11,7 @@ from functools import lru_cache
 from controller.demand import Wants, kind_of
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
 from partitioning.models import GpuModel
-from partitioning.mps import MAX_CLIENTS, VOLTA, slice_of_gb
+from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, slice_of_gb
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 _CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
@@ -29,6 +29,14 @@ def most_on_empty(model: GpuModel, resource: str) -> int:
     if isinstance(kind, MpsRequest) and model.compute_capability >= VOLTA:
         return min(MAX_CLIENTS, model.memory_mib // slice_of_gb(kind.memory_gb).memory_mib)
     return 0
+
+
+def largest_slice_gb(model: GpuModel) -> int:
+    """Of the largest MPS slice, in GB, that one empty GPU can have; 0 where MPS cannot limit its clients."""
+    if model.compute_capability < VOLTA:
+        return 0
+    # A slice's limit is rounded down to whole MiB.
+    return ((model.memory_mib + 1) * BYTES_PER_MIB - 1) // BYTES_PER_GB
 
 
 def gpu_models(stock: NodeStock) -> Iterator[GpuModel]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from controller.demand import Wants
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
+from controller.planner.wording import counted, listed
 from controller.reasons import UnplacedReason
 from partitioning.resources import WHOLE
 
@@ -32,12 +33,23 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> tuple[Unplace
         else:
             found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     told = ", ".join(f"{found[use]} {use}" for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use])
-    message = f"{count} x {WHOLE} on one node: of the GPUs of {nodes} nodes, {told}"
+    message = f"{count} x {WHOLE} on one node: of the GPUs of {counted(nodes, 'node')}, {told}"
     if found[_IN_USE] or found[_CUT]:
         return UnplacedReason.WAITS_FOR_RELEASE, f"{message}: wait for a release, or add a node"
     if found[_TAKEN]:
         return UnplacedReason.NO_CAPACITY, f"{message}: add a node, or wait"
     return UnplacedReason.BLOCKED, f"{message}: disable MIG mode on a GPU (nvidia-smi -mig 0), or add a node"
+
+
+def held_whole(gpu: GpuStock) -> str:
+    """How a GPU that is left out for that is held, as said after 'it', with the remedy."""
+    whole = [part for part in gpu.staying if part.resource == WHOLE]
+    if any(part.held for part in whole):
+        names = sorted({part.pod for part in whole if part.pod})
+        return f"is held whole by {listed(names) or 'a pod'}: wait for its release, or add a node"
+    if any(part.state == "Unknown" for part in whole):
+        return "may be held whole, whether it is in use is not known: see status.gpus of its plan, or add a node"
+    return "may be held whole by a pod of its node: wait for its release, or add a node"
 
 
 def _use_of(gpu: GpuStock) -> str:

@@ -46,6 +46,9 @@ def test_these_are_nobodys_demand(somebody: PodView) -> None:
             pod("a", "nvidia.com/gpu.shared"), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-<N>gb", id="equal replicas"
         ),
         pytest.param(
+            pod("a", "nvidia.com/gpu-0gb"), UnplacedReason.NOT_SERVED, "a slice has at least 1 GB", id="no memory"
+        ),
+        pytest.param(
             pod("a", ("aliyun.com/gpu-mem", 10)), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-11gb: 1", id="ACK memory"
         ),
         pytest.param(

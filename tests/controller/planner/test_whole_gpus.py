@@ -77,7 +77,7 @@ def test_who_has_the_gpus_is_said() -> None:
     (missed,) = planned(snapshot).unplaced
 
     assert missed.reason is UnplacedReason.WAITS_FOR_RELEASE
-    assert "2 in use whole" in missed.message
+    assert "of the GPUs of 1 node, 2 in use whole" in missed.message
 
 
 def test_gpus_in_mig_mode_are_never_whole() -> None:

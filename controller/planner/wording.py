@@ -1,0 +1,22 @@
+"""Numbers and names as messages say them.
+
+In go counts, nouns and names, out come pieces of a sentence. Nothing here decides anything, or knows why a pod waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_NAMED = 3
+"""How many things of one sort a sentence names."""
+
+
+def counted(number: float, noun: str) -> str:
+    """`1 node`, `2 nodes`, `0.5 cores`."""
+    return f"{number:.12g} {noun}" + ("" if number == 1 else "s")
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

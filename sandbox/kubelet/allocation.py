@@ -31,8 +31,11 @@ class Allocator:
         self._checkpoint = checkpoint
         self._free_inactive = free_inactive
         self._pause = pause
+        self.last_admitted: frozenset[str] = frozenset()
+        """UID of the pod whose devices were asked for last, if any."""
 
     def allocate(self, pod: Pod, already_running: Callable[[str], bool]) -> Refusal | None:
+        self.last_admitted = frozenset({pod.uid})
         reusable: Reusable = {}
         for container in pod.containers:
             refusal = self._container(pod, container, reusable, already_running=already_running(container.name))

@@ -17,7 +17,7 @@ from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.endpoints import Endpoints
 from sandbox.kubelet.podbook import PodBook
 from sandbox.kubelet.registration import Registration
-from sandbox.kubelet.settings import Timings
+from sandbox.kubelet.settings import Switches, Timings
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,14 @@ class DevicePlugins:
         paths: KubeletPaths,
         book: PodBook,
         timings: Timings,
+        switches: Switches,
         clock: Clock,
         random: Random,
         pause: Callable[[float], object],
         changed: Callable[[str], None],
     ) -> None:
         self._book = book
+        self._switches = switches
         self._changed = changed
         self._checkpoint = CheckpointFile(paths.checkpoint)
         self.table = DeviceTable(grace_seconds=timings.endpoint_grace_seconds, random=random)
@@ -59,7 +61,11 @@ class DevicePlugins:
     def free_inactive(self) -> None:
         """Free what pods hold that are not active, once all pods are known. Only List and admission call this."""
         if self._book.sources_ready:
-            self.table.free_inactive(self._book.active_uids)
+            self.table.free_inactive(self._keeping_uids)
+
+    def _keeping_uids(self) -> frozenset[str]:
+        last = frozenset() if self._switches.frees_last_admitted else self.allocator.last_admitted
+        return self._book.active_uids() | last
 
     def close(self) -> None:
         self._checkpoint.close()

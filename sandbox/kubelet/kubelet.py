@@ -126,6 +126,7 @@ class Kubelet:
             paths=self.paths,
             book=self._book,
             timings=self._timings,
+            switches=self._switches,
             clock=self._clock,
             random=self._random,
             pause=self._quit.wait,
@@ -202,7 +203,8 @@ class Kubelet:
     # ----------------------------------------------------------------------------- what comes in
 
     def _serve_registration(self) -> None:
-        remove_sockets(self.paths.plugin_dir)
+        kept = None if self._switches.keeps_other_files else self.paths.checkpoint
+        remove_sockets(self.paths.plugin_dir, and_files_but=kept)
         self._registration_server.start()
         self._loop.after(self._timings.pods_after_seconds, self._look_for_pods)
 

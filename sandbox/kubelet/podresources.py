@@ -106,7 +106,7 @@ class PodResources(services.PodResourcesListerServicer):
         containers = [
             api.ContainerResources(
                 name=container.name,
-                devices=self._held(entry.pod.uid, container.name) if entry.active else [],
+                devices=self._held(entry.pod.uid, container.name),
             )
             for container in entry.pod.containers
             if container.role is not Role.INIT

@@ -76,7 +76,7 @@ class PodWorkers:
     def _update(self, entry: Entry) -> None:
         pod, run = entry.pod, entry.run
         if pod.deleting and run is not None and not run.stopping and not run.terminated:
-            self._runner.stop(entry, pod.deletion_grace_seconds)
+            self._runner.stop(entry, pod.deletion_grace_seconds or self._forced_grace_seconds(pod))
         self._runner.finish_if_deleting(entry)
         if pod.ended and run is not None and not run.terminated and not run.stopping:
             self._around.loop.after(self._timings.status_repair_seconds, lambda: self._runner.repair(pod.uid))
@@ -85,7 +85,11 @@ class PodWorkers:
         """The object vanished. If that was no end the kubelet knew of, containers run on for a grace of their own."""
         self._book.remove(pod.uid)
         self._around.writer.forget(pod.uid)
-        self._runner.stop_containers(pod.uid)
+        self._runner.stop_containers(pod.uid, self._forced_grace_seconds(pod))
+
+    def _forced_grace_seconds(self, pod: Pod) -> float:
+        """Less than the shortest is that one."""
+        return 0.0 if self._around.switches.short_forced_grace else pod.grace_seconds
 
     def _emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._around.api.emit(pod, event_type, reason, message)

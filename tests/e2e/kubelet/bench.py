@@ -18,6 +18,7 @@ from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from sandbox.kubelet import Switches
 from sandbox.realkubelet.runtime import connects
 from tests.e2e.kubelet.nodes import KubeletNode, Seen
 from tests.e2e.real_cluster import NODES, eventually
@@ -31,8 +32,10 @@ _numbers = itertools.count(1)
 
 
 class Bench:
-    def __init__(self, side: str, node: KubeletNode, admin: ApiClient) -> None:
+    def __init__(self, side: str, node: KubeletNode, admin: ApiClient, switches: Switches) -> None:
         self.side = side
+        self.switches = switches
+        """What is different in a kubelet of this version."""
         self.node = node
         self.admin = admin
         self.resource = f"gpuplan.test/r{next(_numbers)}"
@@ -89,6 +92,20 @@ class Bench:
             pod.name: sorted(i for c in pod.containers for devices in c.devices for i in devices.device_ids)
             for pod in answer.pod_resources
         }
+
+    def shown(self, raw: Raw) -> list[str] | None:
+        """What List says that the pod holds; None where it is not listed."""
+        return self.held().get(raw["metadata"]["name"])
+
+    def admit_another(self) -> None:
+        """Where it matters who was admitted last, let it be somebody else."""
+        if not self.switches.frees_last_admitted:
+            self.run(pod(container()))
+
+    def wait_freed(self, raw: Raw) -> None:
+        """List shows no device of the pod any more; an old kubelet thinks of that at the next admission only."""
+        self.admit_another()
+        self.wait(lambda: not self.shown(raw), f"no device of {raw['metadata']['name']} is shown")
 
     @staticmethod
     def _patiently(call: Callable[[], Any]) -> Any:

@@ -13,6 +13,7 @@ import pytest
 
 from kube import apply
 from sandbox.controlplane import Missing, Places, obtain
+from sandbox.kubelet import Switches
 from sandbox.realkubelet import obstacle, scripted_runtime
 from tests.e2e.kubelet.bench import Bench
 from tests.e2e.kubelet.nodes import KubeletNode, RealNode, StandInNode
@@ -77,7 +78,7 @@ def bench(
         kubelet_nodes[side] = node = _node(side, cluster, request)
         node.start()
         eventually(lambda: ready(cluster, node.name), f"{node.name} is Ready")
-    made = Bench(side, kubelet_nodes[side], cluster.admin)
+    made = Bench(side, kubelet_nodes[side], cluster.admin, Switches.of(cluster.plane.version))
     yield made
     made.close()
 

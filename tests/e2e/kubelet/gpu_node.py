@@ -187,6 +187,7 @@ class GpuNode:
             "spec": {
                 "nodeSelector": {"kubernetes.io/hostname": self.name},
                 "terminationGracePeriodSeconds": grace_seconds,
+                "restartPolicy": "Never",
                 "dnsPolicy": "Default",
                 "containers": [
                     {"name": "c", "image": "gpuplan.test/image:1", "resources": {"limits": {resource: "1"}}}
@@ -198,15 +199,15 @@ class GpuNode:
     def wait_running(self, raw: Raw) -> Container:
         """Its container, which runs."""
         path = f"{PODS}/{raw['metadata']['name']}"
-
-        def running() -> bool:
-            return bool(apply.get(self.cluster.admin, path)["status"].get("phase") == "Running")
-
         try:
-            eventually(running, f"{raw['metadata']['name']} runs", SECONDS)
+            eventually(lambda: self.phase(raw) == "Running", f"{raw['metadata']['name']} runs", SECONDS)
         except AssertionError as error:
             raise AssertionError(f"{error}: {apply.get(self.cluster.admin, path)['status']}") from error
         return self.kubelet.runtime.containers(raw["metadata"]["uid"])[-1]
+
+    def phase(self, raw: Raw) -> str:
+        """Of the pod, at the API."""
+        return str(apply.get(self.cluster.admin, f"{PODS}/{raw['metadata']['name']}")["status"].get("phase"))
 
     def visible(self, raw: Raw) -> str:
         """The device that the pod's newest container was given."""

@@ -20,8 +20,6 @@ from tests.e2e.real_cluster import NODES, RealCluster
 
 TICK_SECONDS = 1.0
 NOWHERE = "https://127.0.0.1:9"
-FIRST_WITH_ACTIVE_LIST = 34
-FIRST_WITH_HEALTH = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +118,6 @@ class StandInNode:
         self.name = name
         self._folder = Path(tempfile.mkdtemp(prefix="gps", dir="/tmp"))
         self.paths = KubeletPaths(self._folder)
-        self._minor = cluster.minor
         self._version = cluster.plane.version
         self._tick_seconds = tick_seconds
         self._client = cluster.kubelet(name)
@@ -138,12 +135,7 @@ class StandInNode:
             ClusterApi(self._client if reachable else self._nowhere, self.name),
             status_tick_seconds=self._tick_seconds,
             runtime=self._runtime,
-            switches=Switches(
-                version=f"v{self._version}",
-                list_active_pods_only=self._minor >= FIRST_WITH_ACTIVE_LIST,
-                get_offered=self._minor >= FIRST_WITH_HEALTH,
-                resource_health_status=self._minor >= FIRST_WITH_HEALTH,
-            ),
+            switches=Switches.of(self._version),
         )
         self._kubelet.start()
 

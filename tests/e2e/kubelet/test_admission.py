@@ -85,9 +85,10 @@ def test_requests_are_counted_after_a_successful_allocate(bench: Bench) -> None:
     """The kubelet forgot what a running pod holds, but not that it asked for it."""
     plugin = bench.plugin("a", "b")
     raw = bench.run(wanting(bench))
+    bench.admit_another()
     path = f"{PODS}/{raw['metadata']['name']}/status"
     apply.merge_patch(bench.admin, path, {"status": {"phase": "Failed"}})
-    bench.wait(lambda: not bench.held().get(raw["metadata"]["name"]), "its device is free")
+    bench.wait(lambda: not bench.shown(raw), "its device is free")
     bench.wait_phase(raw, "Running")
 
     text = f"Node didn't have enough resource: {bench.resource}, requested: 2, used: 1, capacity: 2"

@@ -6,8 +6,8 @@ import pytest
 
 from kube import apply
 from kube.kubelet_api import deviceplugin_pb2 as api
+from sandbox.kubelet.settings import FIRST_WITH_HEALTH
 from tests.e2e.kubelet.bench import Bench, Raw, container, pod
-from tests.e2e.kubelet.nodes import FIRST_WITH_HEALTH
 from tests.e2e.real_cluster import NODES, RealCluster
 
 Devices = list[api.Device]

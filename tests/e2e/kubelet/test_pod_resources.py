@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from kube.kubelet_api import podresources_pb2 as api
+from sandbox.kubelet.settings import FIRST_WITH_HEALTH
 from tests.e2e.kubelet.bench import Bench, container, pod
-from tests.e2e.kubelet.nodes import FIRST_WITH_HEALTH
 from tests.e2e.real_cluster import RealCluster
 
 

@@ -168,3 +168,23 @@ def test_no_stop_gets_less_than_the_shortest_grace(bench: Bench) -> None:
     bench.wait_gone(raw)
     (record,) = bench.runtime.containers()
     assert (record.finished_at or 0.0) - asked_at > QUICK.force_stop_seconds - 0.01
+
+
+def test_a_kubelet_of_1_30_keeps_the_devices_of_the_pod_that_it_admitted_last(bench: Bench) -> None:
+    bench.kubelet(switches=Switches.of("1.30.14"))
+    bench.plugin("MIG-0")
+    bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
+    assert bench.held() == {"p": ["MIG-0"]}
+
+    bench.run(pod("q", containers=[container()]))
+    assert bench.held() == {"p": [], "q": []}
+
+
+def test_a_kubelet_of_1_30_gives_force_deleted_containers_their_pods_grace(bench: Bench) -> None:
+    bench.kubelet(switches=Switches.of("1.30.14"))
+    raw = bench.run(
+        pod("p", containers=[container()], annotations={"stop-seconds": "1"}, spec={"terminationGracePeriodSeconds": 9})
+    )
+    bench.api.remove(raw["metadata"]["uid"])
+    wait_until(lambda: states(bench, "p") == [ContainerState.EXITED], "it ends by itself")
+    assert bench.runtime.containers()[0].exit_code == 143

@@ -1,11 +1,11 @@
 """Nominations: a planned pod's claim on the slice that was made for it.
 
-In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`.
-Without it the scheduler gives the slices to whichever pod it tries first. It is a hint that schedulers clear at the
-pod's next failed attempt, so it is given twice over: once when a pod is promised a node, since many slices appear
-at one moment and patches take time, and again and again while the pod waits and its partitions are there (Free, or
-Pending: taken by the kubelet, not yet schedulable) and no other pod has a better claim on them. Never overrules a
-nomination that somebody else wrote: that is a scheduler preempting.
+In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`:
+from the promise on while the node's GPUs are being cut, and later as long as the pod waits and its partitions are there
+(Free, or Pending: taken by the kubelet, not yet schedulable) with no better claim on them. Without it the scheduler
+gives the slices to whichever pod it tries first. It is a hint that schedulers clear at the pod's next failed attempt,
+such as when another node grows first, so it is given again at once: many slices appear at one moment, and whoever holds
+no claim then loses his. Never overrules a nomination that somebody else wrote: that is a scheduler preempting.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kube import apply, errors
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 1.0
-"""Between two nominations of one pod: the scheduler's own shortest back-off."""
+AGAIN_SECONDS = 0.2
+"""Between two nominations of one pod. A scheduler clears one at most at each attempt, and those lie a second apart."""
 OFFERED = (PartitionState.FREE, PartitionState.PENDING)
 
 
@@ -51,14 +51,12 @@ class Nominator:
         self._leading = leading
         self._clock = clock
         self._not_before: dict[str, float] = {}
-        self._foretold: dict[str, str] = {}
 
     def run(self) -> None:
         """Nominate every promised pod whose partitions are there."""
         if not self._enabled:
             return
         promises = self._state.promises()
-        self._foretold = {uid: node for uid, node in self._foretold.items() if promises.get(uid) == node}
         if not promises:
             return
         now = self._clock()
@@ -68,11 +66,10 @@ class Nominator:
             if node not in plans:
                 continue
             ready = due(node, plans[node], pods, self._state.gpu_pods(node), promises)
-            promised = [pod for pod in pods if promises.get(pod.uid) == node and pod.uid not in self._foretold]
-            for pod in (*ready, *(pod for pod in promised if _unclaimed(pod) and pod not in ready)):
+            early = coming(node, plans[node], pods, promises)
+            for pod in (*ready, *(pod for pod in early if pod not in ready)):
                 if pod.uid not in self._not_before and self._leading():
                     self._not_before[pod.uid] = now + AGAIN_SECONDS
-                    self._foretold[pod.uid] = node
                     self._nominate(pod, node)
 
     def _nominate(self, pod: PodView, node: str) -> None:
@@ -121,9 +118,18 @@ def due(
     return found
 
 
-def _unclaimed(pod: PodView) -> bool:
-    """Tried in vain, and nobody holds a place for it: one that was not tried may be bound without us."""
-    return pod.unschedulable and not pod.nominated_node and not pod.deleting
+def coming(node: str, plan: PlanView, pending: Iterable[PodView], promises: Mapping[str, str]) -> list[PodView]:
+    """Pods promised to this node, tried in vain, that nobody holds a place for while its GPUs are being cut.
+
+    A pod that was not tried yet may be bound without us, and elsewhere.
+    """
+    if not any(gpu.under_way for gpu in plan.gpus):
+        return []
+    return [
+        pod
+        for pod in pending
+        if promises.get(pod.uid) == node and pod.unschedulable and not pod.nominated_node and not pod.deleting
+    ]
 
 
 def _by_node(pending: Iterable[PodView], promises: Mapping[str, str]) -> dict[str, list[PodView]]:

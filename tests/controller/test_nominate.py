@@ -1,11 +1,12 @@
 """Nominations: whom the slice that was made belongs to, until the scheduler has bound somebody."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from controller import paths
-from controller.nominate import Nominator, due
+from controller.nominate import Nominator, coming, due
 from controller.views import PlanView
 from kube import apply
 from tests.controller.cluster import Bench
@@ -69,6 +70,20 @@ def test_a_nomination_by_a_scheduler_is_never_overruled() -> None:
 
 def test_nobody_but_the_promised() -> None:
     assert nominees([FREE, PENDING], pod("a"), pod("b"), promised=("b",)) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("under_way", "expected"),
+    [pytest.param(True, ["a"], id="while the GPUs are being cut"), pytest.param(False, [], id="not once they are")],
+)
+def test_a_promise_is_a_claim_before_the_partitions_are_there(under_way: bool, expected: list[str]) -> None:
+    reading = plan_reading(plan(status=status(gpu(item=item(0)))))
+    view = PlanView(name="n1", gpus=tuple(replace(found.view, under_way=under_way) for found in reading.gpus))
+    pods = [pod_view(pod(name)) for name in ("a", "elsewhere")]
+    pods += [pod_view(pod("nominated", nominated="n7")), replace(pod_view(pod("untried")), unschedulable=False)]
+    promises = {found.uid: "n2" if found.name == "elsewhere" else "n1" for found in pods}
+
+    assert [found.name for found in coming("n1", view, pods, promises)] == expected
 
 
 def nominator(bench: Bench, **options: Any) -> Nominator:

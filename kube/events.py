@@ -100,19 +100,21 @@ class EventRecorder:
         self._queue: queue.Queue[_Emitted | None] = queue.Queue(queue_size)
         self._written: OrderedDict[tuple[str, str, str, str], _Written] = OrderedDict()
         self._remembered = queue_size * 4
+        self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"events of {component}")
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, *, timeout_seconds: float = 2.0) -> None:
-        """Write what is queued, but no longer than this."""
+        """Write what is queued, but no longer than this; the rest is dropped without a word."""
         try:
             self._queue.put(None, timeout=timeout_seconds)
+            if self._thread.is_alive():
+                self._thread.join(timeout_seconds)
         except queue.Full:
-            return
-        if self._thread.is_alive():
-            self._thread.join(timeout_seconds)
+            pass
+        self._given_up.set()
 
     def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
         try:
@@ -122,6 +124,9 @@ class EventRecorder:
 
     def _run(self) -> None:
         while (emitted := self._queue.get()) is not None:
+            if self._given_up.is_set():
+                self.dropped += 1
+                continue
             try:
                 self._write(emitted)
             except errors.ApiError as error:

@@ -20,7 +20,7 @@ BUILD_SECONDS = 900.0
 
 def scripted_runtime(places: Places) -> Path | Missing:
     """The program; the first call after a change builds it."""
-    target = places.cache / f"{PROGRAM}-{_digest()}"
+    target = places.cache / f"{PROGRAM}-{source_digest()}"
     if target.exists():
         return target
     go = shutil.which("go", path=dict(places.environ).get("PATH"))
@@ -53,7 +53,7 @@ def _build(go: str, target: Path, places: Places) -> Path | Missing:
     return target
 
 
-def _digest() -> str:
+def source_digest() -> str:
     parts = [platform.system(), platform.machine()]
     parts += [path.read_text() for path in sorted(SOURCES.iterdir()) if path.suffix in (".go", ".mod", ".sum")]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -80,9 +80,16 @@ def configuration(
 
 
 def command(
-    *, kubelet: Path, node_name: str, folder: Path, root: Path, plugin_dir: Path, labels: Mapping[str, str]
+    *,
+    kubelet: Path,
+    node_name: str,
+    folder: Path,
+    root: Path,
+    plugin_dir: Path,
+    labels: Mapping[str, str],
+    taints: Sequence[str],
 ) -> Sequence[str]:
-    """A program by its full path, and its arguments."""
+    """A program by its full path, and its arguments; taints as `key=value:effect`."""
     program = shutil.which("unshare") or "/usr/bin/unshare"
     places = (plugin_dir, folder / "kernel", folder / "empty")
     return (
@@ -94,5 +101,6 @@ def command(
         f"--cert-dir={folder / 'pki'}",
         f"--hostname-override={node_name}",
         f"--node-labels={','.join(f'{name}={value}' for name, value in sorted(labels.items()))}",
+        f"--register-with-taints={','.join(taints)}",
         "--v=2",
     )

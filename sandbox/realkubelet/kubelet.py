@@ -6,7 +6,7 @@ pods, `reboot` loses the containers, too. It ends only what it started; its moun
 """
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kube.kubelet_api.paths import KubeletPaths
@@ -31,6 +31,7 @@ class RealKubelet:
         kubeconfig: str,
         status_tick_seconds: float = 10.0,
         labels: Mapping[str, str] | None = None,
+        taints: Sequence[str] = (),
         gates: Mapping[str, bool] | None = None,
     ) -> None:
         if any(folder.is_relative_to(hidden) for hidden in config.HIDDEN):
@@ -59,6 +60,7 @@ class RealKubelet:
             root=self.paths.root,
             plugin_dir=self.paths.plugin_dir,
             labels=labels or {},
+            taints=taints,
         )
         self._process = Part("kubelet", command, log=folder / "kubelet.log", ready=self._serves)
 

@@ -16,7 +16,7 @@ from sandbox.controlplane import Missing, Places, obtain
 from sandbox.kubelet import Switches
 from sandbox.realkubelet import obstacle, scripted_runtime
 from tests.e2e.kubelet.bench import Bench
-from tests.e2e.kubelet.nodes import KubeletNode, RealNode, StandInNode
+from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealNode, StandInNode
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster, eventually
 
@@ -95,5 +95,6 @@ def ready(cluster: RealCluster, name: str) -> bool:
     for node in apply.get(cluster.admin, NODES)["items"]:
         if node["metadata"]["name"] == name:
             conditions = {each["type"]: each["status"] for each in node["status"].get("conditions") or ()}
-            return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+            taints = [taint["key"] for taint in node["spec"].get("taints") or ()]
+            return conditions.get("Ready") == "True" and taints == [TAINT["key"]]
     return False

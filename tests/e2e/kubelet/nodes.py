@@ -19,6 +19,8 @@ from sandbox.realkubelet import RealKubelet
 from tests.e2e.real_cluster import NODES, RealCluster
 
 TICK_SECONDS = 1.0
+# Other tests' pods must not be scheduled here; the checks bind theirs themselves.
+TAINT = {"key": "gpuplan.test/kubelet", "effect": "NoSchedule"}
 NOWHERE = "https://127.0.0.1:9"
 
 
@@ -73,6 +75,7 @@ class RealNode:
             runtime=runtime,
             kubeconfig=self._kubeconfig,
             status_tick_seconds=tick_seconds,
+            taints=(f"{TAINT['key']}=:{TAINT['effect']}",),
         )
         self.paths = self.kubelet.paths
 
@@ -181,6 +184,7 @@ def _node(name: str) -> dict[str, object]:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {"taints": [TAINT]},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
 

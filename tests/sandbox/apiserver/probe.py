@@ -21,7 +21,7 @@ CARDPLANS = f"{GROUP}/cardplans"
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 DEFINITION_FILE = Path(__file__).with_name("cardplans.yaml")
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

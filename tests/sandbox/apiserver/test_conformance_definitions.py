@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, Http, Kubectl, Plans
+from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, Http, Kubectl, Plans, eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"
@@ -231,10 +231,22 @@ def test_a_definition_is_named_after_its_kind(http: Http) -> None:
 
 def test_a_definition_takes_its_objects_along(http: Http, kubectl: Kubectl) -> None:
     crd = with_schema({"type": "string"})
-    assert http("POST", CRDS, crd).status == 201
     path = "/apis/conformance.example.com/v1alpha1/others"
-    http("POST", path, {"metadata": {"name": "o"}, "spec": {"field": "x"}})
+    made = {
+        "apiVersion": "conformance.example.com/v1alpha1",
+        "kind": "Other",
+        "metadata": {"name": "o"},
+        "spec": {"field": "x"},
+    }
+    assert http("POST", CRDS, crd).status == 201
+    # A definition is served, and its end is seen, a moment after the answer.
+    eventually(lambda: http("GET", path).status == 200, "the kind is served")
+    eventually(lambda: http("POST", path, made).status in (201, 409), "an object is stored")
 
     kubectl("delete", "crd", crd["metadata"]["name"])
 
-    assert http("GET", path).status == 404
+    eventually(lambda: http("GET", path).status == 404, "the kind is served no more")
+    assert http("POST", CRDS, crd).status == 201
+    served = eventually(lambda: a if (a := http("GET", path)).status == 200 else None, "the kind is served again")
+    assert served.body["items"] == []
+    kubectl("delete", "crd", crd["metadata"]["name"])

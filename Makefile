@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types contracts generated unit e2e fmt clean
+.PHONY: demo test lint types contracts generated unit e2e e2e-programs fmt clean
 
 demo: .venv/.ready  ## the main job, in the sandbox, told as a story
 	$(BIN)/gpuplan sandbox demo
@@ -27,8 +27,11 @@ unit: .venv/.ready
 	$(BIN)/python -m pytest -q
 
 # Builds etcd, kube-apiserver, scheduler, controller-manager and kubelet from pinned Go modules where they are not cached yet.
-e2e: .venv/.ready  ## the product on a real control plane and a real kubelet; K8S=1.30.14 chooses the version
+e2e: e2e-programs  ## the product on a real control plane and a real kubelet; K8S=1.30.14 chooses the version
 	GPUPLAN_E2E=1 K8S=$(K8S) $(BIN)/python -m pytest -q tests/e2e
+
+e2e-programs: .venv/.ready
+	$(BIN)/python -m sandbox.controlplane build $(if $(K8S),--version $(K8S))
 
 fmt: .venv/.ready
 	$(BIN)/ruff format .

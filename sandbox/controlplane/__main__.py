@@ -1,7 +1,8 @@
 """`python -m sandbox.controlplane {build,up} [--version V]`: fetch the programs, or run them until Ctrl-C.
 
 `build` prints the folders of the programs; `up` prints the KUBECONFIG line of the administrator. Reads the environment
-(KUBEBUILDER_ASSETS, XDG_CACHE_HOME) once. Exit code 2 where something is missing, with what would help.
+(KUBEBUILDER_ASSETS, XDG_CACHE_HOME) once. Exit code 69 (as in sysexits.h: unavailable) where something is missing, with
+what would help; 1 where nothing is missing and it fails all the same.
 """
 
 import argparse
@@ -11,7 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
-from sandbox.controlplane.binaries import Missing, Places, obtain, pinned
+from sandbox.controlplane.binaries import Places, obtain, pinned
+from sandbox.controlplane.gobuild import Missing
 from sandbox.controlplane.part import ControlPlaneFailed
 from sandbox.controlplane.plane import RealControlPlane
 
@@ -25,7 +27,7 @@ def main() -> int:
     programs = obtain(arguments.version, Places.of(os.environ, Path.home()), report=_say)
     if isinstance(programs, Missing):
         _say(programs.message)
-        return 2
+        return 1 if programs.broken else os.EX_UNAVAILABLE
     if arguments.do == "build":
         for name, path in programs.programs.items():
             print(f"{name} {path}")

@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.controlplane.gobuild import GoBuild, Missing
+
 PINS = Path(__file__).parent / "pins"
 CURRENT = "1.36.3"
 OLDEST = "1.30.14"
 ETCD = "3.7.3"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-BUILD_SECONDS = 2400.0
 VERSION_SECONDS = 60.0
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 Report = Callable[[str], None]
@@ -58,13 +59,6 @@ class Binaries:
         return self.programs[program]
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Why there are no programs to run; `message` says what would help."""
-
-    message: str
-
-
 def obtain(
     version: str | None,
     places: Places,
@@ -91,7 +85,7 @@ def obtain(
         if lacking:
             folder = _cached_or_built(module, places, report)
             if isinstance(folder, Missing):
-                return Missing(f"{', '.join(lacking)}: {folder.message}")
+                return Missing(f"{', '.join(lacking)}: {folder.message}", broken=folder.broken)
             found |= _programs_in(folder, lacking)
     return Binaries(kubernetes=version, programs=dict(sorted(found.items())))
 
@@ -131,6 +125,10 @@ def _cached_or_built(module: str, places: Places, report: Report) -> Path | Miss
             "it is built once, in about five minutes, from the Go module proxy. Or point KUBEBUILDER_ASSETS at a "
             "folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler"
         )
+    try:
+        places.cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return Missing(f"{places.cache} cannot be made ({error.strerror}); XDG_CACHE_HOME names another place")
     with _alone(places.cache / f"{module}.lock"):
         if target.is_dir():  # somebody else was building it
             return target
@@ -158,42 +156,27 @@ def _link_flags(module: str) -> list[str]:
 
 def _build(go: str, pins: Path, target: Path, places: Places) -> Path | Missing:
     environ = dict(places.environ)
-    own_cache = places.cache / "go-build"
-    # cgo off: static programs, and no C compiler is needed. The tools are all built at once, for they share packages.
-    environ |= {"CGO_ENABLED": "0", "GOWORK": "off", "GOCACHE": environ.get("GOCACHE") or str(own_cache)}
-    log = places.cache / f"{pins.name}.log"
+    own_cache = places.cache / f"{pins.name}.go-build"
+    environ["GOCACHE"] = environ.get("GOCACHE") or str(own_cache)
     with tempfile.TemporaryDirectory(prefix=f".{pins.name}-", dir=places.cache) as scratch:
         out = Path(scratch) / "bin"
         out.mkdir()
-        command = [go, "build", "-trimpath", "-mod=readonly", f"-ldflags={' '.join(_link_flags(pins.name))}"]
-        with log.open("wb") as output:
-            try:
-                code = subprocess.run(
-                    [*command, "-o", f"{out}/", "tool"],
-                    cwd=pins,
-                    env=environ,
-                    stdout=output,
-                    stderr=output,
-                    timeout=BUILD_SECONDS,
-                    check=False,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                return Missing(f"go build of {pins.name} took more than {BUILD_SECONDS:.0f} s; run again to go on")
-        if code != 0:
-            last = " / ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-            return Missing(f"go build of {pins.name} failed: {last} (all of it in {log})")
+        log = places.cache / f"{pins.name}.log"
+        build = GoBuild(name=pins.name, go=go, sources=pins, environ=environ, log=log)
+        failed = build.make(f"{out}/", "tool", _link_flags(pins.name))  # all at once, for they share packages
+        if failed:
+            return failed
         if (out / "server").exists():  # Go names a program after its package; this one is etcd
             (out / "server").rename(out / "etcd")
         for older in places.cache.glob(f"{pins.name}-*"):
             shutil.rmtree(older)
         out.rename(target)
-    shutil.rmtree(own_cache, ignore_errors=True)  # some GB, of no use for another version
+    shutil.rmtree(own_cache, ignore_errors=True)  # some GB, of no use any more
     return target
 
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from sandbox.controlplane.binaries import Missing, Places, Report, obtain
+from sandbox.controlplane.binaries import Places, Report, obtain
+from sandbox.controlplane.gobuild import Missing
 from sandbox.controlplane.plane import RealControlPlane
 from sandbox.controlplane.seam import ControlPlane, Embedded
 from sandbox.controlplane.tenants import MANIFESTS, RealServers

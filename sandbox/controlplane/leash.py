@@ -22,6 +22,9 @@ def _alive(program: int) -> bool:
 
 def _watch(program: int) -> None:
     os.setsid()  # Ctrl-C is for the parent
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for output in (1, 2):  # whoever reads the program's output waits for its end, not for ours
+        os.dup2(nowhere, output)
     while _alive(program):
         readable, _, _ = select.select([0], [], [], LOOK_SECONDS)
         if readable and not os.read(0, 4096):

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sandbox.controlplane.leashed import LEASH
+
 LOOK_SECONDS = 0.1
 STOP_SECONDS = 10.0
-LEASH = Path(__file__).with_name("leash.py")
 
 
 class ControlPlaneFailed(Exception):  # noqa: N818 - the world is broken; the name says what of it

@@ -8,14 +8,12 @@ import fcntl
 import hashlib
 import platform
 import shutil
-import subprocess
 from pathlib import Path
 
-from sandbox.controlplane import Missing, Places
+from sandbox.controlplane import GoBuild, Missing, Places
 
 SOURCES = Path(__file__).parent / "cri"
 PROGRAM = "scripted-cri"
-BUILD_SECONDS = 900.0
 
 
 def scripted_runtime(places: Places) -> Path | Missing:
@@ -36,16 +34,11 @@ def scripted_runtime(places: Places) -> Path | Missing:
 
 def _build(go: str, target: Path, places: Places) -> Path | Missing:
     unfinished = target.with_suffix(".new")
-    environ = dict(places.environ) | {"CGO_ENABLED": "0", "GOWORK": "off"}
-    command = [go, "build", "-trimpath", "-mod=readonly", "-ldflags=-s -w", "-o", str(unfinished), "."]
-    try:
-        built = subprocess.run(
-            command, cwd=SOURCES, env=environ, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Missing(f"go build of {PROGRAM} took more than {BUILD_SECONDS:.0f} s; run again to go on")
-    if built.returncode != 0:
-        return Missing(f"go build of {PROGRAM} failed: {' / '.join(built.stderr.strip().splitlines()[-5:])}")
+    log = places.cache / f"{PROGRAM}.log"
+    build = GoBuild(name=PROGRAM, go=go, sources=SOURCES, environ=dict(places.environ), log=log)
+    failed = build.make(str(unfinished), ".", ("-s", "-w"))
+    if failed:
+        return failed
     for older in places.cache.glob(f"{PROGRAM}-*"):
         if older != unfinished:
             older.unlink()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 TRY_SECONDS = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
+KERNEL_LOG = Path("/dev/kmsg")
 
 
 def obstacle() -> str | None:
@@ -25,6 +26,8 @@ def obstacle() -> str | None:
             return f"there is no {program} on PATH; a real kubelet is given a mount namespace of its own with it"
     if not any(CGROUPS.glob("*")):
         return f"nothing is mounted on {CGROUPS}, and a kubelet does not start without control groups"
+    if not os.access(KERNEL_LOG, os.R_OK):
+        return f"{KERNEL_LOG} cannot be read, and a kubelet does not start without it"
     tried = subprocess.run(
         ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /var/lib"],
         capture_output=True,

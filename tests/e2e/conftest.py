@@ -35,7 +35,7 @@ def programs() -> Binaries:
     """The servers of the asked version; the first run builds them."""
     found = obtain(os.environ.get("K8S") or None, Places.of(os.environ, Path.home()), report=print)
     if isinstance(found, Missing):
-        pytest.exit(f"no real control plane: {found.message}", returncode=2)
+        pytest.exit(f"no real control plane: {found.message}", returncode=os.EX_UNAVAILABLE)
     return found
 
 

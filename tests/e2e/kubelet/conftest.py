@@ -44,11 +44,12 @@ def kubelet_programs(cluster: RealCluster) -> KubeletPrograms:
         pytest.skip(f"no real kubelet here: {reason}")
     places = Places.of(os.environ, Path.home())
     found = obtain(cluster.plane.version, places, programs=("kubelet", "kube-apiserver"), report=print)
-    if isinstance(found, Missing):
-        pytest.skip(f"no real kubelet: {found.message}")
     runtime = scripted_runtime(places)
-    if isinstance(runtime, Missing):
-        pytest.skip(f"no real kubelet: {runtime.message}")
+    for each in (found, runtime):
+        if isinstance(each, Missing):
+            (pytest.fail if each.broken else pytest.skip)(f"no real kubelet: {each.message}")
+    assert not isinstance(found, Missing)
+    assert not isinstance(runtime, Missing)
     return KubeletPrograms(found["kubelet"], runtime)
 
 

@@ -13,17 +13,21 @@ from sandbox.controlplane.binaries import (
     PINS,
     SERVERS,
     Binaries,
-    Missing,
     Places,
     obtain,
     pinned,
 )
+from sandbox.controlplane.gobuild import Missing
 
 GO = """#!/bin/sh
-# Stands for `go build … -o DIR/ tool` in a folder of pins.
+# Stands for `go mod download` and `go build … -o DIR/ tool` in a folder of pins.
+if [ "$1 $2" = "mod download" ]; then
+  [ -z "$GO_FETCHES" ] || { echo "go: downloading one"; echo "$GO_FETCHES" >&2; exit 1; }
+  exit 0
+fi
 while [ "$1" != -o ]; do shift; done
 echo "$PWD" >> "$GO_CALLS"
-[ -z "$GO_FAILS" ] || { echo "no such module" >&2; exit 1; }
+[ -z "$GO_FAILS" ] || { echo "undefined: x" >&2; exit 1; }
 for name in kube-apiserver kube-controller-manager kube-scheduler kubelet server; do
   printf '#!/bin/sh\\n' > "$2$name"; chmod +x "$2$name"
 done
@@ -89,9 +93,34 @@ def test_a_build_of_other_pins_replaces_the_old_one(places: Places) -> None:
 def test_a_failed_build_says_why_and_leaves_nothing(places: Places) -> None:
     found = obtain(None, with_environ(places, GO_FAILS="yes"))
 
-    assert f"go build of kubernetes-v{CURRENT} failed: no such module" in message(found)
+    assert f"go build of kubernetes-v{CURRENT} failed: undefined: x" in message(found)
+    assert isinstance(found, Missing)
+    assert found.broken
     assert [path.name for path in places.cache.iterdir() if path.is_dir()] == []
     assert isinstance(obtain(None, places), Binaries)
+
+
+@pytest.mark.parametrize(
+    ("said", "begins", "broken"),
+    [
+        ("dial tcp: no route to host", "the sources of kubernetes-v1.36.3 could not be fetched: dial tcp", False),
+        ("verifying module: checksum mismatch", "what was fetched for kubernetes-v1.36.3 is not what is pinned", True),
+    ],
+    ids=["no module proxy", "forged"],
+)
+def test_sources_that_cannot_be_fetched(places: Places, said: str, begins: str, broken: bool) -> None:
+    found = obtain(None, with_environ(places, GO_FETCHES=said))
+
+    assert begins in message(found)
+    assert "downloading" not in message(found)
+    assert isinstance(found, Missing)
+    assert found.broken is broken
+
+
+def test_a_cache_that_cannot_be_made(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+
+    assert "XDG_CACHE_HOME names another place" in message(obtain(None, places))
 
 
 def test_without_go_and_assets_it_says_how_to_get_them(places: Places, tmp_path: Path) -> None:

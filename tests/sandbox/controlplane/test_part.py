@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane.part import LEASH, ControlPlaneFailed, Part
+from sandbox.controlplane.leashed import LEASH, run
+from sandbox.controlplane.part import ControlPlaneFailed, Part
 
 PROGRAM = """
 import pathlib, signal, sys, time
@@ -105,3 +106,24 @@ time.sleep(60)
         until("the server runs", flag.exists)
         os.kill(process.pid, signal.SIGKILL)
     until("the server ended", lambda: not alive(server))
+
+
+def test_a_program_that_is_run_to_its_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"]
+    done = run(command, seconds=20, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_a_program_that_takes_too_long(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        run([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.5, capture_output=True)
+
+
+def test_a_program_ends_with_whoever_ran_it(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    program = f"import os, pathlib, time; pathlib.Path({str(flag)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    parent = f"from sandbox.controlplane.leashed import run; run([{sys.executable!r}, '-c', {program!r}], seconds=60)"
+    with subprocess.Popen([sys.executable, "-c", parent]) as process:
+        until("the program runs", lambda: flag.exists() and flag.read_text())
+        os.kill(process.pid, signal.SIGKILL)
+    until("the program ended", lambda: not alive(int(flag.read_text())))

@@ -19,7 +19,9 @@ def able(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda program: f"/bin/{program}")
+    (tmp_path / "kmsg").touch()
     monkeypatch.setattr(obstacles, "CGROUPS", tmp_path)
+    monkeypatch.setattr(obstacles, "KERNEL_LOG", tmp_path / "kmsg")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, "", ""))
     return monkeypatch
 
@@ -48,6 +50,11 @@ def test_no_control_groups(able: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "control groups" in (obstacle() or "")
 
 
+def test_no_kernel_log(able: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "kmsg").unlink()
+    assert "kmsg cannot be read" in (obstacle() or "")
+
+
 def test_no_right_to_mount(able: pytest.MonkeyPatch) -> None:
     refused = subprocess.CompletedProcess(["unshare"], 1, "", "unshare failed: Operation not permitted\n")
     able.setattr(subprocess, "run", lambda command, **_: refused)
@@ -68,8 +75,9 @@ def test_a_built_runtime_is_taken_from_the_cache(tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails_says_how(tmp_path: Path) -> None:
-    (tmp_path / "go").write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
+    (tmp_path / "go").write_text("#!/bin/sh\n[ $1 = mod ] && exit 0\necho undefined: x >&2\nexit 1\n")
     (tmp_path / "go").chmod(0o755)
     environ = (("PATH", f"{tmp_path}:{os.environ['PATH']}"),)
     found = build.scripted_runtime(Places(cache=tmp_path / "cache", environ=environ))
-    assert found == Missing("go build of scripted-cri failed: no such module")
+    log = tmp_path / "cache" / "scripted-cri.log"
+    assert found == Missing(f"go build of scripted-cri failed: undefined: x (all of it in {log})", broken=True)

@@ -16,12 +16,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kube import clients
+from kube import clients, settings
 from kube.settings import SettingsError
 from nodeagent.nvml import NvmlDriver
 from nodeagent.plugin.__main__ import main as plugin_main
 from nodeagent.process import AgentProcess
-from nodeagent.settings import Settings, load_settings
+from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError
 
 log = logging.getLogger("nodeagent")
@@ -46,15 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return plugin_main()
     arguments = parse_arguments(words)
     try:
-        settings = load_settings(arguments.config) if arguments.config else Settings()
+        chosen = settings.load(Settings, arguments.config) if arguments.config else Settings()
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
     logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+        level=chosen.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
     try:
-        process = AgentProcess(arguments.node_name, settings, clients.load(arguments.kubeconfig), NvmlDriver())
+        process = AgentProcess(arguments.node_name, chosen, clients.load(arguments.kubeconfig), NvmlDriver())
     except (AnotherAgentError, OSError) as error:
         log.error("%s", error)
         return 1

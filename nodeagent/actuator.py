@@ -8,7 +8,7 @@ information, not failure. Never tries another order or placement, and stops betw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -81,78 +81,61 @@ class Actuator:
         return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
 
     def _work(self, change: GpuChange, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
-        done: list[tuple[Action, Instance]] = []
-        stuck: list[Instance] = []
+        gpu, interrupted = change.gpu, False
         problem: DriverError | None = None
-        for step in self._steps(change):
-            if not current():
-                return _actuated(done, problem, interrupted=True)
-            if step.action is Action.CREATE and any(_collide(change.gpu, step.placed, other) for other in stuck):
+        done: dict[Action, list[Instance]] = {Action.DESTROY: [], Action.CREATE: []}
+        stuck: list[Instance] = []
+        for action, placed, call in self._steps(change):
+            if interrupted := not current():
+                break
+            if action is Action.CREATE and any(_collide(gpu, placed, other) for other in stuck):
                 continue
-            intent = Intent(action=step.action, placed=step.placed, plan_uid=edition[0], generation=edition[1])
             try:
-                step.run(intent)
+                self._step(gpu, Intent.of(action, placed, edition), call)
             except InUseError as error:
                 # Somebody holds this one; the other steps need not wait for it.
                 problem = error
-                stuck.append(step.placed)
+                stuck.append(placed)
             except DriverError as error:
-                return _actuated(done, error)
+                problem = error
+                break
             else:
-                done.append((step.action, step.placed))
-                log.info("GPU %d: %s of %s is done", change.gpu.index, step.action, step.placed)
-        return _actuated(done, problem)
+                done[action].append(placed)
+                log.info("GPU %d: %s of %s is done", gpu.index, action, placed)
+        destroyed, created = tuple(done[Action.DESTROY]), tuple(done[Action.CREATE])
+        return Actuated(destroyed=destroyed, created=created, error=problem, interrupted=interrupted)
 
-    def _steps(self, change: GpuChange) -> Iterator[_Step]:
-        gpu = change.gpu
+    def _steps(self, change: GpuChange) -> Iterator[tuple[Action, Instance, Callable[[], None]]]:
+        gpu, driver = change.gpu, self._driver
         for instance in change.destroy:
-            yield _Step(Action.DESTROY, instance.placed, partial(self._destroy, gpu, instance))
+            yield Action.DESTROY, instance.placed, partial(self._destroy, gpu, instance)
         for instance in change.finish:
-            yield _Step(Action.CREATE, instance.placed, partial(self._finish, gpu, instance))
+            yield Action.CREATE, instance.placed, partial(driver.create_compute_instance, gpu.uuid, instance.id)
         for placed in change.create:
-            yield _Step(Action.CREATE, placed, partial(self._create, gpu))
+            yield Action.CREATE, placed, partial(self._create, gpu, placed)
 
-    def _destroy(self, gpu: ObservedGpu, instance: GpuInstance, intent: Intent) -> None:
-        # Of this instance only: others of the observation may be destroyed by now.
-        processes = self._driver.processes(replace(gpu, instances=(instance,)))
-        found = [process.pid for process in processes if process.instance == instance.id]
-        if found:
-            raise InUseError(f"destroying {instance.placed}", f"process {found[0]} runs on it")
+    def _step(self, gpu: ObservedGpu, intent: Intent, call: Callable[[], None]) -> None:
+        if intent.action is Action.DESTROY:
+            self._check_idle(gpu, intent.placed)
         self._journal.begin(gpu.uuid, intent)
+        call()
+        self._journal.end(gpu.uuid, intent)
+
+    def _check_idle(self, gpu: ObservedGpu, placed: Instance) -> None:
+        # Of this instance only: others of the observation may be destroyed by now.
+        alone = replace(gpu, instances=tuple(instance for instance in gpu.instances if instance.placed == placed))
+        found = [process.pid for process in self._driver.processes(alone) if process.instance is not None]
+        if found:
+            raise InUseError(f"destroying {placed}", f"process {found[0]} runs on it")
+
+    def _destroy(self, gpu: ObservedGpu, instance: GpuInstance) -> None:
         for compute in instance.compute:
             self._driver.destroy_compute_instance(gpu.uuid, instance.id, compute.id)
         self._driver.destroy_gpu_instance(gpu.uuid, instance.id)
-        self._journal.end(gpu.uuid, intent)
 
-    def _finish(self, gpu: ObservedGpu, instance: GpuInstance, intent: Intent) -> None:
-        self._journal.begin(gpu.uuid, intent)
-        self._driver.create_compute_instance(gpu.uuid, instance.id)
-        self._journal.end(gpu.uuid, intent)
-
-    def _create(self, gpu: ObservedGpu, intent: Intent) -> None:
-        self._journal.begin(gpu.uuid, intent)
-        made = self._driver.create_gpu_instance(gpu.uuid, intent.placed)
+    def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
+        made = self._driver.create_gpu_instance(gpu.uuid, placed)
         self._driver.create_compute_instance(gpu.uuid, made)
-        self._journal.end(gpu.uuid, intent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    action: Action
-    placed: Instance
-    run: Callable[[Intent], None]
-
-
-def _actuated(
-    done: Iterable[tuple[Action, Instance]], error: DriverError | None, *, interrupted: bool = False
-) -> Actuated:
-    steps = tuple(done)
-    return Actuated(
-        destroyed=tuple(placed for action, placed in steps if action is Action.DESTROY),
-        created=tuple(placed for action, placed in steps if action is Action.CREATE),
-        error=error,
-        interrupted=interrupted,
-    )
 
 
 def _collide(gpu: ObservedGpu, one: Instance, other: Instance) -> bool:

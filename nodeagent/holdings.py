@@ -11,42 +11,46 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, with_config
 
 from nodeagent.ages import Ages
 from nodeagent.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.plugin.config import Allocation
-from nodeagent.plugin.files import Unreadable, read_json, write_json
+from nodeagent.plugin.files import WIRE, Unreadable, identity, read_json, write_json
 from nodeagent.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
 from nodeagent.usage import Votes, lists_all_of
 from partitioning.resources import classify
 
-VERSION = 1
 log = logging.getLogger(__name__)
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """A pod that was seen with devices and not seen to end."""
 
-    title: str
+    uid: str
+    title: Annotated[str, Field(alias="pod")]
     grace_seconds: int
     ids: tuple[str, ...]
 
 
-@dataclass(slots=True, kw_only=True)
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What is on disk."""
 
-    pods: dict[str, Holding]
-    """By UID."""
+    pods: tuple[Holding, ...] = ()
     answered: dict[str, float]
     """Ledger entries (id and time) whose pod was seen, or never came."""
     ended: tuple[str, ...] = ()
     """UIDs of ended pods that the checkpoint still mentions."""
+    version: Literal[1] = 1
 
-    def copy(self) -> Memory:
-        return Memory(pods=dict(self.pods), answered=dict(self.answered), ended=self.ended)
+
+_MEMORY = TypeAdapter(Memory)
 
 
 class Holdings:
@@ -56,8 +60,9 @@ class Holdings:
         self._path = path
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
-        self._memory = _load(path)
-        self._saved = self._memory.copy()
+        self._saved = _load(path)
+        self._pods = {holding.uid: holding for holding in self._saved.pods}
+        self._answered, self._ended = self._saved.answered, self._saved.ended
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its word."""
 
@@ -75,7 +80,7 @@ class Holdings:
             self._forget(pods)
         entries = tuple(checkpoint)
         known = self._known(pods, entries)
-        held = {i: holding.title for _, holding in sorted(self._memory.pods.items()) for i in holding.ids}
+        held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
         doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
         for device_id, title, why in self._checkpointed(entries, pods):
@@ -92,26 +97,25 @@ class Holdings:
 
         Counted from our first look at the file that was kept aside. Call it before `votes`, which ends the pass.
         """
-        try:
-            found = path.stat()
-        except OSError:
-            return ""
-        if self._ages.seconds("ledger", str(found.st_ino), str(found.st_ctime_ns)) >= self._patience_seconds:
+        found = identity(path)
+        if found is None or self._ages.seconds("ledger", *map(str, found)) >= self._patience_seconds:
             return ""
         return f"the device plugin lost its record of Allocates, see {path.name}"
 
     def _save(self) -> None:
+        pods = tuple(holding for _, holding in sorted(self._pods.items()))
+        memory = Memory(pods=pods, answered=self._answered, ended=self._ended)
         self.problem = ""
-        if self._memory != self._saved:
+        if memory != self._saved:
             try:
-                write_json(self._path, _body(self._memory))
+                write_json(self._path, _MEMORY, memory)
             except OSError as error:
                 self.problem = f"the agent's memory of holders cannot be written: {error}"
                 return
-            self._saved = self._memory.copy()
+            self._saved = memory
 
     def _known(self, pods: PodsSeen, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
-        found = {uid: set(holding.ids) for uid, holding in self._memory.pods.items()}
+        found = {uid: set(holding.ids) for uid, holding in self._pods.items()}
         for pod in _unended(pods):
             found.setdefault(pod.uid, set()).update(pod.reported)
         for entry in checkpoint:
@@ -121,7 +125,7 @@ class Holdings:
     def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
         for pod in pods.pods:
             if pod.ended:
-                self._memory.pods.pop(pod.uid, None)
+                self._pods.pop(pod.uid, None)
             elif isinstance(listed, Listed) and pod.key in listed.pods:
                 self._note(pod, listed)
 
@@ -129,32 +133,33 @@ class Holdings:
         containers = listed.pods[pod.key]
         ours = (ids for held in containers.values() for name, ids in held.items() if classify(name) is not None)
         ids = {device_id for found in ours for device_id in found}
-        known = self._memory.pods.get(pod.uid)
+        known = self._pods.get(pod.uid)
         if known is not None and not lists_all_of(pod, containers):
             # A kubelet that lost its memory lists a running pod without its devices, for good.
             ids.update(known.ids)
         if ids:
-            holding = Holding(title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids)))
-            self._memory.pods[pod.uid] = holding
+            self._pods[pod.uid] = Holding(
+                uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
+            )
 
     def _forget(self, pods: PodsSeen) -> None:
         living = {pod.uid for pod in pods.pods}
         vanished = {gone.pod.uid for gone in pods.vanished}
-        for uid, holding in sorted(self._memory.pods.items()):
+        for uid, holding in sorted(self._pods.items()):
             if uid in living:
                 continue
             # Counted from our own first look without it, which covers pods that vanished while no agent ran.
             gone_seconds = self._ages.seconds("gone", uid)
             waited = gone_seconds >= holding.grace_seconds + self._slack_seconds
             if uid in pods.ended or (waited and uid not in vanished):
-                del self._memory.pods[uid]
+                del self._pods[uid]
                 # Its line in the checkpoint is no other pod's, and as old.
-                self._memory.ended = (*self._memory.ended, uid)
+                self._ended = (*self._ended, uid)
 
     def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
         entries = {entry.id: entry for entry in allocations}
-        answered = {i: at for i, at in self._memory.answered.items() if i in entries and entries[i].at == at}
-        seen = {device_id for holding in self._memory.pods.values() for device_id in holding.ids}
+        answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
+        seen = {device_id for holding in self._pods.values() for device_id in holding.ids}
         doubtful = {}
         for device_id, entry in sorted(entries.items()):
             if device_id in answered:
@@ -164,16 +169,16 @@ class Holdings:
                 answered[device_id] = entry.at
             else:
                 doubtful[device_id] = "the device plugin handed it out, and no pod was seen with it yet"
-        self._memory.answered = answered
+        self._answered = answered
         return doubtful
 
     def _checkpointed(self, checkpoint: tuple[CheckpointEntry, ...], pods: PodsSeen) -> Iterable[tuple[str, str, str]]:
         """Id, holder (or nothing), and why it is doubtful."""
         living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
-        self._memory.ended = tuple(sorted((mentioned & (pods.ended | set(self._memory.ended))) - living.keys()))
+        self._ended = tuple(sorted((mentioned & (pods.ended | set(self._ended))) - living.keys()))
         for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
-            if entry.pod_uid in self._memory.ended:
+            if entry.pod_uid in self._ended:
                 continue
             title = living.get(entry.pod_uid, "")
             if title or self._ages.seconds("stranger", entry.pod_uid) < self._patience_seconds:
@@ -191,32 +196,7 @@ def _unended(pods: PodsSeen) -> list[NodePod]:
 
 
 def _load(path: Path) -> Memory:
-    content = read_json(path)
-    if content is None:
-        return Memory(pods={}, answered={})
-    try:
-        if isinstance(content, Unreadable):
-            raise ValueError(str(content))
-        if content["version"] != VERSION:
-            raise ValueError(f"it is of version {content['version']}")
-        return Memory(
-            pods={row["uid"]: _holding(row) for row in content["pods"]},
-            answered={str(i): float(at) for i, at in content["answered"].items()},
-            ended=tuple(str(uid) for uid in content["ended"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("%s is not used: %s; who held what is learnt anew from the kubelet's List", path, error)
-        return Memory(pods={}, answered={})
-
-
-def _holding(row: dict[str, Any]) -> Holding:
-    return Holding(title=str(row["pod"]), grace_seconds=int(row["graceSeconds"]), ids=tuple(map(str, row["ids"])))
-
-
-def _body(memory: Memory) -> dict[str, Any]:
-    pods = [
-        {"uid": uid, "pod": held.title, "graceSeconds": held.grace_seconds, "ids": list(held.ids)}
-        for uid, held in sorted(memory.pods.items())
-    ]
-    answered = dict(sorted(memory.answered.items()))
-    return {"version": VERSION, "pods": pods, "answered": answered, "ended": list(memory.ended)}
+    found = read_json(path, _MEMORY)
+    if isinstance(found, Unreadable):
+        log.warning("%s is not used: %s; who held what is learnt anew from the kubelet's List", path, found)
+    return found if isinstance(found, Memory) else Memory(answered={})

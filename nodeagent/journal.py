@@ -9,14 +9,14 @@ the newest. Never replays anything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, with_config
 
 from nodeagent.driver import DriverError, ObservedGpu
-from nodeagent.plugin.files import Unreadable, read_json, write_json
+from nodeagent.plugin.files import WIRE, Unreadable, read_json, write_json
 from partitioning.layouts import Instance
 
 VERSION = 2
@@ -28,14 +28,38 @@ class Action(StrEnum):
     DESTROY = "destroy"
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
     """One step on one placement, for one generation of one plan."""
 
     action: Action
-    placed: Instance
+    profile: str
+    start: int
+    size: int
     plan_uid: str
     generation: int
+
+    @classmethod
+    def of(cls, action: Action, placed: Instance, edition: tuple[str, int]) -> Intent:
+        """`edition` is the plan's uid and generation."""
+        uid, generation = edition
+        profile, start, size = placed.profile, placed.start, placed.size
+        return cls(action=action, profile=profile, start=start, size=size, plan_uid=uid, generation=generation)
+
+    @property
+    def placed(self) -> Instance:
+        return Instance(start=self.start, size=self.size, profile=self.profile)
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    intents: tuple[Intent, ...]
+    version: int
+
+
+_FILE = TypeAdapter(_File)
 
 
 class NotJournalledError(DriverError):
@@ -67,17 +91,10 @@ class Journal:
 
     def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
         """What was begun and not ended, one for each placement, in the order of beginning."""
-        content = read_json(self._path(gpu_uuid))
-        if content is None:
-            return ()
+        content = read_json(self._path(gpu_uuid), _FILE)
         if isinstance(content, Unreadable):
             log.warning("journal %s", content)
-            return ()
-        try:
-            return tuple(_intent(body) for body in content["intents"])
-        except (KeyError, TypeError, ValueError) as error:
-            log.warning("journal of %s is not understood: %s", gpu_uuid, error)
-            return ()
+        return content.intents if isinstance(content, _File) else ()
 
     def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:
         """End the intents that came to their end; name the placements of those that were left half-made."""
@@ -95,29 +112,8 @@ class Journal:
     def _others(self, gpu_uuid: str, intent: Intent) -> tuple[Intent, ...]:
         return tuple(known for known in self.intents(gpu_uuid) if known.placed != intent.placed)
 
-    def _write(self, gpu_uuid: str, intents: Iterable[Intent]) -> None:
-        write_json(self._path(gpu_uuid), {"version": VERSION, "intents": [_body(intent) for intent in intents]})
+    def _write(self, gpu_uuid: str, intents: tuple[Intent, ...]) -> None:
+        write_json(self._path(gpu_uuid), _FILE, _File(intents=intents, version=VERSION))
 
     def _path(self, gpu_uuid: str) -> Path:
         return self._directory / f"{gpu_uuid}.json"
-
-
-def _intent(body: Mapping[str, Any]) -> Intent:
-    return Intent(
-        action=Action(body["action"]),
-        placed=Instance(start=int(body["start"]), size=int(body["size"]), profile=str(body["profile"])),
-        plan_uid=str(body["planUid"]),
-        generation=int(body["generation"]),
-    )
-
-
-def _body(intent: Intent) -> dict[str, Any]:
-    place = intent.placed
-    return {
-        "action": str(intent.action),
-        "profile": place.profile,
-        "start": place.start,
-        "size": place.size,
-        "planUid": intent.plan_uid,
-        "generation": intent.generation,
-    }

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from crds.v1alpha1.names import NAMESPACE
-from kube import settings
 from kube.settings import Section
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
@@ -53,13 +52,3 @@ class Settings(Section):
     """Port of the same; 0 takes any free one and logs it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""
-
-
-def load_settings(path: Path) -> Settings:
-    """Read the file; raises SettingsError with the file's name in front of every sentence."""
-    return settings.load(Settings, path)
-
-
-def read_settings(content: object) -> Settings:
-    """Check decoded YAML; raises SettingsError, one line per problem."""
-    return settings.read(Settings, content)

@@ -7,17 +7,19 @@ back as `Unreadable`, never as an exception. Decides nothing about devices.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Literal
 
-from nodeagent.plugin.files import Unreadable, read_json, write_json
+from pydantic import Field, TypeAdapter, with_config
 
-FORMAT_VERSION = 1
+from nodeagent.plugin.files import WIRE, Unreadable, read_json, write_json
+
 HASH_HEX_DIGITS = 12
-T = TypeVar("T")
+Text = Annotated[str, Field(min_length=1)]
 
 
 class DeviceKind(StrEnum):
@@ -26,16 +28,17 @@ class DeviceKind(StrEnum):
     WHOLE = "whole"
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device id of the kubelet: a MIG instance, an MPS slice or a whole GPU."""
 
-    id: str
-    resource: str
-    gpu: str  # UUID of the GPU it lies on
+    id: Text
+    resource: Text
+    gpu: Text  # UUID of the GPU it lies on
     kind: DeviceKind
-    memory_mib: int = 0
-    thread_percent: int | None = None
+    memory_mib: Annotated[int, Field(alias="memoryMiB")] = 0
+    thread_percent: Annotated[int | None, Field(ge=1, le=100)] = None
 
     @property
     def sort_key(self) -> tuple[str, str, str]:
@@ -57,22 +60,25 @@ class PluginConfig:
 
     @property
     def hash(self) -> str:
-        text = json.dumps(_config_body(self), sort_keys=True, separators=(",", ":"))
+        body = {"devices": _DEVICES.dump_python(self.devices, by_alias=True, mode="json"), "withdrawn": self.withdrawn}
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
 
     def offered(self) -> tuple[Device, ...]:
         return tuple(device for device in self.devices if device.id not in self.withdrawn)
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What stands in the way, and of which GPU or resource (both empty: of the file itself)."""
+    """What stands in the way, and of which GPU or resource (neither: of the file itself)."""
 
     message: str
-    gpu: str = ""
-    resource: str = ""
+    gpu: str | None = None
+    resource: str | None = None
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What the plugin has in force: the hash of that config, its registrations, and what is wrong."""
@@ -82,8 +88,10 @@ class Loaded:
     boot_token: str  # another one means another plugin process
     registered: Mapping[str, bool]
     errors: tuple[Problem, ...] = ()
+    version: Literal[1] = 1
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The latest Allocate of one device id that was answered."""
@@ -91,6 +99,26 @@ class Allocation:
     id: str
     resource: str
     at: float  # epoch seconds
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ConfigFile:
+    hash: str
+    devices: tuple[Device, ...]
+    withdrawn: tuple[str, ...]
+    version: Literal[1]
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LedgerFile:
+    allocations: tuple[Allocation, ...]
+    version: Literal[1]
+
+
+_DEVICES = TypeAdapter(tuple[Device, ...])
+_CONFIG, _LOADED, _LEDGER = TypeAdapter(_ConfigFile), TypeAdapter(Loaded), TypeAdapter(_LedgerFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,138 +150,41 @@ class PluginFiles:
 
 
 def write_config(files: PluginFiles, config: PluginConfig) -> None:
-    write_json(files.config, {"version": FORMAT_VERSION, "hash": config.hash, **_config_body(config)})
+    body = _ConfigFile(hash=config.hash, devices=config.devices, withdrawn=config.withdrawn, version=1)
+    write_json(files.config, _CONFIG, body)
 
 
 def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
-    return _read(files.config, _parse_config)
+    found = read_json(files.config, _CONFIG)
+    if not isinstance(found, _ConfigFile):
+        return found
+    config = PluginConfig.of(found.devices, found.withdrawn)
+    twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)
+    unlimited = [d.id for d in config.devices if d.kind is DeviceKind.MPS and d.memory_mib < 1]
+    if twice:
+        reason = f"device {twice[0]} is listed twice"
+    elif unlimited:
+        reason = f"the MPS slice {unlimited[0]} has no memory"
+    elif found.hash != config.hash:
+        reason = f"hash is {found.hash!r}, the contents have {config.hash}"
+    else:
+        return config
+    return Unreadable(path=files.config, reason=reason)
 
 
 def write_loaded(files: PluginFiles, loaded: Loaded) -> None:
-    errors = [
-        {key: text for key, text in (("gpu", p.gpu), ("resource", p.resource), ("message", p.message)) if text}
-        for p in loaded.errors
-    ]
-    write_json(
-        files.loaded,
-        {
-            "version": FORMAT_VERSION,
-            "hash": loaded.hash,
-            "loadedAt": loaded.loaded_at,
-            "bootToken": loaded.boot_token,
-            "registered": dict(loaded.registered),
-            "errors": errors,
-        },
-    )
+    write_json(files.loaded, _LOADED, loaded, without_none=True)
 
 
 def read_loaded(files: PluginFiles) -> Loaded | Unreadable | None:
-    return _read(files.loaded, _parse_loaded)
+    return read_json(files.loaded, _LOADED)
 
 
 def write_ledger(files: PluginFiles, allocations: Iterable[Allocation]) -> None:
-    ordered = sorted(allocations, key=lambda entry: entry.id)
-    body = [{"id": entry.id, "resource": entry.resource, "at": entry.at} for entry in ordered]
-    write_json(files.ledger, {"version": FORMAT_VERSION, "allocations": body})
+    ordered = tuple(sorted(allocations, key=lambda entry: entry.id))
+    write_json(files.ledger, _LEDGER, _LedgerFile(allocations=ordered, version=1))
 
 
 def read_ledger(files: PluginFiles) -> tuple[Allocation, ...] | Unreadable | None:
-    return _read(files.ledger, _parse_ledger)
-
-
-def _config_body(config: PluginConfig) -> dict[str, Any]:
-    devices = [
-        {
-            "id": d.id,
-            "resource": d.resource,
-            "gpu": d.gpu,
-            "kind": str(d.kind),
-            "memoryMiB": d.memory_mib,
-            "threadPercent": d.thread_percent,
-        }
-        for d in config.devices
-    ]
-    return {"devices": devices, "withdrawn": list(config.withdrawn)}
-
-
-def _read(path: Path, parse: Callable[[dict[str, Any]], T]) -> T | Unreadable | None:
-    value = read_json(path)
-    if value is None or isinstance(value, Unreadable):
-        return value
-    try:
-        if not isinstance(value, dict):
-            raise ValueError("is not a JSON object")
-        if value.get("version") != FORMAT_VERSION:
-            raise ValueError(f"version is {value.get('version')!r}, this plugin knows {FORMAT_VERSION}")
-        return parse(value)
-    except ValueError as error:
-        return Unreadable(path=path, reason=str(error))
-
-
-def _parse_config(value: dict[str, Any]) -> PluginConfig:
-    devices = [_parse_device(item, f"devices[{n}]") for n, item in enumerate(_field(value, "devices", list))]
-    withdrawn = _field(value, "withdrawn", list)
-    if not all(isinstance(item, str) for item in withdrawn):
-        raise ValueError("withdrawn holds something other than texts")
-    seen: dict[str, Device] = {}
-    for device in devices:
-        if device.id in seen:
-            raise ValueError(f"device {device.id} is listed twice")
-        seen[device.id] = device
-    config = PluginConfig.of(devices, withdrawn)
-    if value.get("hash") != config.hash:
-        raise ValueError(f"hash is {value.get('hash')!r}, the contents have {config.hash}")
-    return config
-
-
-def _parse_device(item: Any, where: str) -> Device:
-    if not isinstance(item, dict):
-        raise ValueError(f"{where} is not an object")
-    texts = {name: _field(item, name, str, where) for name in ("id", "resource", "gpu", "kind")}
-    if not all(texts.values()):
-        raise ValueError(f"{where} has an empty id, resource, gpu or kind")
-    if texts["kind"] not in tuple(DeviceKind):
-        raise ValueError(f"{where}.kind is {texts['kind']!r}, not one of {', '.join(DeviceKind)}")
-    kind = DeviceKind(texts.pop("kind"))
-    memory_mib = _field(item, "memoryMiB", int, where)
-    if kind is DeviceKind.MPS and memory_mib < 1:
-        raise ValueError(f"{where}.memoryMiB of an MPS slice is {memory_mib}")
-    percent = item.get("threadPercent")
-    if percent is not None and (type(percent) is not int or not 1 <= percent <= 100):
-        raise ValueError(f"{where}.threadPercent is {percent!r}, not 1 to 100")
-    return Device(**texts, kind=kind, memory_mib=memory_mib, thread_percent=percent)
-
-
-def _parse_loaded(value: dict[str, Any]) -> Loaded:
-    errors = [
-        Problem(message=_field(item, "message", str), gpu=item.get("gpu", ""), resource=item.get("resource", ""))
-        for item in _field(value, "errors", list)
-    ]
-    return Loaded(
-        hash=_field(value, "hash", str),
-        loaded_at=_number(value, "loadedAt"),
-        boot_token=_field(value, "bootToken", str),
-        registered={str(k): bool(v) for k, v in sorted(_field(value, "registered", dict).items())},
-        errors=tuple(errors),
-    )
-
-
-def _parse_ledger(value: dict[str, Any]) -> tuple[Allocation, ...]:
-    return tuple(
-        Allocation(id=_field(item, "id", str), resource=_field(item, "resource", str), at=_number(item, "at"))
-        for item in _field(value, "allocations", list)
-    )
-
-
-def _field(value: Any, name: str, kind: type[T], where: str = "") -> T:
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or isinstance(found, bool):
-        raise ValueError(f"{where}{'.' if where else ''}{name} is {found!r}, not {kind.__name__}")
-    return found
-
-
-def _number(value: Any, name: str) -> float:
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, int | float) or isinstance(found, bool):
-        raise ValueError(f"{name} is {found!r}, not a number")
-    return float(found)
+    found = read_json(files.ledger, _LEDGER)
+    return found.allocations if isinstance(found, _LedgerFile) else found

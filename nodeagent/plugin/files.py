@@ -1,14 +1,22 @@
 """Atomic JSON files: a reader sees the old text or the new one, never a half, also after a power cut.
 
-In goes a path and a JSON value, out comes the value or the reason why there is none. Knows nothing of what the files
-mean.
+In goes a path and what the file should hold, as a pydantic TypeAdapter; out comes that value, or the reason why there
+is none. Knows nothing of what the files mean.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+T = TypeVar("T")
+WIRE = ConfigDict(alias_generator=to_camel, strict=True)
+"""For dataclasses in files: camelCase keys, exact types, and fields that a newer version added are passed over."""
+Identity = tuple[int, int]
+"""Inode and change time: another file under the same name may get the inode of the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +30,13 @@ class Unreadable:
         return f"{self.path.name}: {self.reason}"
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, kind: TypeAdapter[T], value: T, *, without_none: bool = False) -> None:
     """Replace the file: temporary file beside it, fsync, rename, fsync of the directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True)
-        file.write("\n")
+    # One name for ever: with a number in it, each crash in here would leave another file behind.
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n")
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -39,12 +47,25 @@ def write_json(path: Path, value: Any) -> None:
         os.close(directory)
 
 
-def read_json(path: Path) -> Any | Unreadable | None:
-    """The value; None where there is no file (a JSON null is unreadable: no file of ours holds one)."""
+def read_json(path: Path, kind: TypeAdapter[T]) -> T | Unreadable | None:
+    """The value; None where there is no file."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return kind.validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        given = f" is {first['input']!r}" if first["type"] != "missing" else ""
+        return Unreadable(path=path, reason=f"{where}{given}: {first['msg']}" if where else first["msg"])
+    except OSError as error:
         return Unreadable(path=path, reason=str(error))
-    return Unreadable(path=path, reason="holds null") if value is None else value
+
+
+def identity(path: Path) -> Identity | None:
+    """Changes whenever the file is replaced or written; None while it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_ctime_ns)

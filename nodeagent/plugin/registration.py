@@ -21,13 +21,13 @@ from kube.kubelet_api import deviceplugin_pb2 as pb
 from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, KubeletPaths, unix_target
 from nodeagent.plugin.allocatable import CHANNEL_OPTIONS, read_allocatable
+from nodeagent.plugin.files import Identity, identity
 from nodeagent.plugin.offer import Offer
 from nodeagent.plugin.server import Endpoint
 
 log = logging.getLogger(__name__)
 
 Look = Callable[[], Mapping[str, frozenset[str]] | None]
-SocketIdentity = tuple[int, int]  # inode and ctime: the inode alone can be the old one again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Link:
     endpoint: Endpoint
     backoff: Backoff
     due: float  # not to be registered before
-    kubelet: SocketIdentity | None = None  # the socket that it was last registered on
+    kubelet: Identity | None = None  # the socket that it was last registered on
     verified: bool = False
     verify_at: float | None = None  # look next; None: nothing to verify
     verify_by: float | None = None  # and give up then; set by the first look
@@ -69,7 +69,7 @@ class Registrar:
         self._timing = timing or RegistrationTiming()
         self._lock = threading.Lock()  # guards _links
         self._links: dict[str, Link] = {}
-        self._socket: SocketIdentity | None = None
+        self._socket: Identity | None = None
         self._wake, self._quit = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="registrar")
 
@@ -122,7 +122,7 @@ class Registrar:
 
     def _step(self) -> float:
         """Do what is due for every resource; the seconds until something else is."""
-        socket = self._socket_identity()
+        socket = identity(self._paths.registration_socket)
         with self._lock:
             links = [link for _, link in sorted(self._links.items())]
         if socket != self._socket:
@@ -137,7 +137,7 @@ class Registrar:
     def _look(self) -> Mapping[str, frozenset[str]] | None:
         return read_allocatable(self._paths.pod_resources_socket, timeout_seconds=self._timing.verify_seconds)
 
-    def _tend(self, link: Link, socket: SocketIdentity | None, look: Look, now: float) -> float:
+    def _tend(self, link: Link, socket: Identity | None, look: Look, now: float) -> float:
         server, timing = link.endpoint.server, self._timing
         streams = server.streams()
         if not streams:
@@ -173,7 +173,7 @@ class Registrar:
         shown = (look() or {}).get(resource, frozenset())
         return bool(shown) and all(self._offer.device(id_) is None for id_ in shown)
 
-    def _register(self, link: Link, socket: SocketIdentity) -> None:
+    def _register(self, link: Link, socket: Identity) -> None:
         resource = link.endpoint.server.resource
         request = pb.RegisterRequest(
             version=DEVICE_PLUGIN_VERSION, endpoint=link.endpoint.path.name, resource_name=resource
@@ -219,10 +219,3 @@ class Registrar:
         link.due = now + timing.rest_seconds + link.backoff.next_seconds()
         server.end_streams()
         return timing.rest_seconds
-
-    def _socket_identity(self) -> SocketIdentity | None:
-        try:
-            stat = self._paths.registration_socket.stat()
-        except OSError:
-            return None
-        return (stat.st_ino, stat.st_ctime_ns)

@@ -22,6 +22,7 @@ from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
 from nodeagent.plugin.answers import container_answer
 from nodeagent.plugin.config import DeviceKind
+from nodeagent.plugin.files import Identity, identity
 from nodeagent.plugin.ledger import Ledger
 from nodeagent.plugin.mps_daemons import MpsDaemons
 from nodeagent.plugin.offer import Listing, Offer, Refused
@@ -162,11 +163,11 @@ class Endpoint:
         self.server = server
         self.path = directory / socket_name(server.resource)
         self._grpc: grpc.Server | None = None
-        self._inode = 0
+        self._served: Identity | None = None
 
     def ensure_served(self) -> None:
         """Raises OSError where the socket cannot be made."""
-        if self._grpc is not None and self._inode_now() == self._inode:
+        if self._grpc is not None and identity(self.path) == self._served:
             return
         self.stop()  # first, for it would remove the new socket, which has the same path
         if len(str(self.path).encode()) > MAX_SOCKET_PATH_BYTES:
@@ -180,19 +181,13 @@ class Endpoint:
         except RuntimeError as error:
             raise OSError(f"cannot serve on {self.path}: {error}") from error
         server.start()
-        self._grpc, self._inode = server, self._inode_now()
+        self._grpc, self._served = server, identity(self.path)
 
     def stop(self) -> None:
         self.server.end_streams()
         if self._grpc is not None:
             self._grpc.stop(grace=0.5).wait()
             self._grpc = None
-
-    def _inode_now(self) -> int:
-        try:
-            return self.path.stat().st_ino
-        except OSError:
-            return 0
 
 
 def _list_message(listing: Listing) -> pb.ListAndWatchResponse:

@@ -28,7 +28,7 @@ from nodeagent.plugin.config import (
     read_loaded,
     write_loaded,
 )
-from nodeagent.plugin.files import Unreadable
+from nodeagent.plugin.files import Identity, Unreadable, identity
 from nodeagent.plugin.ledger import Ledger
 from nodeagent.plugin.mps_daemons import MpsDaemons
 from nodeagent.plugin.offer import Offer
@@ -37,8 +37,6 @@ from nodeagent.plugin.server import Endpoint, ResourceServer
 from nodeagent.plugin.watch import DirectoryWatch
 
 log = logging.getLogger(__name__)
-
-FileIdentity = tuple[int, int]  # inode and mtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +71,8 @@ class PluginService:
         self._endpoints: dict[str, Endpoint] = {}
         self._config = PluginConfig()  # on offer
         self._in_force = ""  # hash of the config that loaded.json confirms
-        self._file: FileIdentity | None = None  # of config.json, when what is on offer was read from it …
-        self._confirmed_file: FileIdentity | None = None  # … and when loaded.json last answered one
+        self._file: Identity | None = None  # of config.json, when what is on offer was read from it …
+        self._confirmed_file: Identity | None = None  # … and when loaded.json last answered one
         self._loaded_once = False
         self._config_problem = ""
         self._daemon_problems: Mapping[str, str] = {}
@@ -115,7 +113,7 @@ class PluginService:
         self._report()
 
     def _take_config(self) -> None:
-        file = _identity(self._files.config)  # before reading: a newer text under an older identity is read again
+        file = identity(self._files.config)  # before reading: a newer text under an older identity is read again
         found = read_config(self._files)
         if isinstance(found, PluginConfig):
             self._config_problem = ""
@@ -221,14 +219,6 @@ class PluginService:
             endpoint.stop()
         self._loaded_once, self._in_force = False, ""
         self._report()
-
-
-def _identity(path: Path) -> FileIdentity | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return (stat.st_ino, stat.st_mtime_ns)
 
 
 def _gpus_with_slices(config: PluginConfig) -> set[str]:

@@ -1,6 +1,5 @@
 """A state directory that cannot be written: nothing is destroyed, the status says why, and it heals by itself."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def world(make_world: MakeWorld) -> World:
 
 def block(path: Path) -> Path:
     """Nothing can be written where the temporary file is a directory, also by root; remove it to unblock."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     temporary.mkdir(parents=True)
     return temporary
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube.settings import SettingsError
+from kube.settings import SettingsError, load, read
 from nodeagent.actuator import Actuator
 from nodeagent.ages import Ages
 from nodeagent.changes import GpuChange
@@ -22,7 +22,7 @@ from nodeagent.driver import (
 )
 from nodeagent.driver_thread import Hanging, ThreadedDriver
 from nodeagent.journal import Action, Intent, Journal
-from nodeagent.settings import Settings, load_settings, read_settings
+from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError, StateDir
 from partitioning.layouts import Instance
 from tests.nodeagent.watched import Clock
@@ -49,7 +49,7 @@ def gpu(*instances: GpuInstance, problem: str = "") -> ObservedGpu:
 def test_an_open_intent_is_settled_against_what_is_observed(
     tmp_path: Path, action: Action, observed: ObservedGpu, left: set[Instance], ended: bool
 ) -> None:
-    intent = Intent(action=action, placed=PLACED, plan_uid="u", generation=3)
+    intent = Intent.of(action, PLACED, ("u", 3))
     Journal(tmp_path).begin("GPU-1", intent)
     journal = Journal(tmp_path)
     assert journal.intents("GPU-1") == (intent,)
@@ -59,10 +59,8 @@ def test_an_open_intent_is_settled_against_what_is_observed(
 
 
 def test_a_step_after_one_that_was_refused_does_not_hide_it(tmp_path: Path) -> None:
-    refused = Intent(action=Action.DESTROY, placed=PLACED, plan_uid="u", generation=3)
-    following = Intent(
-        action=Action.CREATE, placed=Instance(start=0, size=1, profile="1g.10gb"), plan_uid="u", generation=3
-    )
+    refused = Intent.of(Action.DESTROY, PLACED, ("u", 3))
+    following = Intent.of(Action.CREATE, Instance(start=0, size=1, profile="1g.10gb"), ("u", 3))
     journal = Journal(tmp_path)
     for intent in (refused, refused, following):
         journal.begin("GPU-1", intent)
@@ -171,7 +169,7 @@ def test_a_driver_with_a_call_that_still_runs_does_not_close() -> None:
 def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
 
-    assert load_settings(tmp_path / "empty.yaml") == Settings()
+    assert load(Settings, tmp_path / "empty.yaml") == Settings()
     assert Settings().kubelet_start_seconds == 60
     assert not Settings().write_allocatable
 
@@ -187,16 +185,16 @@ def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_named(content: object, sentence: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        read_settings(content)
+        read(Settings, content)
     assert sentence in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="unreadable"):
-        load_settings(tmp_path / "unreadable")
+        load(Settings, tmp_path / "unreadable")
     (tmp_path / "bad.yaml").write_text("{")
     with pytest.raises(SettingsError, match="is not valid YAML"):
-        load_settings(tmp_path / "bad.yaml")
+        load(Settings, tmp_path / "bad.yaml")
 
 
 class Unwilling:

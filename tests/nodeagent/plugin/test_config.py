@@ -89,18 +89,18 @@ def spoil(**changes: Any) -> dict[str, Any]:
 
 
 BAD = [
-    ("{", "Expecting property name"),
-    ("null", "holds null"),
-    ("[]", "is not a JSON object"),
-    ({"version": 2}, "version is 2, this plugin knows 1"),
-    ({"version": 1, "withdrawn": []}, "devices is None, not list"),
-    ({"version": 1, "devices": [], "withdrawn": [3]}, "withdrawn holds something other than texts"),
-    (spoil(kind="vgpu"), "devices[0].kind is 'vgpu', not one of mig, mps, whole"),
-    (spoil(id=""), "devices[0] has an empty id"),
-    (spoil(id=7), "devices[0].id is 7, not str"),
-    (spoil(memoryMiB="9728"), "devices[0].memoryMiB is '9728', not int"),
-    (spoil(kind="mps", memoryMiB=0), "devices[0].memoryMiB of an MPS slice is 0"),
-    (spoil(threadPercent=101), "devices[0].threadPercent is 101, not 1 to 100"),
+    ("{", "Invalid JSON"),
+    ("null", "Input should be an object"),
+    ("[]", "Input should be an object"),
+    ({**spoil(), "version": 2}, "version is 2: Input should be 1"),
+    ({"version": 1, "hash": "", "withdrawn": []}, "devices: Field required"),
+    ({**spoil(), "withdrawn": [3]}, "withdrawn.0 is 3: Input should be a valid string"),
+    (spoil(kind="vgpu"), "devices.0.kind is 'vgpu': Input should be 'mig', 'mps' or 'whole'"),
+    (spoil(id=""), "devices.0.id is '': String should have at least 1 character"),
+    (spoil(id=7), "devices.0.id is 7: Input should be a valid string"),
+    (spoil(memoryMiB="9728"), "devices.0.memoryMiB is '9728': Input should be a valid integer"),
+    (spoil(kind="mps", memoryMiB=0), "the MPS slice MIG-1 has no memory"),
+    (spoil(threadPercent=101), "devices.0.threadPercent is 101: Input should be less than or equal to 100"),
     (spoil(), "hash is '', the contents have"),
 ]
 

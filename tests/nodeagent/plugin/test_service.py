@@ -172,7 +172,7 @@ def test_a_bad_config_leaves_the_last_good_one_in_force(node: Node, kubelet: Fak
     start_plugin()
     good = node.load(PluginConfig.of([mig(0)]))
     text = node.files.config.read_text()
-    for bad, sentence in (("{", "config.json: Expecting"), (text.replace("9728", "1"), "config.json: hash is")):
+    for bad, sentence in (("{", "config.json: Invalid JSON"), (text.replace("9728", "1"), "config.json: hash is")):
         node.files.config.write_text(bad)
         eventually(partial(says, node, sentence))
         assert (node.loaded() or good).hash == good.hash

@@ -4,9 +4,13 @@ import shutil
 import threading
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from nodeagent.plugin.files import write_json
 from nodeagent.plugin.watch import DirectoryWatch
 from tests.nodeagent.plugin.fake_kubelet import WAIT_SECONDS, eventually
+
+NUMBER = TypeAdapter(int)
 
 
 def test_a_replaced_file_wakes_and_reading_it_does_not(tmp_path: Path) -> None:
@@ -14,9 +18,9 @@ def test_a_replaced_file_wakes_and_reading_it_does_not(tmp_path: Path) -> None:
     watch = DirectoryWatch(tmp_path, happened.set)
     watch.ensure()
     happened.clear()
-    write_json(tmp_path / "a.json", 1)
+    write_json(tmp_path / "a.json", NUMBER, 1)
     assert happened.wait(WAIT_SECONDS)
-    write_json(tmp_path / "z.json", 1)
+    write_json(tmp_path / "z.json", NUMBER, 1)
     (tmp_path / "quiet").touch()
     watch.stop()
     happened.clear()

@@ -3,7 +3,8 @@
 import yaml
 
 from controller.settings import read_settings as read_controller
-from nodeagent.settings import read_settings as read_agent
+from kube.settings import read
+from nodeagent.settings import Settings
 from sandbox.controlplane.tenants import MANIFESTS, manifests_of
 
 FILES = {
@@ -19,5 +20,5 @@ def test_the_controllers() -> None:
 
 
 def test_the_agents() -> None:
-    settings = read_agent(FILES["gpuplan-agent"])
+    settings = read(Settings, FILES["gpuplan-agent"])
     assert (settings.metrics_address, settings.write_allocatable) == ("0.0.0.0", False)

@@ -10,33 +10,14 @@ Where a PreFilter decided before any node was looked at, it is enough that the s
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-from controller.parse import Unreadable, read_node, read_pod
-from controller.parse_storage import (
-    OF_PODS_OWN,
-    read_claim,
-    read_namespace,
-    read_service,
-    read_storage_class,
-    read_volume,
-    read_workload,
-)
-from controller.scheduler_config import read_profiles
-from controller.scheduling import SchedulerProfiles, SchedulingContext
+from benchmarks.verdict_files import Json, read_cluster, read_file
 from controller.simulator import ClusterState, Misfit
-from controller.views import NodeView, PodView
-
-Json = dict[str, Any]
-View = TypeVar("View")
-FINISHED = ("Succeeded", "Failed")
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,30 +42,15 @@ class Pair:
         return self.agrees and (len(self.expected) == 1 or _reasons(self.expected) == _reasons(self.found))
 
 
-def read_file(path: Path) -> list[Json]:
-    """The clusters of a file, gzipped or not."""
-    content = path.read_bytes()
-    clusters = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
-    if not isinstance(clusters, list):
-        raise ValueError(f"{path}: a list of clusters is needed")
-    return clusters
-
-
 def compare(clusters: Sequence[Json]) -> Iterator[Pair]:
     """Every pair of a pending pod and a node."""
-    for number, cluster in enumerate(clusters):
-        nodes = [_node(raw) for raw in cluster["Nodes"]]
-        state = ClusterState(
-            nodes,
-            [_pod(raw) for raw in cluster["Existing"] if (raw.get("status") or {}).get("phase") not in FINISHED],
-            context=_context(cluster),
-            profiles=_profiles(cluster.get("Config")),
-        )
-        pods = {pod.name: pod for pod in map(_pod, cluster["Pods"])}
-        for name, row in cluster["Expected"].items():
+    for number, raw in enumerate(clusters):
+        cluster = read_cluster(raw, f"clusters[{number}]")
+        state = ClusterState(cluster.nodes, cluster.running, context=cluster.context, profiles=cluster.profiles)
+        for name, row in cluster.expected.items():
             for node, expected in row.items():
-                refusal = state.why_not(pods[name], node)
-                yield Pair(cluster=number, pod=name, node=node, expected=tuple(expected or ()), found=_said(refusal))
+                refusal = state.why_not(cluster.pending[name], node)
+                yield Pair(cluster=number, pod=name, node=node, expected=expected, found=_said(refusal))
 
 
 def _said(refusal: Misfit | None) -> tuple[str, ...]:
@@ -93,55 +59,6 @@ def _said(refusal: Misfit | None) -> tuple[str, ...]:
 
 def _reasons(verdict: tuple[str, ...]) -> list[str]:
     return sorted(verdict[1].split(", ")) if len(verdict) > 1 else []
-
-
-def _profiles(config: str | Json | None) -> SchedulerProfiles:
-    return read_profiles(config if isinstance(config, str) else json.dumps(config))
-
-
-def _node(raw: Json) -> NodeView:
-    metadata = {"uid": raw["metadata"]["name"], **raw["metadata"]}
-    read_view = read_node({**raw, "metadata": metadata})
-    if isinstance(read_view, Unreadable):
-        raise ValueError(f"node {read_view.name}: {read_view.reason}")
-    return read_view
-
-
-def _pod(raw: Json) -> PodView:
-    metadata = {"uid": raw["metadata"]["name"], **raw["metadata"]}
-    read_view = read_pod({**raw, "metadata": metadata})
-    if isinstance(read_view, Unreadable):
-        raise ValueError(f"pod {read_view.name}: {read_view.reason}")
-    return read_view
-
-
-def _context(cluster: Json) -> SchedulingContext:
-    """Kinds that a file does not hold were not there either."""
-    volumes = _read(cluster, "PersistentVolumes", read_volume)
-    classes = _read(cluster, "StorageClasses", read_storage_class)
-    return SchedulingContext(
-        namespaces={name: labels for (_, name), labels in _read(cluster, "Namespaces", read_namespace).items()},
-        claims=_read(cluster, "PersistentVolumeClaims", read_claim),
-        volumes={name: volume for (_, name), volume in volumes.items()},
-        storage_classes={name: found for (_, name), found in classes.items()},
-        services=_read(cluster, "Services", read_service),
-        workloads={
-            (kind, *key): selector
-            for kind in OF_PODS_OWN
-            for key, selector in _read(cluster, f"{kind}s", read_workload).items()
-        },
-    )
-
-
-def _read(cluster: Json, field: str, read: Callable[[Json], View | Unreadable]) -> dict[tuple[str, str], View]:
-    """The objects of one kind, by namespace and name."""
-    found: dict[tuple[str, str], View] = {}
-    for raw in cluster.get(field) or ():
-        view = read(raw)
-        if isinstance(view, Unreadable):
-            raise ValueError(f"{field}: {view.name}: {view.reason}")
-        found[raw["metadata"].get("namespace", ""), raw["metadata"]["name"]] = view
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -154,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         clusters = read_file(arguments.file)
         pairs = list(compare(clusters))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        print(f"{arguments.file}: cannot be compared: {type(error).__name__}: {error}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        print(f"{arguments.file}: cannot be compared: {error}", file=sys.stderr)
         return 2
     disagreements = [pair for pair in pairs if not pair.agrees]
     figures = {

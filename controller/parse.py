@@ -120,6 +120,7 @@ def _pod(raw: Raw) -> PodView:
         anti_affinity=parse_scheduling.affinity_terms(raw, "podAntiAffinity"),
         spread=parse_scheduling.spread_constraints(raw),
         volumes=parse_scheduling.claim_uses(raw),
+        features=parse_scheduling.features_needed(spec),
         scheduling_gated=bool(spec.get("schedulingGates")),
         unschedulable=any(_is_unschedulable(condition) for condition in status.get("conditions") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),
@@ -173,6 +174,7 @@ def _node(raw: Raw) -> NodeView:
         product=labels.get(names.LABEL_PRODUCT, ""),
         gpu_count=_whole_number(labels.get(names.LABEL_COUNT)),
         gpu_memory_mib=_whole_number(labels.get(names.LABEL_MEMORY)),
+        features=tuple(sorted(status.get("declaredFeatures") or ())),
     )
 
 

@@ -16,6 +16,7 @@ from sys import intern
 from typing import Any
 
 from controller.scheduling import (
+    MALFORMED,
     ClaimUse,
     HostPort,
     Labels,
@@ -29,9 +30,8 @@ from controller.scheduling import (
 
 Raw = Mapping[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 LABEL_VALUE = re.compile(r"(?=.{0,63}\Z)([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-MALFORMED = "malformed"
-"""An operator that nothing satisfies."""
 
 
 def labels(metadata: Raw) -> Labels:
@@ -68,6 +68,21 @@ def _host_ports(spec: Raw) -> Iterator[HostPort]:
             number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
             if number:
                 yield HostPort(ip=port.get("hostIP") or "0.0.0.0", protocol=port.get("protocol") or "TCP", port=number)
+
+
+def features_needed(spec: Raw) -> tuple[str, ...]:
+    """What a node must declare before the scheduler of 1.36 puts the pod there, sorted."""
+    needed = []
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    if any(rule.get("action") == "RestartAllContainers" for each in containers for rule in _restart_rules(each)):
+        needed.append("RestartAllContainersOnContainerExits")
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        needed.append("UserNamespacesHostNetworkSupport")
+    return tuple(needed)
+
+
+def _restart_rules(container: Raw) -> Iterable[Raw]:
+    return container.get("restartPolicyRules") or ()
 
 
 # ---------------------------------------------------------------------------------------------- selectors
@@ -111,13 +126,19 @@ def label_selector(raw: Raw | None) -> LabelSelector | None:
     """None (matches nothing) and an empty selector (matches everything) are two things."""
     if raw is None:
         return None
-    exact = sorted((raw.get("matchLabels") or {}).items())
+    exact = [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in sorted((raw.get("matchLabels") or {}).items())
+    ]
+    found = requirements((*exact, *(raw.get("matchExpressions") or ())))
     return LabelSelector(
-        requirements=(
-            *(Requirement(key=key, operator="In", values=(value,)) for key, value in exact),
-            *requirements(raw.get("matchExpressions")),
-        )
+        requirements=tuple(one if _of_labels(one) else replace(one, operator=MALFORMED) for one in found)
     )
+
+
+def _of_labels(requirement: Requirement) -> bool:
+    """Selectors of labels know four operators, two of them with values."""
+    return bool(requirement.values) == (requirement.operator in ("In", "NotIn")) and requirement.operator in OPERATORS
 
 
 def _narrowed(

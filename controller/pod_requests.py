@@ -115,8 +115,10 @@ def _rounded(total: _Nanos) -> Amounts:
 
 
 def _counts(resource: str) -> bool:
-    """Names without a slash that the scheduler does not know are no resource to it."""
-    return resource in _NATIVE or "/" in resource or resource.startswith(("hugepages-", "attachable-volumes-"))
+    """Names without a slash that the scheduler does not know are no resource to it, nor are those of quotas."""
+    if "/" in resource:
+        return not resource.startswith("requests.") or "kubernetes.io/" in resource
+    return resource in _NATIVE or resource.startswith(("hugepages-", "attachable-volumes-"))
 
 
 def _requests(container: Raw) -> _Nanos:

@@ -41,6 +41,10 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
+MALFORMED: Final = "malformed"
+"""The operator of a requirement that the scheduler cannot read: nothing satisfies it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSelectorTerm:
     """All of its requirements must hold; a term without any matches nothing."""
@@ -54,6 +58,10 @@ class LabelSelector:
     """All of its requirements must hold; without any it matches everything. matchLabels are requirements, too."""
 
     requirements: tuple[Requirement, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        return all(requirement.operator != MALFORMED for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -66,6 +66,7 @@ class PodView:
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     volumes: tuple[ClaimUse, ...] = ()
+    features: tuple[str, ...] = ()  # that the node must declare
     scheduling_gated: bool = False
     unschedulable: bool = False  # PodScheduled=False/Unschedulable: the scheduler has tried and failed
     deleting: bool = False
@@ -100,6 +101,7 @@ class NodeView:
     product: str = ""
     gpu_count: int = 0
     gpu_memory_mib: int = 0
+    features: tuple[str, ...] = ()  # status.declaredFeatures, sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

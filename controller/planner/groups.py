@@ -25,7 +25,8 @@ NO_PROFILES: SchedulerProfiles = {}
 
 def constraints_of(pod: PodView) -> Hashable:
     """Pods with equal constraints may use the same nodes."""
-    return (pod.tolerations, pod.node_selector, pod.node_affinity, pod.scheduler_name, _shares(pod.gpu))
+    wanted = (pod.tolerations, pod.node_selector, pod.node_affinity, pod.features)
+    return (wanted, pod.scheduler_name, _shares(pod.gpu))
 
 
 class NodeGroups:
@@ -102,4 +103,4 @@ def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tu
 
 def _facts(node: NodeView, keys: Sequence[str], by_name: bool) -> Hashable:
     labels = tuple(node.labels.get(key) for key in keys)
-    return (node.unschedulable, node.taints, labels, node.name if by_name else "")
+    return (node.unschedulable, node.taints, labels, node.features, node.name if by_name else "")

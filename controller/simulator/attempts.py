@@ -20,6 +20,7 @@ from controller.simulator.volumes import VolumeState, look_up
 from controller.views import PodView
 
 _CONFLICT = misfit("NodeAffinity", "pod affinity terms conflict")
+_UNREADABLE = "pod has a label selector that cannot be read"
 _NO_PODS: dict[str, dict[str, str]] = {}
 
 
@@ -78,16 +79,30 @@ def attempt_for(pod: PodView, profile: FilterProfile, population: Population, co
     if spread.PLUGIN in profile.filters and spread.PLUGIN in profile.prefilters:
         constraints = hard_constraints(pod, profile, context)
     refused = _CONFLICT if "NodeAffinity" in profile.prefilters and named_nodes(pod) == frozenset() else None
+    refused = refused or volumes.refused or _unreadable(pod, profile)
     among_pods = affinity.PLUGIN in profile.filters and affinity.PLUGIN in profile.prefilters
     namespaces = context.namespaces if context.namespaces is not None else _NO_PODS
     return Attempt(
         profile=profile,
-        refused=refused or volumes.refused,
+        refused=refused,
         spread=SpreadState(pod, constraints, population) if constraints else None,
         affinity=AffinityState(pod, population, namespaces) if among_pods else None,
         volumes=volumes,
         unknown=(*volumes.unknown, *_unknown(pod, profile, context)),
     )
+
+
+def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:
+    """A selector that no API server of today takes, from times when one did: the scheduler never gets past it."""
+    terms = (*pod.affinity, *pod.anti_affinity)
+    by_plugin = {
+        spread.PLUGIN: [each.selector for each in pod.spread if each.hard],
+        affinity.PLUGIN: [selector for term in terms for selector in (term.selector, term.namespace_selector)],
+    }
+    for plugin, selectors in by_plugin.items():
+        if plugin in profile.prefilters and not all(one is None or one.readable for one in selectors):
+            return misfit(plugin, _UNREADABLE)
+    return None
 
 
 def hard_constraints(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> tuple[SpreadConstraint, ...]:

@@ -1,9 +1,9 @@
 """The Filter plugins of kube-scheduler 1.36 that decide on one pod and one node.
 
-`filter_node` asks what depends on the node object alone (cordon, name, taints, labels), `filter_room` what depends on
-the pods there (ports, resources), `filter_pod` both; filters that look at other nodes are in `ClusterState`. The first
-failing plugin answers, in the order of the scheduler's profile, with the texts that people know from `kubectl describe
-pod`. Integers only: quantities were rounded by the scheduler's rules when they were parsed.
+`filter_node` asks what depends on the node object alone (cordon, name, taints, labels, features), `filter_room` what
+depends on the pods there (ports, resources), `filter_pod` both; filters that look at other nodes are in `ClusterState`.
+The first failing plugin answers, in the order of the scheduler's profile, with the texts that people know from `kubectl
+describe pod`. Integers only: quantities were rounded by the scheduler's rules when they were parsed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from controller.simulator.verdicts import FIT, Misfit, Verdict, misfit
 from controller.views import NodeView, PodView
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-NODE_FILTERS: Final = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"})
+NODE_FILTERS: Final = frozenset(
+    {"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeDeclaredFeatures"}
+)
 ROOM_FILTERS: Final = frozenset({"NodePorts", "NodeResourcesFit"})
 STATEFUL: Final = frozenset(
     {
@@ -41,6 +43,7 @@ _ENFORCED: Final = misfit("NodeAffinity", "node(s) didn't match scheduler-enforc
 _UNSCHEDULABLE: Final = misfit("NodeUnschedulable", "node(s) were unschedulable")
 _NAME: Final = misfit("NodeName", "node(s) didn't match the requested node name")
 _TAINTED: Final = misfit("TaintToleration", "node(s) had untolerated taint(s)")
+_FEATURES: Final = misfit("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
 _PORTS: Final = misfit("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 
 
@@ -73,7 +76,7 @@ def filter_node(
     given = Assumptions(profile=profile, ignored_taints=frozenset(ignored_taints))
     for plugin in profile.filters:
         if plugin in NODE_FILTERS:
-            refusal = node_refusal(plugin, pod, node, given)
+            refusal = without_state(plugin, profile) or node_refusal(plugin, pod, node, given)
             if refusal is not None:
                 return refusal
     return FIT
@@ -125,6 +128,8 @@ def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) 
             gone = given.ignored_taints
             taints = [taint for taint in node.taints if taint.key not in gone] if gone else node.taints
             return _TAINTED if untolerated(pod, taints) is not None else None
+        case "NodeDeclaredFeatures":
+            return _FEATURES if pod.features and not set(pod.features).issubset(node.features) else None
         case _:
             added = given.profile.added_affinity
             if added is not None and not matches_terms(added, node):

@@ -20,7 +20,7 @@ from controller.scheduling import (
     VolumeView,
 )
 from controller.simulator.population import Place
-from controller.simulator.selectors import matches_labels, matches_terms
+from controller.simulator.selectors import matches_labels
 from controller.simulator.verdicts import Misfit, misfit
 from controller.views import NodeView, PodView
 
@@ -225,7 +225,7 @@ def _binding_reasons(node: NodeView, state: VolumeState) -> Iterable[str]:
         if volume is None:
             gone = True
             break
-        if volume.node_affinity is not None and not matches_terms(volume.node_affinity, node):
+        if not _reaches(volume, node):
             yield _ELSEWHERE
             break
     if any(not _can_be_served(node, each) for each in state.waiting):
@@ -238,9 +238,7 @@ def _can_be_served(node: NodeView, waiting: _Waiting) -> bool:
     """By free volumes that are reachable from there (their sizes are not looked at), else by new ones."""
     if any(name != node.name for name in waiting.selected):
         return False
-    reachable = sum(
-        volume.node_affinity is None or matches_terms(volume.node_affinity, node) for volume in waiting.free
-    )
+    reachable = sum(_reaches(volume, node) for volume in waiting.free)
     if reachable >= waiting.claims and not waiting.selected:
         return True
     storage_class = waiting.storage_class
@@ -248,6 +246,12 @@ def _can_be_served(node: NodeView, waiting: _Waiting) -> bool:
         return False
     topologies = storage_class.topologies
     return not topologies or any(terms and matches_labels(terms, node.labels) for terms in topologies)
+
+
+def _reaches(volume: VolumeView, node: NodeView) -> bool:
+    """By labels alone: the scheduler passes over what a volume says of the node's fields."""
+    terms = volume.node_affinity
+    return terms is None or any((t.labels or t.fields) and matches_labels(t.labels, node.labels) for t in terms)
 
 
 def _in_zone(node: NodeView, volumes: Iterable[VolumeView]) -> bool:

@@ -36,6 +36,7 @@ class PodRecord:
             view.node_selector,
             view.node_affinity,
             view.host_ports,
+            view.features,
             view.claims,
         )
 

@@ -24,6 +24,8 @@ def asking(*requests: Json, **spec: Any) -> Json:
         (asking({"cpu": "1500u"}, overhead={"cpu": "600u"}), {"cpu": 3}),
         # Names without a slash that are no resource to the scheduler.
         (asking({"gpus": "1", "storage": "1Gi", "hugepages-2Mi": "4Mi"}), {"hugepages-2Mi": 4 << 20}),
+        # Those of quotas are none either, unless Kubernetes itself owns them.
+        (asking({f"requests.{SLICE}": "1", "kubernetes.io/x": "1"}), {"kubernetes.io/x": 1}),
         (
             asking({"ephemeral-storage": "1", "attachable-volumes-x": "1"}),
             {"ephemeral-storage": 1, "attachable-volumes-x": 1},

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.scheduler_verdicts import compare, main, read_file
+from benchmarks.scheduler_verdicts import compare, main
+from benchmarks.verdict_files import read_file
 
 DATA = Path(__file__).parent / "data"
 FILES = ["verdicts.json.gz", "verdicts-wider.json.gz"]
@@ -78,10 +79,85 @@ def test_a_prefilter_agrees_with_any_refusal(tmp_path: Path, capsys: pytest.Capt
     assert main([write(tmp_path / "verdicts.json", [cluster])]) == 1
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[{}]", '[{"Nodes": 3}]'])
-def test_a_file_of_another_form_is_refused(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_objects_are_taken_as_the_scheduler_saw_them() -> None:
+    """Recorded in front of the API server: limits without requests, keys that are not merged, unreadable selectors."""
+    pairs = list(compare(read_file(DATA / "verdicts-unstored.json.gz")))
+
+    assert [pair for pair in pairs if not pair.agrees] == []
+    assert {pair.expected[0] for pair in pairs if pair.expected} >= {
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "PreFilter:InterPodAffinity",
+        "PreFilter:NodeAffinity",
+    }
+
+
+def test_one_framework_judged_all_pods(tmp_path: Path) -> None:
+    """The first profile is asked even for pods that name another scheduler."""
+    node = {"metadata": {"name": "n", "labels": {}}, "spec": {"unschedulable": True}, "status": {"allocatable": {}}}
+    pod = {"metadata": {"name": "p"}, "spec": {"schedulerName": "other", "containers": []}}
+    profile = {"schedulerName": "mine", "plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    cluster = {"Nodes": [node], "Existing": None, "Pods": [pod], "Config": config, "Expected": {"p": {"n": None}}}
+
+    assert main([write(tmp_path / "verdicts.json", [cluster])]) == 0
+
+
+BARE: dict[str, Any] = {"Nodes": [], "Existing": [], "Pods": [], "Expected": {}}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "neither JSON nor gzipped JSON"),
+        ("{}", "holds an object, a list of clusters is needed"),
+        ([3], "clusters[0] is a number, an object with Nodes, Existing, Pods and Expected is needed"),
+        ([{}], "clusters[0].Pods is missing"),
+        ([{**BARE, "Nodes": 3}], "clusters[0].Nodes is a number, a list is needed"),
+        ([BARE, {**BARE, "Nodes": ["n"]}], "clusters[1].Nodes[0] is a text, an object is needed"),
+        ([{**BARE, "Nodes": [{"metadata": {}}]}], "clusters[0].Nodes[0] (?): field 'name' is missing"),
+        ([{**BARE, "Pods": [{"metadata": {"name": "p"}}]}], "clusters[0].Pods[0] (p): field 'spec' is missing"),
+        (
+            [
+                {
+                    **BARE,
+                    "Existing": [
+                        {
+                            "metadata": {"name": "p"},
+                            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "x"}}}]},
+                        }
+                    ],
+                }
+            ],
+            "clusters[0].Existing[0] (p): ",
+        ),
+        ([{**BARE, "Expected": {"p": {}}}], "clusters[0].Expected.p: there is no such pod in clusters[0].Pods"),
+        ([{**BARE, "Expected": []}], "clusters[0].Expected is a list, an object is needed"),
+        ([{**BARE, "Config": "kind: Pod"}], "clusters[0].Config is None Pod"),
+        (
+            [{**BARE, "PersistentVolumeClaims": [{"metadata": {"name": "c"}}]}],
+            "clusters[0].PersistentVolumeClaims[0] (c): field 'spec' is missing",
+        ),
+    ],
+)
+def test_a_file_of_another_form_is_refused(
+    content: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "other.json"
-    path.write_text(content)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
 
     assert main([str(path)]) == 2
-    assert "cannot be compared" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{path}: cannot be compared: {said}")
+
+
+def test_half_a_gzipped_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "half.json.gz"
+    path.write_bytes((DATA / FILES[0]).read_bytes()[:1000])
+
+    assert main([str(path)]) == 2
+    assert "neither JSON nor gzipped JSON" in capsys.readouterr().err

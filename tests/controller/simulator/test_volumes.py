@@ -122,6 +122,16 @@ def test_where_a_bound_volume_is(there: VolumeView, expected: list[str]) -> None
     assert fits(cluster({"c": claim("v")}, {"v": there}), using("c"), *NODES) == expected
 
 
+def test_a_volume_says_nothing_of_the_fields_of_nodes() -> None:
+    """As for the scheduler, which asks volumes about labels alone."""
+    field = {"key": "metadata.name", "operator": "In", "values": ["elsewhere"]}
+    raw = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
+    there = read_volume({"metadata": {"name": "v"}, "spec": raw, "status": {"phase": "Bound"}})
+    assert isinstance(there, VolumeView)
+
+    assert fits(cluster({"c": claim("v")}, {"v": there}), using("c"), *NODES) == list(NODES)
+
+
 def test_it_says_what_is_wrong() -> None:
     assert verdicts(cluster({"c": claim("v")}, {"v": volume(only="b")}), using("c"), "a") == [
         "VolumeBinding: node(s) didn't match PersistentVolume's node affinity"

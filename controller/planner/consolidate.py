@@ -17,10 +17,11 @@ def consolidate(board: Board, asks: Sequence[Ask], steps: int) -> None:
     newcomers: dict[int, list[Ask]] = {}
     devices: dict[int, Device] = {}
     for ask in asks:
-        for device, part in ask.taken:
-            if not part.ready:
-                devices[id(device)] = device
-                newcomers.setdefault(id(device), []).append(ask)
+        # Once each, however many partitions it takes there.
+        cut = {id(device): device for device, part in ask.taken if not part.ready}
+        devices.update(cut)
+        for key in cut:
+            newcomers.setdefault(key, []).append(ask)
     hopeless: set[Hashable] = set()
     for key in sorted(devices, key=lambda key: _emptiest_first(devices[key], newcomers[key])):
         members = [ask for ask in newcomers[key] if any(device is devices[key] for device, _ in ask.taken)]

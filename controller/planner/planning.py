@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.demand import Demand, collect, queue_order
+from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
@@ -21,6 +22,7 @@ from controller.planner.inventory import NodeStock, take_stock
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.order import Rules, place_levels
 from controller.planner.outcome import outcome
+from controller.planner.polish import Polisher
 from controller.planner.ranks import levels
 from controller.planner.shadow_prices import tightened
 from controller.planner.sides import sides_of
@@ -52,6 +54,7 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     )
     place_levels(board, by_level, rules)
     consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
+    Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
     singly.verify()
     gangs.drop_broken(board, tried)
     placed = sum(ask.node >= 0 for ask in tried)
@@ -59,6 +62,11 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
         bound = tightened(sides, tried, bound=bound, placed=placed)
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
     return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs)
+
+
+def _stays(ask: Ask, rules: Rules) -> bool:
+    promised = ask.node >= 0 and rules.promises.get(ask.demand.pod.uid) == ask.node
+    return promised or not ask.demand.tried or ask.odd or ask in rules.singly
 
 
 def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[Demand]) -> Board:

@@ -37,6 +37,8 @@ def check(snapshot: Snapshot, result: PlanningResult) -> None:
     _check_pods(snapshot, result)
     for name, node in nodes.items():
         _check_room(snapshot, result, node, plans.get(name), changes.get(name))
+    for change in result.node_changes:
+        _check_purpose(snapshot, result, plans[change.node], change)
     assert len(result.placed) <= result.bound, "more placed than the bound allows"
 
 
@@ -100,6 +102,22 @@ def final_partitions(node: NodeView, plan: PlanView | None, change: NodeChange |
         desired = planned.get(gpu.index, gpu.desired) if not gpu.pinned else gpu.desired
         counts += _offered(gpu, desired)
     return counts
+
+
+def _check_purpose(snapshot: Snapshot, result: PlanningResult, plan: PlanView, change: NodeChange) -> None:
+    """Nothing is made for nobody."""
+    pending = {pod.uid: pod for pod in snapshot.pending}
+    wanted: Counter[str] = Counter()
+    for one in result.placed:
+        if one.node == change.node:
+            wanted.update(dict(pending[one.uid].gpu))
+    items = {item.index: item.desired for item in change.gpus}
+    made: Counter[str] = Counter()
+    for gpu in plan.gpus:
+        # Repairs of a GPU in change put back what is held, and are not made anew.
+        if gpu.index in change.changed and gpu.index in items and gpu.settled:
+            made += _offered(gpu, items[gpu.index]) - Counter(part.resource for part in gpu.partitions)
+    assert made <= wanted, f"{change.node}: {made} are made and {wanted} wanted"
 
 
 def _offered(gpu: GpuView, desired: Desired | None) -> Counter[str]:

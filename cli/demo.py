@@ -1,6 +1,7 @@
 """`gpuplan sandbox demo`: the main job as a story that a newcomer follows, told with the real kubectl.
 
-Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when something did not come true in time.
+Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when something did not come true in time,
+2 when the real control plane was asked for and cannot be had.
 """
 
 import argparse
@@ -13,10 +14,11 @@ from typing import Any
 
 from cli.kubectl import kubectl_path
 from cli.manifests import load
-from cli.sandbox_commands import progress_line, wait_settled
+from cli.sandbox_commands import add_control_plane, chosen_control_plane, progress_line, wait_settled
 from sandbox.cluster import Cluster
+from sandbox.controlplane import ControlPlaneFailed
 
-CHAPTER_SECONDS = 60.0
+CHAPTER_SECONDS = 180.0  # a few seconds each; a net for machines that are busy
 FOLDER = Path(__file__).with_name("demo_cluster")
 
 
@@ -27,12 +29,16 @@ class StoryError(RuntimeError):
 def add_demo(kinds: Any) -> None:
     """Declare `sandbox demo`."""
     parser = kinds.add_parser("demo", help="watch pending pods become partitions, in about half a minute")
+    add_control_plane(parser)
     parser.set_defaults(run=demo)
 
 
-def demo(_: argparse.Namespace) -> int:
+def demo(arguments: argparse.Namespace) -> int:
     """Tell the story; always ends what it started."""
-    cluster = Cluster(report=lambda line: print(f"gpuplan: {line}", file=sys.stderr))
+    plane = chosen_control_plane(arguments)
+    if plane is None:
+        return 2
+    cluster = Cluster(control_plane=plane, report=lambda line: print(f"gpuplan: {line}", file=sys.stderr))
     began = time.monotonic()
     try:
         _Story(cluster).tell()
@@ -41,6 +47,9 @@ def demo(_: argparse.Namespace) -> int:
         for child in cluster.supervisor.children.values():
             lines = child.log.read_text(errors="replace").splitlines()[-3:] if child.log.exists() else []
             print(*(f"  {child.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
+        return 1
+    except ControlPlaneFailed as failure:
+        print(f"gpuplan: {failure}", file=sys.stderr)
         return 1
     finally:
         cluster.stop()

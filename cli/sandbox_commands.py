@@ -21,6 +21,7 @@ from cli.tables import plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.controlplane import CURRENT, ControlPlaneFailed, Missing
 from sandbox.controlplane.choice import KINDS, choose
+from sandbox.controlplane.seam import ControlPlane
 from sandbox.objects import RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
@@ -42,6 +43,11 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "--status-tick", type=float, default=ClusterSettings().status_tick_seconds, metavar="S",
         help="seconds between two status updates of a kubelet (a real one takes 10; default %(default)s)",
     )  # fmt: skip
+    add_control_plane(parser)
+
+
+def add_control_plane(parser: argparse.ArgumentParser) -> None:
+    """Options for `chosen_control_plane`."""
     parser.add_argument(
         "--control-plane", choices=KINDS, default=KINDS[0],
         help="real: etcd, kube-apiserver, kube-scheduler and kube-controller-manager instead of our own, built once "
@@ -72,11 +78,22 @@ def _warn(line: str) -> None:
     print(f"gpuplan: {line}", file=sys.stderr)
 
 
-def _cluster(arguments: argparse.Namespace) -> Cluster | None:
-    """A cluster that is not started; None where something is missing, which has been said."""
+def chosen_control_plane(arguments: argparse.Namespace) -> ControlPlane | None:
+    """One that is not started; None where it cannot be had, which has been said."""
+    if arguments.kubernetes and arguments.control_plane != "real":
+        _warn("--kubernetes chooses the version of a real control plane: add --control-plane real")
+        return None
     plane = choose(arguments.control_plane, arguments.kubernetes, environ=os.environ, home=Path.home(), report=_warn)
     if isinstance(plane, Missing):
         _warn(plane.message)
+        return None
+    return plane
+
+
+def _cluster(arguments: argparse.Namespace) -> Cluster | None:
+    """A cluster that is not started; None where something is missing, which has been said."""
+    plane = chosen_control_plane(arguments)
+    if plane is None:
         return None
     return Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), control_plane=plane, report=_warn)
 

@@ -213,6 +213,7 @@ class Cluster:
                 api=kubelet,
                 supervisor=self.supervisor,
                 status_tick_seconds=self.settings.status_tick_seconds,
+                kubernetes=self._plane.version,
             )
             self._nodes[name] = node
         node.start()

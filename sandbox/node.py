@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 from sandbox.driver import machine
 from sandbox.gpu_containers import GpuContainers
 from sandbox.hardware import Gpu
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
 
@@ -42,6 +42,7 @@ class SandboxNode:
         api: ApiClient,
         supervisor: Supervisor,
         status_tick_seconds: float,
+        kubernetes: str,
     ) -> None:
         self.name = name
         self.root = root
@@ -58,6 +59,7 @@ class SandboxNode:
             ClusterApi(api, name),
             status_tick_seconds=status_tick_seconds,
             runtime=self.runtime,
+            switches=Switches.of(kubernetes),
         )
 
     @property

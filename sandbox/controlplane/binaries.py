@@ -132,7 +132,7 @@ def _cached_or_built(module: str, places: Places, report: Report) -> Path | Miss
     with _alone(places.cache / f"{module}.lock"):
         if target.is_dir():  # somebody else was building it
             return target
-        report(f"building {module} with Go, once; later runs take it from {target}")
+        report(f"building {module} with Go, once, which takes minutes; later runs take it from {target}")
         return _build(go, pins, target, places)
 
 

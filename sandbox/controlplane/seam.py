@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kube import clients
 from sandbox.apiserver import ApiServer
+from sandbox.controlplane.binaries import CURRENT
 from sandbox.scheduler import Scheduler
 
 
@@ -25,6 +26,10 @@ class Role(StrEnum):
 
 class ControlPlane(Protocol):
     """Started before anything else, stopped after everything else."""
+
+    @property
+    def version(self) -> str:
+        """Of Kubernetes, such as 1.30.14: kubelets are of the same."""
 
     def start(self) -> None:
         """Return when the API answers; raises where it cannot."""
@@ -48,6 +53,8 @@ def write_kubeconfig(plane: ControlPlane, folder: Path, role: Role, node: str = 
 
 class Embedded:
     """Everything in this process; nobody is asked for credentials."""
+
+    version = CURRENT
 
     def __init__(self) -> None:
         self._server = ApiServer()

@@ -48,6 +48,11 @@ class RealServers:
         self._manifests = manifests
         self._clients: dict[str | None, ApiClient] = {}
 
+    @property
+    def version(self) -> str:
+        """Of the servers."""
+        return self.plane.version
+
     def start(self) -> None:
         """Start the servers and install what deploy/ ships, but for the controller's Deployment: it runs beside."""
         self.plane.start()

@@ -10,6 +10,8 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+SETTLE_SECONDS = 90.0
+
 pytestmark = pytest.mark.slow
 
 
@@ -20,7 +22,7 @@ def run(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.Completed
 
 def outcome(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Pods and plans by name."""
-    done = run("-f", str(EXAMPLES / folder), "--timeout", "90", "-o", "json")
+    done = run("-f", str(EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS), "-o", "json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # progress is for terminals
     result = json.loads(done.stdout)

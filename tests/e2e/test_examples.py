@@ -1,4 +1,4 @@
-"""Every example on the real control plane, through `gpuplan sandbox run --control-plane real`.
+"""The demo and every example on the real control plane, through `gpuplan sandbox … --control-plane real`.
 
 The tests of the embedded one are run again here, with nothing changed but the control plane; beside them every folder
 of examples/ must settle. The programs' accounts, rights and policies are those of deploy/.
@@ -11,31 +11,42 @@ from collections.abc import Callable
 import pytest
 
 from sandbox.controlplane import Binaries
-from tests.cli import test_sandbox_run as embedded
+from sandbox.controlplane.leashed import run as run_leashed
+from tests.cli import test_demo, test_sandbox_run
 
-EXAMPLES = sorted(path.name for path in embedded.EXAMPLES.iterdir() if path.is_dir())
-RUN_SECONDS = 300.0
+EXAMPLES = sorted(path.name for path in test_sandbox_run.EXAMPLES.iterdir() if path.is_dir())
+SETTLE_SECONDS = 240.0  # the start of the servers on a busy machine included
+RUN_SECONDS = SETTLE_SECONDS + 60.0
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def on_real(programs: Binaries, command: str) -> Command:
+    """`gpuplan sandbox COMMAND` as the embedded tests call it, on the real control plane."""
+
+    def run(*arguments: str, timeout_seconds: float = RUN_SECONDS) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "cli", "sandbox", command, "--control-plane", "real"]
+        words += ["--kubernetes", programs.kubernetes, *arguments]
+        return run_leashed(words, seconds=max(timeout_seconds, RUN_SECONDS), capture_output=True, text=True)
+
+    return run
 
 
 @pytest.fixture(autouse=True)
-def run(programs: Binaries, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`gpuplan sandbox run` as the embedded tests call it, on the real control plane."""
-
-    def on_real(*arguments: str, timeout_seconds: float = RUN_SECONDS) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cli", "sandbox", "run", "--control-plane", "real"]
-        command += ["--kubernetes", programs.kubernetes, *arguments]
-        seconds = max(timeout_seconds, RUN_SECONDS)
-        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-
-    monkeypatch.setattr(embedded, "run", on_real)
-    return on_real
+def run(programs: Binaries, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The commands that the embedded tests use."""
+    found = on_real(programs, "run")
+    monkeypatch.setattr(test_sandbox_run, "run", found)
+    monkeypatch.setattr(test_sandbox_run, "SETTLE_SECONDS", SETTLE_SECONDS)
+    monkeypatch.setattr(test_demo, "demo", on_real(programs, "demo"))
+    return found
 
 
 # Whatever scenario is added there is run here as well.
-globals().update({name: test for name, test in vars(embedded).items() if name.startswith("test_")})
+for module in (test_sandbox_run, test_demo):
+    globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 
 
 @pytest.mark.parametrize("folder", EXAMPLES)
-def test_every_example_settles(run: Callable[..., subprocess.CompletedProcess[str]], folder: str) -> None:
-    done = run("-f", str(embedded.EXAMPLES / folder), "--timeout", "120")
+def test_every_example_settles(run: Command, folder: str) -> None:
+    done = run("-f", str(test_sandbox_run.EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,13 +1,16 @@
-"""The crash scenarios and the faults of a real control plane, with the product's processes on top.
+"""The scenarios of tests/sandbox and the faults of a real control plane, with the product's processes on top.
 
-Controller and agents run as in the sandbox, but every right they have is the one that deploy/ gives them; hardware and
-kubelets are stand-ins. After each scenario the audit log must show no request of theirs that was forbidden.
+Every test there that stands on a fixture named `cluster` is run here, too, with nothing changed but that. Controller
+and agents run as in the sandbox, but every right they have is the one that deploy/ gives them; hardware and kubelets
+are stand-ins. After each scenario the audit log must show no request of theirs that was forbidden.
 """
 
+import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,9 +22,8 @@ from sandbox.cluster import Cluster
 from sandbox.controlplane import Binaries, RealControlPlane
 from sandbox.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from sandbox.controlplane.tenants import RealServers
-from tests.e2e.real_cluster import eventually
-from tests.sandbox import test_crashes as embedded
-from tests.sandbox.test_crashes import running, settled
+from tests.e2e.real_cluster import ROOT, eventually
+from tests.sandbox.test_crashes import SURVIVORS, running, settled
 
 SETTLE_SECONDS = 150.0
 AUDIT_POLICY = {
@@ -48,9 +50,17 @@ def starts() -> list[tuple[datetime, datetime]]:
 
 
 @pytest.fixture
-def cluster(servers: RealServers, starts: list[tuple[datetime, datetime]], tmp_path: Path) -> Iterator[Cluster]:
+def said() -> list[str]:
+    """What the sandbox reported."""
+    return []
+
+
+@pytest.fixture
+def cluster(
+    servers: RealServers, starts: list[tuple[datetime, datetime]], said: list[str], tmp_path: Path
+) -> Iterator[Cluster]:
     """The sandbox on those servers; nothing of the product may have been forbidden in the end."""
-    found = Cluster(control_plane=servers)
+    found = Cluster(control_plane=servers, report=said.append)
     try:
         yield found
         assert forbidden(tmp_path / "audit.log", starts) == []
@@ -78,13 +88,33 @@ def forbidden(log: Path, starts: list[tuple[datetime, datetime]]) -> list[str]:
     return found
 
 
-# kill -9 of controller and agent, as on the embedded control plane.
-globals().update({name: test for name, test in vars(embedded).items() if name.startswith("test_")})
+def scenarios() -> list[ModuleType]:
+    """The modules of tests/sandbox whose tests stand on a cluster."""
+    paths = sorted((ROOT / "tests" / "sandbox").glob("test_*.py"))
+    modules = [importlib.import_module(f"tests.sandbox.{path.stem}") for path in paths]
+    return [module for module in modules if hasattr(module, "cluster")]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real servers share the machine with everything else."""
+    for module in scenarios():
+        monkeypatch.setattr(module, "until", _patient(module.until))
+
+
+def _patient(until: Callable[[str, Callable[[], object], float], None]) -> Callable[..., None]:
+    return lambda what, condition, seconds=0.0: until(what, condition, max(seconds, SETTLE_SECONDS))
+
+
+for _module in scenarios():
+    _tests = {name: test for name, test in vars(_module).items() if name.startswith("test_")}
+    assert not _tests.keys() & globals().keys(), f"{_module.__name__} has tests of names that are taken"
+    globals().update(_tests)
 
 
 def start(cluster: Cluster, example: str) -> set[str]:
     """The example's pods, none of which is there yet."""
-    manifests = load([str(embedded.SURVIVORS.parent / example)])
+    manifests = load([str(SURVIVORS.parent / example)])
     pods = [body for body in manifests if body["kind"] == "Pod"]
     cluster.start([body for body in manifests if body["kind"] != "Pod"])
     eventually(lambda: len(cluster.plans()) == _nodes(manifests), "a plan for every node", SETTLE_SECONDS)

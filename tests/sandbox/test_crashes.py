@@ -1,4 +1,7 @@
-"""kill -9 of the controller and of an agent in the middle of a run: it converges, and no used instance is touched."""
+"""kill -9 of the controller and of an agent in the middle of a run: it converges, and no used instance is touched.
+
+So it does when a Node is deleted in the middle. The e2e suite runs these on a real control plane, too.
+"""
 
 import os
 import signal
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from cli.manifests import load
+from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.driver import machine
 from sandbox.settle import settlement
@@ -93,3 +97,22 @@ def test_killed_controller_and_agent_converge_without_touching_what_is_used(clus
     after = used_instances(cluster)
     assert {pid: after[pid] for pid in before} == before
     assert running(cluster) == {"old-training", "old-inference", "new-inference"}
+
+
+def test_a_node_deleted_in_mid_change_and_back(cluster: Cluster) -> None:
+    """The same machine: what was half done there is found, and the pod that it was for runs."""
+    manifests = load([str(SURVIVORS)])
+    (node,) = [body for body in manifests if body["kind"] == "Node"]
+    (pod,) = [body for body in manifests if body["metadata"]["name"] == "new-inference"]
+    cluster.start([node])
+    until("what is on the node is known", lambda: settled(cluster))
+    cluster.create(pod)
+    until("a plan is written", lambda: any(plan["spec"].get("planned") for plan in cluster.plans()))
+
+    apply.delete(cluster.api, "/api/v1/nodes/old-node")
+    until("it is powered off", lambda: "old-node" not in cluster.nodes)
+    cluster.create(node)
+
+    until("the pod runs", lambda: running(cluster) == {"new-inference"}, seconds=90)
+    until("everything is settled", lambda: settled(cluster), seconds=60)
+    assert len(used_instances(cluster)) == 1

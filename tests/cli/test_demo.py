@@ -1,0 +1,29 @@
+"""`gpuplan sandbox demo` to its end: the story that `make demo` tells comes true."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CHAPTERS = 7
+PODS_THAT_FIT = 11
+
+
+def demo(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli", "sandbox", "demo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+
+
+def test_the_story_comes_true() -> None:
+    done = demo()
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [int(number) for number in re.findall(r"^(\d+)\. ", done.stdout, re.M)] == list(range(1, CHAPTERS + 1))
+    end = done.stdout.rpartition("$ kubectl get gpupartitionplans,pods")[2]
+    assert len(re.findall(r"^ +pod/\S+ +1/1 +Running ", end, re.M)) == PODS_THAT_FIT
+    assert len(re.findall(r"^ +gpupartitionplan\S+ .* True +Confirmed ", end, re.M)) == 3
+    assert re.search(r"^ +pod/too-big +0/1 +Pending ", end, re.M)
+    assert "too-big   NeverFits   no GPU here offers nvidia.com/mig-7g.141gb" in done.stdout

@@ -2,7 +2,8 @@
 
 In goes a GPU's UUID, out comes None (its daemon answers) or the reason why not. One command per invocation, each with
 a time limit: several commands in one run answer without labels, and the exit status tells only whether a daemon was
-reached. Sets no limits: those are in each client's environment. Never ends a daemon that still has clients.
+reached. Sets no limits: those are in each client's environment. Never ends a daemon that still has clients, and never
+takes another GPU's daemon for the one that was asked for.
 """
 
 import logging
@@ -39,21 +40,28 @@ class MpsDaemons:
         self._environment = {name: text for name, text in environment.items() if name not in LIMITS_OF_CLIENTS}
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()  # the daemon's own start is not safe against a second one
+        self._owners: dict[Path, str] = {}
+
+    def claim(self, gpus: Collection[str]) -> None:
+        """These GPUs have slices from now on: of those that would share a directory the first one gets it."""
+        owners: dict[Path, str] = {}
+        for gpu in sorted(gpus):
+            owners.setdefault(mps_directory(self._root, gpu), gpu)
+        with self._lock:
+            self._owners = owners
 
     def ensure_all(self, gpus: Collection[str]) -> dict[str, str]:
         """The GPUs without an answering daemon, with the reasons."""
-        problems: dict[str, str] = {}
-        owner: dict[Path, str] = {}
-        for gpu in sorted(gpus):
-            first = owner.setdefault(mps_directory(self._root, gpu), gpu)
-            reason = self.ensure(gpu) if first == gpu else f"{gpu} and {first} would share one MPS directory"
-            if reason is not None:
-                problems[gpu] = reason
-        return problems
+        found = {gpu: self.ensure(gpu) for gpu in sorted(gpus)}
+        return {gpu: reason for gpu, reason in found.items() if reason is not None}
 
     def ensure(self, gpu: str) -> str | None:
         """Start the GPU's daemon unless it answers; None when it does."""
         pipe = pipe_directory(self._root, gpu)
+        with self._lock:
+            owner = self._owners.setdefault(mps_directory(self._root, gpu), gpu)
+        if owner != gpu:
+            return f"{gpu} and {owner} would share one MPS directory"
         if len(os.fsencode(pipe)) > MAX_PIPE_DIRECTORY_BYTES:
             return f"the MPS pipe directory {pipe} is longer than {MAX_PIPE_DIRECTORY_BYTES} bytes"
         with self._lock:

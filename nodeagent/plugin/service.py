@@ -133,6 +133,7 @@ class PluginService:
     def _put_on_offer(self, config: PluginConfig) -> None:
         log.info("config %s: %d devices, %d withdrawn", config.hash, len(config.devices), len(config.withdrawn))
         wanted = _gpus_with_slices(config)
+        self._daemons.claim(wanted)
         # Slices of a GPU whose daemon was not seen yet start unhealthy: nobody may get one before it answers.
         ready = _gpus_with_slices(self._config) - self._daemon_problems.keys()
         self._offer.replace(config, unready=wanted - ready)

@@ -59,6 +59,18 @@ def test_two_gpus_never_share_a_directory(node: Node, daemons: MpsDaemons) -> No
     assert daemons.ensure_all([twin, GPU]) == {twin: f"{twin} and {GPU} would share one MPS directory"}
 
 
+def test_a_single_gpu_is_held_against_all_that_have_slices(node: Node, daemons: MpsDaemons) -> None:
+    """As before a container starts: the other GPU's daemon answers in that directory, but it is not this GPU's."""
+    twin = f"{GPU[:13]}9999-2222-3333-444444444444"
+    daemons.claim([twin, GPU])
+    assert daemons.ensure_all([twin]) == {twin: f"{twin} and {GPU} would share one MPS directory"}
+    assert not node.pipe(GPU).exists(), "and none was started there"
+    assert daemons.ensure_all([GPU]) == {}
+    assert daemons.ensure(twin) is not None
+    daemons.claim([twin])
+    assert daemons.ensure(twin) is None
+
+
 def test_the_daemons_own_words_are_passed_on(node: Node) -> None:
     command = node.root / "nvidia-cuda-mps-control"
     command.write_text("#!/bin/sh\necho Cannot find MPS control daemon process >&2\nexit 1\n")

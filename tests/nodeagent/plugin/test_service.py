@@ -288,6 +288,17 @@ def test_slices_without_a_daemon_are_not_given_out(node: Node, kubelet: FakeKube
     eventually(lambda: (node.loaded() or loaded).errors == ())
 
 
+def test_a_container_never_starts_on_another_gpus_daemon(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    """UUIDs that begin alike would share a directory: the daemon that answers there is the first GPU's."""
+    start_plugin()
+    twin = f"{GPU_A[:13]}9999-2222-3333-444444444444"
+    node.load(PluginConfig.of([mps(0, GPU_A), mps(0, twin)]))
+    first, second = sorted((GPU_A, twin))
+    kubelet.pre_start(SLICE, f"{first}::10gb::0")
+    with pytest.raises(grpc.RpcError, match="would share one MPS directory"):
+        kubelet.pre_start(SLICE, f"{second}::10gb::0")
+
+
 def test_a_daemon_that_died_is_started_again(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin(daemon_check_seconds=0.1)
     node.load(PluginConfig.of([mps(0, GPU_A)]))

@@ -12,21 +12,18 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nos_cluster import Card, ImpossibleError, Server, card_model, pending_pod, server, snapshot
-from benchmarks.replay import Cost, applied, bound, first_fit
+from benchmarks.nos_workloads import NosRun, Raw, cluster_of, nos_runs, read_file, single_plan, title_of
+from benchmarks.replay import BrokenError, Cost, applied, bound, first_fit
 from controller.planner import plan
-from controller.pod_requests import amount
 from controller.views import PlanningResult, Snapshot
-from partitioning.resources import profile_of_resource
 
 MOST_CYCLES = 8
 PASSES = 3
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +44,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NosRun:
-    placed: tuple[int, ...]
-    destroyed: int
-
-    def after(self, cycle: int) -> int:
-        return self.placed[min(cycle, len(self.placed) - 1)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """One workload; `behind` says in which way ours is worse."""
 
@@ -68,17 +56,14 @@ class Compared:
 
 
 def compare(workload: Raw) -> Compared:
-    """Replay one workload and judge it."""
+    """Replay one workload and judge it; raises ValueError where it is malformed."""
     cluster = cluster_of(workload)
-    nos = tuple(
-        NosRun(placed=tuple(run["placed_after_each_cycle"]), destroyed=run["devices_destroyed"])
-        for run in workload.get("nos_multi_cycle") or ()
-    )
+    nos = nos_runs(workload)
     cycles = max((len(run.placed) - 1 for run in nos), default=1)
     ours = replay(cluster, cycles=min(max(cycles, 1), MOST_CYCLES))
-    single = workload.get("nos") or {}
+    single = single_plan(workload)
     return Compared(
-        title=workload["title"],
+        title=title_of(workload),
         pods=len(cluster.pending),
         ours=ours,
         nos=nos,
@@ -115,48 +100,6 @@ def _timed_plan(cluster: Snapshot) -> tuple[PlanningResult, float]:
     return result, best_ms
 
 
-# ------------------------------------------------------------------------------------------------ the file's form
-
-
-def cluster_of(workload: Raw) -> Snapshot:
-    """The snapshot that a workload describes; raises ImpossibleError where no hardware is like that."""
-    asked = {profile_of_resource(resource) or "" for pod in workload["pods"] for resource in pod["req"]}
-    servers = [_server(node, workload["kind"], asked) for node in workload["nodes"]]
-    pods = [
-        pending_pod(
-            number,
-            pod["name"],
-            {resource: amount(resource, quantity) for resource, quantity in pod["req"].items()},
-            priority=int(pod.get("priority", 0)),
-        )
-        for number, pod in enumerate(workload["pods"])
-    ]
-    return snapshot(servers, pods)
-
-
-def _server(node: Raw, kind: str, asked: Collection[str]) -> Server:
-    used, free = slices_of(node["status"])
-    there = {name for gpu in (*used.values(), *free.values()) for name in gpu}
-    model = card_model(node["model"], {*asked, *there})
-    if node.get("memMiB"):
-        model = replace(model, memory_mib=int(node["memMiB"]))
-    cards = [
-        Card(index=index, model=model, used=used.get(index, {}), free=free.get(index, {}))
-        for index in range(int(node["count"]))
-    ]
-    return server(node["name"], kind, cards)
-
-
-def slices_of(status: Mapping[str, int]) -> tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]]:
-    """Keys `<GPU index>-<profile>-<used|free>` -> slices in use and idle ones, by GPU."""
-    found: dict[str, dict[int, dict[str, int]]] = {"used": {}, "free": {}}
-    for key, count in status.items():
-        index, _, rest = key.partition("-")
-        profile, _, state = rest.rpartition("-")
-        found[state].setdefault(int(index), {})[profile] = int(count)
-    return found["used"], found["free"]
-
-
 # ---------------------------------------------------------------------------------------------------- judgement
 
 
@@ -165,7 +108,7 @@ def _behind(ours: Run, nos: Sequence[NosRun], single: Raw) -> Iterable[str]:
         best = max(run.after(cycle) for run in nos)
         if ours.after(cycle) < best:
             yield f"{ours.after(cycle)} pods placed after cycle {cycle}, nos {best}"
-    alike = [run.destroyed for run in nos if run.placed[-1] == ours.placed[-1]]
+    alike = [run.destroyed for run in nos if run.placed[-1] == ours.placed[-1] and run.destroyed is not None]
     if alike and ours.destroyed > min(alike):
         yield f"{ours.destroyed} partitions destroyed, nos {min(alike)}"
     placeable, changed = single.get("pods_placeable"), single.get("gpus_changed")
@@ -197,7 +140,7 @@ def document(compared: Compared) -> dict[str, Any]:
             "placed": list(run.placed) if run else None,
             "gpus_recut": single.get("gpus_changed"),
             "nodes_changed": single.get("nodes_changed"),
-            "destroyed": _median([one.destroyed for one in compared.nos]),
+            "destroyed": _median([one.destroyed for one in compared.nos if one.destroyed is not None]),
             "milliseconds": single.get("plan_ms"),
         },
         "behind": list(compared.behind),
@@ -206,8 +149,11 @@ def document(compared: Compared) -> dict[str, Any]:
 
 def _lines(found: Raw) -> Iterable[str]:
     """One workload for people."""
-    yield f"{found['title']} ({found['pods']} pods)"
-    for who in ("ours", "nos"):
+    if found.get("not_run"):
+        yield f"{found['title']}: not run: {found['not_run']}"
+        return
+    yield f"{found['title']} ({found['pods']} pods)" if "pods" in found else found["title"]
+    for who in ("ours", "nos") if "ours" in found else ():
         numbers = found[who]
         yield "  " + "  ".join(
             [
@@ -245,16 +191,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
+    try:
+        workloads = read_file(arguments.file)
+    except (OSError, ValueError) as error:
+        print(f"{arguments.file}: cannot be read: {error}", file=sys.stderr)
+        return 2
     documents = []
-    for workload in json.loads(arguments.file.read_text(encoding="utf-8"))["workloads"]:
+    for number, workload in enumerate(workloads):
         try:
             found = document(compare(workload))
-        except ImpossibleError as error:
-            found = {"title": workload["title"], "not_run": str(error), "behind": []}
+        except ValueError as error:
+            found = {"title": title_of(workload) or f"workload {number}", "not_run": str(error), "behind": []}
+        except BrokenError as error:
+            found = {"title": title_of(workload), "not_run": "", "behind": [f"a plan that cannot come true: {error}"]}
         documents.append(found)
         if not arguments.json:
-            lines = [f"{found['title']}: not run: {found['not_run']}"] if "not_run" in found else _lines(found)
-            print(*lines, sep="\n", flush=True)
+            print(*_lines(found), sep="\n", flush=True)
     behind = [found["title"] for found in documents if found["behind"]]
     if arguments.json:
         print(json.dumps({"workloads": documents, "behind": behind}, indent=2))

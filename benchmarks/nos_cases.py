@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
-from benchmarks.nos_baseline import slices_of
 from benchmarks.nos_cluster import Card, Counts, ImpossibleError, Server, resource_of, server
-from benchmarks.nos_expected import most_pods, needed
+from benchmarks.nos_counts import counts_of, whole_number
+from benchmarks.nos_expected import first_matching, most_pods, needed
 from benchmarks.nos_pieces import (
     Form,
     card_of,
@@ -27,14 +27,12 @@ from benchmarks.nos_pieces import (
     profiles_in,
     smallest_profile,
 )
+from benchmarks.nos_workloads import slices_of
 from controller.views import PodView, Taint
 
 REFUSAL = Taint(key="nos.example/refused", effect="NoSchedule")
 """Stands for a scheduler that says no to everything."""
 _KINDS = {"planner_mig": "mig", "mig": "mig", "planner_mps": "mps", "mps": "mps"}
-_MOST_GPUS = 7
-"""Of a case whose expectation does not say which GPU is meant: every assignment is tried."""
-
 Raw = Mapping[str, Any]
 
 
@@ -60,8 +58,10 @@ class _Node:
     cards: tuple[Card, ...]
 
 
-def read_case(group: str, raw: Raw) -> Case | NotRun:
+def read_case(group: str, raw: object) -> Case | NotRun:
     """What one case asks of a planner."""
+    if not isinstance(raw, Mapping):
+        return NotRun(reason=f"not understood: {raw!r} is no case")
     kind = next((kind for prefix, kind in _KINDS.items() if group == prefix or group.startswith(f"{prefix}_")), None)
     if kind is None:
         return NotRun(reason="no planner, MIG or MPS case")
@@ -70,7 +70,8 @@ def read_case(group: str, raw: Raw) -> Case | NotRun:
     except ImpossibleError as error:
         return NotRun(reason=str(error))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return NotRun(reason=f"not understood: {type(error).__name__}: {error}")
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        return NotRun(reason=f"not understood: {what}")
 
 
 def _read(form: Form, raw: Raw) -> Case | NotRun:
@@ -82,7 +83,7 @@ def _read(form: Form, raw: Raw) -> Case | NotRun:
         served = 0 if expect.get("error") else 1
         return _case(form, nodes, [pod_of(0, raw["pod"])], served)
     if "required" in raw and isinstance(expect, Mapping):
-        return _updating(form, nodes, raw["required"], expect)
+        return _updating(form, nodes, counts_of(raw["required"], "required"), expect)
     if "apply" in raw and isinstance(expect, Mapping):
         return _applying(form, nodes, raw, expect)
     if isinstance(expect, bool):
@@ -105,12 +106,16 @@ def _case(form: Form, nodes: Iterable[_Node], pods: Sequence[PodView], expected:
 
 def _planning(form: Form, raw: Raw, expect: Raw) -> Case:
     """Nodes and pods, and every GPU's geometry after planning."""
-    nodes = [_planned_node(form, node) for node in raw["nodes"] if _is_enabled(form, node)]
-    pods = [pod_of(number, pod) for number, pod in enumerate(raw["pods"])]
+    enabled = [node for node in raw["nodes"] or () if _is_enabled(form, node)]
+    nodes = [_planned_node(form, f"node-{number}", node) for number, node in enumerate(enabled)]
+    names = [node.name for node in nodes]
+    if len(set(names)) < len(names):
+        raise ImpossibleError(f"two of its nodes have one name: {', '.join(names)}")
+    pods = [pod_of(number, pod) for number, pod in enumerate(raw["pods"] or ())]
     said = raw.get("scheduler") or {}
     refused = any(said.get(step, "success") != "success" for step in ("prefilter", "filter"))
     cards = [card for node in nodes for card in node.cards]
-    entries = [_entry(entry) for entry in expect["gpus"]]
+    entries = [_entry(entry) for entry in expect["gpus"] or ()]
     later = _assigned(form, cards, entries)
     nodes = [replace(node, cards=tuple(later[id(card)] for card in node.cards)) for node in nodes]
     pools = [pool_of(node.cards) for node in nodes]
@@ -124,20 +129,22 @@ def _is_enabled(form: Form, node: Raw) -> bool:
     return all(node.get(label) is not None for label in labels)
 
 
-def _planned_node(form: Form, node: Raw) -> _Node:
+def _planned_node(form: Form, name: str, node: Raw) -> _Node:
     model = model_of(form, node.get("model"), node.get("memory"))
-    given = {int(gpu["index"]): gpu for gpu in node.get("gpus") or ()}
-    count = max([int(node["count"]), *(index + 1 for index in given)])
+    given = {whole_number(gpu["index"], "index"): gpu for gpu in node.get("gpus") or ()}
+    count = max([whole_number(node["count"], "count"), *(index + 1 for index in given)])
     return _Node(
-        name=str(node["name"]), cards=tuple(card_of(index, model, given.get(index, {})) for index in range(count))
+        name=str(node.get("name", name)),
+        cards=tuple(card_of(index, model, given.get(index, {})) for index in range(count)),
     )
 
 
 def _entry(entry: Raw) -> tuple[int | None, Counts]:
     """A GPU's geometry with its index, or the geometry alone."""
-    if "index" in entry or "geometry" in entry:
-        return entry.get("index"), entry.get("geometry") or {}
-    return None, entry
+    if "index" not in entry and "geometry" not in entry:
+        return None, counts_of(entry, "gpus")
+    index = entry.get("index")
+    return None if index is None else whole_number(index, "index"), counts_of(entry.get("geometry"), "geometry")
 
 
 def _assigned(form: Form, cards: Sequence[Card], entries: Sequence[tuple[int | None, Counts]]) -> dict[int, Card]:
@@ -145,19 +152,25 @@ def _assigned(form: Form, cards: Sequence[Card], entries: Sequence[tuple[int | N
 
     A GPU of which nothing is expected stays as it is.
     """
-    if len(entries) > len(cards) or len(cards) > _MOST_GPUS:
+    if len(entries) > len(cards):
         raise ImpossibleError(f"{len(entries)} geometries are expected of {len(cards)} GPUs")
-    problem = "nothing is expected"
-    for order in permutations(range(len(cards)), len(entries)):
-        try:
-            found = {id(card): replace(card, later=card.free) for card in cards}
-            for position, entry in zip(order, entries, strict=True):
-                found[id(cards[position])] = _with_later(form, cards[position], entry)
-        except ImpossibleError as error:
-            problem = str(error)
-        else:
-            return found
-    raise ImpossibleError(f"nos expects what cannot be: {problem}")
+    possible: list[dict[int, Card]] = []
+    for entry in entries:
+        problem, found = "", {}
+        for position, card in enumerate(cards):
+            try:
+                found[position] = _with_later(form, card, entry)
+            except ImpossibleError as error:
+                problem = str(error)
+        if not found:
+            raise ImpossibleError(f"nos expects what cannot be: {problem}")
+        possible.append(found)
+    order = first_matching([sorted(found) for found in possible])
+    if order is None:
+        raise ImpossibleError("nos expects what cannot be: these geometries have no GPU each")
+    later = {id(card): replace(card, later=card.free) for card in cards}
+    later.update({id(cards[here]): found[here] for here, found in zip(order, possible, strict=True)})
+    return later
 
 
 def _with_later(form: Form, card: Card, entry: tuple[int | None, Counts]) -> Card:
@@ -176,8 +189,8 @@ def _single_node(form: Form, raw: Raw) -> _Node:
     """The GPUs of a case: given one by one, by labels and status, or the case is itself one GPU."""
     if "gpus" in raw:
         cards = [
-            card_of(int(gpu.get("index", position)), model_of_gpu(form, gpu), gpu)
-            for position, gpu in enumerate(raw["gpus"])
+            card_of(whole_number(gpu.get("index", position), "index"), model_of_gpu(form, gpu), gpu)
+            for position, gpu in enumerate(raw["gpus"] or ())
         ]
     elif "labels" in raw or "status" in raw:
         cards = list(_labelled(form, raw.get("labels") or {}, raw.get("status") or {}))
@@ -189,7 +202,7 @@ def _single_node(form: Form, raw: Raw) -> _Node:
 
 
 def _labelled(form: Form, labels: Raw, status: Raw) -> Iterator[Card]:
-    count = int(labels.get("count") or 0)
+    count = whole_number(labels.get("count") or 0, "count")
     model = model_of(form, labels.get("product"), labels.get("memory")) if count else None
     used, free = slices_of(status)
     for index in range(count):
@@ -209,10 +222,11 @@ def _updating(form: Form, nodes: Sequence[_Node], required: Counts, expect: Raw)
     used: dict[str, int] = {}
     for card in node.cards:
         used = {name: used.get(name, 0) + card.used.get(name, 0) for name in {*used, *card.used}}
-    later = less(expect["geometry"], used)
+    geometry = counts_of(expect["geometry"], "geometry")
+    later = less(geometry, used)
     cards = _split(form, node.cards, later)
     if cards is None:
-        raise ImpossibleError(f"nos expects what cannot be: {dict(expect['geometry'])} on these GPUs")
+        raise ImpossibleError(f"nos expects what cannot be: {geometry} on these GPUs")
     expected = most_pods([needed(pod) for pod in pods], [pool_of(cards)])
     return _case(form, [replace(node, cards=cards)], pods, expected)
 
@@ -238,11 +252,12 @@ def _split(form: Form, cards: Sequence[Card], later: Counts) -> tuple[Card, ...]
 def _applying(form: Form, nodes: Sequence[_Node], raw: Raw, expect: Raw) -> Case:
     """A geometry that is applied: what it adds to the slices in use could serve that many pods."""
     (node,) = nodes
-    added = {name: max(0, count - (raw.get("used") or {}).get(name, 0)) for name, count in raw["apply"].items()}
+    used = counts_of(raw.get("used"), "used")
+    added = {name: max(0, count - used.get(name, 0)) for name, count in counts_of(raw["apply"], "apply").items()}
     pods = one_each(added)
     if expect.get("error"):
         return _case(form, nodes, pods, 0)
-    later = expect.get("free") or {}
+    later = counts_of(expect.get("free"), "free")
     cards = tuple(replace(card, later=later) for card in node.cards)
     pool = {resource_of(name): count for name, count in later.items()}
     return _case(form, [replace(node, cards=cards)], pods, most_pods([needed(pod) for pod in pods], [pool]))

@@ -22,7 +22,7 @@ from partitioning.packing import NoRoom, pack
 from partitioning.placements import placements_of
 from partitioning.resources import classify, mig_resource, mps_resource_gb
 
-PLENTY = {"cpu": 10_000_000, "memory": 1 << 50, "pods": 100_000}
+PLENTY = {"cpu": 1 << 40, "memory": 1 << 60, "pods": 1 << 20}
 _GB = re.compile(r"([1-9]\d*)gb")
 
 Counts = Mapping[str, int]

@@ -6,7 +6,7 @@ few pods of a test case; beyond that the pods that need least are counted first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from controller.views import PodView
@@ -45,3 +45,31 @@ def most_pods(pods: Sequence[Pool], pools: Sequence[Pool]) -> int:
         return max(best, most(position + 1, left))
 
     return most(0, nodes)
+
+
+def first_matching(possible: Sequence[Sequence[int]]) -> list[int] | None:
+    """One place of its own for everyone out of those possible for it, as early as can be; None if there is none."""
+    chosen: list[int] = []
+    for position, places in enumerate(possible):
+        for place in places:
+            if place not in chosen and _can_match(possible[position + 1 :], {*chosen, place}):
+                chosen.append(place)
+                break
+        else:
+            return None
+    return chosen
+
+
+def _can_match(possible: Sequence[Sequence[int]], taken: Collection[int]) -> bool:
+    holder: dict[int, int] = {}
+
+    def seat(who: int, seen: set[int]) -> bool:
+        for place in possible[who]:
+            if place not in taken and place not in seen:
+                seen.add(place)
+                if place not in holder or seat(holder[place], seen):
+                    holder[place] = who
+                    return True
+        return False
+
+    return all(seat(who, set()) for who in range(len(possible)))

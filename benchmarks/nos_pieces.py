@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.nos_cluster import Card, Counts, ImpossibleError, card_model, pending_pod, resource_of
+from benchmarks.nos_counts import counts_of, slice_name, whole_number
 from benchmarks.nos_expected import Pool
 from controller.pod_requests import amount
 from controller.views import PodView
@@ -49,38 +50,47 @@ def profiles_in(part: object) -> Iterator[str]:
 
 def model_of_gpu(form: Form, gpu: Raw) -> GpuModel:
     memory_gb = gpu.get("memory_gb")
-    memory_mib = gpu.get("memory") if memory_gb is None else int(memory_gb) * MIB_PER_NOS_GB
+    if memory_gb is None:
+        return model_of(form, gpu.get("model"), gpu.get("memory"))
+    memory_mib = whole_number(memory_gb, "memory_gb") * MIB_PER_NOS_GB
     return model_of(form, gpu.get("model"), memory_mib)
 
 
-def model_of(form: Form, name: str | None, memory_mib: int | None) -> GpuModel:
+def model_of(form: Form, name: str | None, memory_mib: int | str | None) -> GpuModel:
     """A MIG case must name a real card; one for MPS may name none, as long as its memory is known."""
     if name is None and (form.kind == "mig" or memory_mib is None):
         raise ImpossibleError("it names no GPU model")
     model = card_model(name or ANY_CARD, form.spellings)
     if form.kind == "mig" and not model.mig_capable:
         raise ImpossibleError(f"{name} has no MIG")
-    return model if memory_mib is None or form.kind == "mig" else replace(model, memory_mib=int(memory_mib))
+    if memory_mib is None or form.kind == "mig":
+        return model
+    return replace(model, memory_mib=whole_number(memory_mib, "memory"))
 
 
 def card_of(index: int, model: GpuModel, raw: Raw) -> Card:
-    return Card(index=index, model=model, used=raw.get("used") or {}, free=raw.get("free") or {})
+    used, free = (counts_of(raw.get(field), f"{field} of GPU {index}") for field in ("used", "free"))
+    return Card(index=index, model=model, used=used, free=free)
 
 
-def pod_of(number: int, raw: Raw) -> PodView:
-    """`requests` or one mapping per container; or, where a case has one pod only, the requests themselves."""
-    parts = raw["containers"] if "containers" in raw else [raw.get("requests", {}) if "name" in raw else raw]
+def pod_of(number: int, raw: Raw | str) -> PodView:
+    """`requests` or one mapping per container; where a case has one pod only, the requests themselves; or a name."""
+    if isinstance(raw, str):
+        raw = {"name": raw}
+    bare = not {"name", "requests", "containers"}.intersection(raw)
+    parts = raw.get("containers") or [raw if bare else raw.get("requests")]
     requests: dict[str, int] = {}
     for part in parts:
-        for name, quantity in part.items():
-            resource = name if name in _OTHER_RESOURCES or "/" in name else resource_of(name)
+        for name, quantity in (part or {}).items():
+            resource = name if name in _OTHER_RESOURCES or "/" in name else resource_of(slice_name(name))
             requests[resource] = requests.get(resource, 0) + amount(resource, quantity)
-    name = str(raw.get("name", "pod")).replace("/", "-")
-    return pending_pod(number, f"{name}-{number}", requests, priority=int(raw.get("priority", 0)))
+    title = str(raw.get("name", "pod")).replace("/", "-")
+    priority = whole_number(raw.get("priority") or 0, "priority")
+    return pending_pod(number, f"{title}-{number}", requests, priority=priority)
 
 
 def one_each(counts: Counts) -> list[PodView]:
-    names = [name for name, count in counts.items() for _ in range(int(count))]
+    names = [name for name, count in counts.items() for _ in range(count)]
     return [pending_pod(number, f"wants-{name}-{number}", {resource_of(name): 1}) for number, name in enumerate(names)]
 
 

@@ -50,13 +50,17 @@ class Verdict:
 def verdicts(content: Raw) -> Iterator[Verdict]:
     """Every case of a file, in its order."""
     for group, body in content.items():
-        for raw in body.get("cases") or () if isinstance(body, Mapping) else ():
-            yield judge(group, raw)
+        cases = body.get("cases") if isinstance(body, Mapping) else None
+        if isinstance(cases, list):
+            yield from (judge(str(group), raw) for raw in cases)
+        elif cases is not None:
+            yield Verdict(group=str(group), case="?", name="", reason="not understood: cases must be a list")
 
 
-def judge(group: str, raw: Raw) -> Verdict:
+def judge(group: str, raw: object) -> Verdict:
     """Run one case."""
-    case, name = str(raw.get("id", "?")), str(raw.get("name", ""))
+    titled = raw if isinstance(raw, Mapping) else {}
+    case, name = str(titled.get("id", "?")), str(titled.get("name", ""))
     found = read_case(group, raw)
     if isinstance(found, NotRun):
         return Verdict(group=group, case=case, name=name, reason=found.reason)
@@ -84,7 +88,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args(argv)
-    found = list(verdicts(yaml.safe_load(arguments.file.read_text(encoding="utf-8"))))
+    try:
+        content = yaml.safe_load(arguments.file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        print(f"{arguments.file}: cannot be read: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    if not isinstance(content, Mapping):
+        print(f"{arguments.file}: holds no groups of cases, such as planner_mig: {{cases: [...]}}", file=sys.stderr)
+        return 2
+    found = list(verdicts(content))
     print(*(one.line for one in found), sep="\n")
     run = [one for one in found if not one.reason]
     short = [one for one in run if one.problem]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks import nos_baseline
-from benchmarks.nos_baseline import cluster_of, main, slices_of
+from benchmarks.nos_baseline import main
 from benchmarks.nos_cluster import Card, ImpossibleError, card_model, server
+from benchmarks.nos_workloads import cluster_of, slices_of
 from benchmarks.replay import BrokenError, applied, bound
 from controller.planner import plan
 from controller.views import MigDesired, NodeChange, PlannedGpu, PlannerOptions, PlanningResult, Snapshot
@@ -187,3 +188,70 @@ def test_a_replay_refuses_what_cannot_come_true() -> None:
         applied(snapshot, change(snapshot, half))
     with pytest.raises(BrokenError, match="n0 has no partition for"):
         bound(snapshot, {"pending-0": "n0"})
+
+
+# ------------------------------------------------------------------------------------------------ the file's form
+
+
+def test_what_a_workload_leaves_out_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = {"nodes": [{"model": "A30", "count": "2"}], "pods": [{"req": {"nvidia.com/mig-1g.6gb": 1}}]}
+    runs = [{"placed_after_each_cycle": [0, 1]}, {"placed_after_each_cycle": []}, {}]
+    nos = {"nos_multi_cycle": runs, "nos": {"pods_placeable": 1, "gpus_changed": {"Min": 1}, "plan_ms": {"Mean": 3}}}
+
+    assert main([written(tmp_path, bare, {**bare, **nos}, {"title": "empty"}), "--json"]) == 0
+
+    bare_one, with_nos, empty = json.loads(capsys.readouterr().out)["workloads"]
+    assert (bare_one["ours"]["placed"], bare_one["nos"]["placed"]) == ([0, 1], None)
+    assert (with_nos["nos"]["placed"], with_nos["nos"]["destroyed"], with_nos["nos"]["gpus_recut"]["Max"]) == (
+        [0, 1],
+        None,
+        1,
+    )
+    assert empty["ours"]["placed"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (3, "3 is no workload"),
+        ({"nodes": [{}]}, "nodes[0].model is missing"),
+        ({"nodes": [{"model": "A30", "count": "x"}]}, "nodes[0].count is 'x', a whole number is needed"),
+        ({"nodes": [{"model": "A30", "status": {"1g": 1}}]}, "status: 1g is not understood: write 0-1g.5gb-used"),
+        ({"nodes": [{"model": "A30", "status": {"1-1g.6gb-used": 1}}]}, "speaks of GPU 1, there are 1"),
+        ({"nodes": [{"name": "n", "model": "A30"}] * 2}, "nodes: two are called n"),
+        ({"pods": {}}, "pods is {}, a list is needed"),
+        ({"pods": [{"req": {"nvidia.com/mig-1g.6gb": "one"}}]}, "one"),
+        ({"kind": "vgpu"}, "kind is 'vgpu': write mig or mps"),
+        ({"nos": {"plan_ms": "fast"}}, "nos.plan_ms is 'fast'"),
+        ({"nos_multi_cycle": [{"placed_after_each_cycle": 7}]}, "placed_after_each_cycle is 7, a list is needed"),
+    ],
+)
+def test_a_malformed_workload_is_not_run(
+    odd: Any, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([written(tmp_path, odd, workload())]) == 0
+
+    said = capsys.readouterr().out
+    assert "workload 0: not run: " in said
+    assert words in said
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"workloads": 3}'])
+def test_a_file_of_another_form_is_refused(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "workloads.json"
+    path.write_text(content)
+
+    assert main([str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_plan_that_cannot_come_true_is_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise BrokenError("GPU 0: nonsense")
+
+    monkeypatch.setattr(nos_baseline, "applied", broken)
+
+    assert main([written(tmp_path, workload())]) == 1
+    assert "BEHIND: a plan that cannot come true: GPU 0: nonsense" in capsys.readouterr().out

@@ -172,3 +172,101 @@ def test_an_impossible_layout_falls_short(monkeypatch: pytest.MonkeyPatch) -> No
     assert "impossible: GPU 0: 4g.24gb at 0 and 1g.6gb at 0 overlap" in judge("planner_mig", raw).line.replace(
         "1g.6gb at 0 and 4g.24gb at 0", "4g.24gb at 0 and 1g.6gb at 0"
     )
+
+
+@pytest.mark.parametrize(
+    ("group", "raw", "pods"),
+    [
+        # Numbers as text, slices as resources, pods that are names alone, parts that are left out.
+        (
+            "planner_mig",
+            {
+                "nodes": [{"model": "A30", "count": "1", "gpus": [{"index": "0", "free": {"mig-4g.24gb": "1"}}]}],
+                "pods": ["idle", {"requests": {"nvidia.com/mig-1g.6gb": "1"}}, {"name": "none", "requests": None}],
+                "expect": {"gpus": [{"mig-1g.6gb": "4"}]},
+            },
+            1,
+        ),
+        ("planner_mig", {"nodes": None, "pods": None, "expect": {"gpus": None}}, 0),
+        # nos' tests have a scheduler that always says yes, whatever CPU a pod asks for.
+        (
+            "planner_mig",
+            {
+                "nodes": nodes({"index": 0}),
+                "pods": [{"name": "p", "requests": {"1g.6gb": 1, "cpu": 900_000}}],
+                "expect": {"gpus": [{"1g.6gb": 4}]},
+            },
+            1,
+        ),
+        # More GPUs than every order could be tried of; the last geometry has one place only.
+        (
+            "planner_mig",
+            {
+                "nodes": nodes(*({"index": n} for n in range(11)), {"index": 11, "used": {"1g.6gb": 1}}),
+                "pods": [{"name": "p", "requests": {"1g.6gb": 3}}],
+                "expect": {"gpus": [{"4g.24gb": 1}] * 11 + [{"1g.6gb": 4}]},
+            },
+            1,
+        ),
+        (
+            "mps_gpu_update_geometry",
+            {
+                "memory_gb": "40",
+                "used": {"10gb": "2"},
+                "required": {"20gb": "1"},
+                "expect": {"geometry": {"10gb": 2, "20gb": 1}},
+            },
+            1,
+        ),
+    ],
+)
+def test_other_ways_to_write_a_case(group: str, raw: dict[str, Any], pods: int) -> None:
+    found = judge(group, raw)
+
+    assert (found.reason, found.problem) == ("", "")
+    assert found.expected == pods
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ("text", "not understood: 'text' is no case"),
+        (None, "not understood: None is no case"),
+        (
+            {"nodes": [{"model": "A30", "count": "two"}], "pods": [], "expect": {"gpus": []}},
+            "count is 'two', a whole number",
+        ),
+        (
+            {"nodes": nodes({}), "pods": [], "expect": {"gpus": []}},
+            "not understood: 'index' is missing",
+        ),
+        (
+            {"nodes": nodes({"index": 0}), "pods": [{"name": "p", "priority": "high"}], "expect": {"gpus": [{}]}},
+            "priority is 'high'",
+        ),
+        (
+            {"nodes": nodes({"index": 0}) * 2, "pods": [], "expect": {"gpus": [{}]}},
+            "two of its nodes have one name: n, n",
+        ),
+    ],
+)
+def test_a_malformed_case_is_listed_with_the_field(raw: Any, words: str) -> None:
+    assert words in judge("planner_mig", raw).reason
+
+
+@pytest.mark.parametrize("content", ["", "[]", "a: [", "3"])
+def test_a_file_of_another_form_is_refused(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text(content)
+
+    assert main([str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert main([str(tmp_path / "none.yaml")]) == 2
+
+
+def test_groups_without_cases_are_no_hindrance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text("source: {repo: x}\nmig: {cases: many}\nother: [1]\n")
+
+    assert main([str(path)]) == 0
+    assert "not understood: cases must be a list" in capsys.readouterr().out

@@ -6,7 +6,7 @@ kubelet would. Nobody but the person who started the cluster is an administrator
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,15 @@ from crds.v1alpha1.names import LABEL_PRODUCT, NAMESPACE
 from kube import apply, clients
 from sandbox.controlplane.part import ControlPlaneFailed
 from sandbox.controlplane.plane import RealControlPlane
+from sandbox.controlplane.rights import missing_rights
 from sandbox.controlplane.seam import Role
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 MANAGER = "gpuplan-sandbox"
 AGENT = "gpuplan-agent"
 CONTROLLER = "gpuplan-controller"
-POD_SECONDS = 60.0
+POD_SECONDS = 180.0
+RIGHTS_SECONDS = 60.0
 TOKEN_SECONDS = 8 * 24 * 3600  # nobody renews them; the certificates last as long
 # Paths of the kinds in deploy/manifests, in no order: the files' own counts.
 COLLECTIONS = {
@@ -57,9 +59,11 @@ class RealServers:
         """Start the servers and install what deploy/ ships, but for the controller's Deployment: it runs beside."""
         self.plane.start()
         try:
-            for manifest in manifests_of(self._manifests):
+            manifests = list(manifests_of(self._manifests))
+            for manifest in manifests:
                 if manifest["kind"] in COLLECTIONS:
                     self._install(_for_sandbox(manifest))
+            self._wait_for_rights(manifests)
         except BaseException:
             self.plane.stop()
             raise
@@ -87,6 +91,13 @@ class RealServers:
         collection = COLLECTIONS[manifest["kind"]].format(namespace=manifest["metadata"].get("namespace", ""))
         path = f"{collection}/{manifest['metadata']['name']}"
         apply.apply(self._client(None), path, manifest, manager=MANAGER, force=True)
+
+    def _wait_for_rights(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        deadline = time.monotonic() + RIGHTS_SECONDS
+        while missing := missing_rights(self._client(None), manifests):
+            if time.monotonic() > deadline:
+                raise ControlPlaneFailed(f"after {RIGHTS_SECONDS:.0f} s {'; '.join(missing)}")
+            time.sleep(0.1)
 
     def _kubelet(self, node: str) -> str:
         return self.plane.kubeconfig_of(f"system:node:{node}", ("system:nodes",))

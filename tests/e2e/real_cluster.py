@@ -20,6 +20,8 @@ from kube import apply, clients
 from kube.errors import ApiError
 from kube.transport import request
 from sandbox.controlplane import RealControlPlane
+from sandbox.controlplane.rights import missing_rights
+from sandbox.controlplane.tenants import manifests_of
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
@@ -160,6 +162,8 @@ class RealCluster:
         self.kubectl("apply", "-f", str(CRD), check=True)
         self.wait_established()
         self.kubectl("apply", "-f", str(MANIFESTS), check=True)
+        manifests = list(manifests_of(MANIFESTS))
+        eventually(lambda: not missing_rights(self.admin, manifests), "the rights are in force")
         probe = plan("policy-probe", planned={"gpus": []})
         eventually(
             lambda: call(self.admin, "POST", PLANS, probe, dryRun="All").status == 403, "the policies are in force"

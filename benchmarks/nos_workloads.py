@@ -81,7 +81,7 @@ def nos_runs(workload: Raw) -> tuple[NosRun, ...]:
 
 def single_plan(workload: Raw) -> Raw:
     """Figures of one plan of nos, each with its Min and Max over many runs; a bare number is both."""
-    found: dict[str, Mapping[str, float]] = {}
+    found: dict[str, Raw] = {}
     for name in ("pods_placeable", "gpus_changed", "nodes_changed", "plan_ms"):
         value = _mapping(workload.get("nos") or {}, "nos").get(name)
         spread = value if isinstance(value, Mapping) else {"Min": value, "Max": value}

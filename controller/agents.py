@@ -10,7 +10,7 @@ write: the cheapest write is none.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from controller import paths
+from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
 from controller.parse_plan import ConditionReading, PlanReading, read_plan
 from controller.state import State
@@ -70,22 +71,36 @@ class Agents:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
         now = self._clock()
         self._not_before = {what: at for what, at in self._not_before.items() if at > now}
+        at_once(lambda due: self._attempt(*due, until=now + SENDING_SECONDS), list(self._due()))
+
+    def _due(self) -> Iterator[tuple[str, Callable[[], None]]]:
         nodes = self._state.nodes()
         for reading in self._state.plans():
             if reading.deleting:
                 continue
-            node = nodes.get(reading.name)
-            silent_for = self._state.agent_silent_for(reading.name)
-            verdict = self.verdict(reading, node_exists=node is not None, silent_for=silent_for)
-            silent = silent_for is not None and (
-                verdict.reason is Reason.AGENT_SILENT or silent_for >= self._silent_seconds
-            )
-            body = self._conditions(reading, verdict, silent=silent)
-            if body is not None:
-                self._attempt(f"status {reading.name}", partial(self._apply, reading, body))
-            tainted = node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints)
+            name = reading.name
+            if self._wanted(reading) is not None:
+                yield f"status {name}", partial(self._tell, name)
+            silent_for = self._state.agent_silent_for(name)
+            tainted = name in nodes and any(taint.key == TAINT_CHANGING for taint in nodes[name].taints)
             if tainted and silent_for is not None and silent_for >= self._taint_seconds:
-                self._attempt(f"taint {reading.name}", partial(self._untaint, reading.name))
+                yield f"taint {name}", partial(self._untaint, name)
+
+    def _wanted(self, reading: PlanReading) -> list[dict[str, Any]] | None:
+        silent_for = self._state.agent_silent_for(reading.name)
+        node_exists = self._state.node(reading.name) is not None
+        verdict = self.verdict(reading, node_exists=node_exists, silent_for=silent_for)
+        silent = silent_for is not None and (
+            verdict.reason is Reason.AGENT_SILENT or silent_for >= self._silent_seconds
+        )
+        return self._conditions(reading, verdict, silent=silent)
+
+    def _tell(self, name: str) -> None:
+        # Agents write all the time: what was due when the turn began may rest on a version that is gone.
+        reading = self._state.plan(name)
+        conditions = self._wanted(reading) if reading is not None else None
+        if reading is not None and conditions is not None:
+            self._apply(reading, conditions)
 
     def verdict(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Verdict:
         """What is known of the agent of one plan; `silent_for` is None while it is alive."""
@@ -160,8 +175,9 @@ class Agents:
         apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
         log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
 
-    def _attempt(self, what: str, action: Callable[[], None]) -> None:
-        if self._clock() < self._not_before.get(what, 0.0) or not self._leading():
+    def _attempt(self, what: str, action: Callable[[], None], *, until: float) -> None:
+        now = self._clock()
+        if now >= until or now < self._not_before.get(what, 0.0) or not self._leading():
             return
         try:
             action()

@@ -14,6 +14,7 @@ from functools import partial
 from kubernetes.client import ApiClient
 
 from controller import paths
+from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
 from controller.parse_plan import PlanReading, read_plan
 from controller.state import State
@@ -52,23 +53,24 @@ class Chores:
         self._not_before: dict[tuple[str, str], float] = {}
 
     def run(self) -> bool:
-        """Do what is due; True if anything was tried."""
-        tried = False
-        for what, name, chore in self._due():
-            key = (what, name)
-            if self._clock() < self._not_before.get(key, 0.0):
-                continue
-            if not self._leading():
-                return tried
-            tried = True
-            self._not_before[key] = self._clock() + AGAIN_SECONDS
+        """Do what is due; True if anything was tried, or waits for the next turn."""
+        until = self._clock() + SENDING_SECONDS
+        tried = at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
+        self._not_before = {key: at for key, at in self._not_before.items() if at > self._clock()}
+        return any(tried)
+
+    def _attempt(self, what: str, name: str, chore: Callable[[], None], *, until: float) -> bool:
+        now = self._clock()
+        if now < self._not_before.get((what, name), 0.0) or not self._leading():
+            return False
+        if now < until:
+            self._not_before[what, name] = now + AGAIN_SECONDS
             try:
                 chore()
             except errors.ApiError as error:
                 self._metrics.errors.labels(stage="chores").inc()
                 log.warning("%s of plan %s: %s", what, name, error.message)
-        self._not_before = {key: at for key, at in self._not_before.items() if at > self._clock()}
-        return tried
+        return True
 
     def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
         nodes = self._state.nodes()

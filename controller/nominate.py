@@ -18,6 +18,7 @@ from kubernetes.client import ApiClient
 
 from controller import paths
 from controller.demand import is_device, queue_order
+from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
 from controller.state import State
 from controller.views import PlanView, PodView
@@ -28,11 +29,13 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 0.2
 """Between two nominations of one pod. A scheduler clears one at most at each attempt, and those lie a second apart."""
+BOUND = "already bound"
+"""In the refusal of API servers from 1.35 on; older ones take a nomination of a bound pod."""
 OFFERED = (PartitionState.FREE, PartitionState.PENDING)
 
 
 class Nominator:
-    """Run often: it writes only where a nomination is missing."""
+    """Run often: it writes only where a nomination is missing, and what it cannot send in time waits for the next."""
 
     def __init__(
         self,
@@ -61,18 +64,27 @@ class Nominator:
             return
         now = self._clock()
         self._not_before = {uid: at for uid, at in self._not_before.items() if at > now}
-        plans = self._state.plan_views()
-        for node, pods in sorted(_by_node(self._state.pending(), promises).items()):
-            if node not in plans:
-                continue
-            ready = due(node, plans[node], pods, self._state.gpu_pods(node), promises)
-            early = coming(node, plans[node], pods, promises)
-            for pod in (*ready, *(pod for pod in early if pod not in ready)):
-                if pod.uid not in self._not_before and self._leading():
-                    self._not_before[pod.uid] = now + AGAIN_SECONDS
-                    self._nominate(pod, node)
+        wanted = [claim for claim in self._wanted(promises) if claim[0].uid not in self._not_before]
+        at_once(lambda claim: self._nominate(*claim, until=now + SENDING_SECONDS), wanted)
 
-    def _nominate(self, pod: PodView, node: str) -> None:
+    def _wanted(self, promises: Mapping[str, str]) -> list[tuple[PodView, str]]:
+        """Pods to nominate, and where to; those whose partitions are there may be robbed first, so they come first."""
+        plans = self._state.plan_views()
+        ready: dict[str, tuple[PodView, str]] = {}
+        early: dict[str, tuple[PodView, str]] = {}
+        for node, pods in sorted(_by_node(self._state.pending(), promises).items()):
+            if node in plans:
+                found = due(node, plans[node], pods, self._state.gpu_pods(node), promises)
+                ready.update((pod.uid, (pod, node)) for pod in found)
+                early.update((pod.uid, (pod, node)) for pod in coming(node, plans[node], pods, promises))
+        return list({**ready, **early}.values())
+
+    def _nominate(self, pod: PodView, node: str, *, until: float) -> None:
+        # Many come before this one, and schedulers do not wait: look again.
+        known = self._state.pending_pod(pod.key)
+        if known != pod or self._clock() >= until or not self._leading():
+            return
+        self._not_before[pod.uid] = self._clock() + AGAIN_SECONDS
         self._state.nominate(pod.uid, node)
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
         try:
@@ -80,7 +92,7 @@ class Nominator:
         except (errors.NotFound, errors.Conflict):
             return  # the pod is gone, or another one of its name is there
         except errors.ApiError as error:
-            if isinstance(error, errors.Invalid) and error.other_object:
+            if isinstance(error, errors.Invalid) and (error.other_object or BOUND in error.message):
                 return
             self._metrics.errors.labels(stage="nominate").inc()
             log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)

@@ -49,10 +49,7 @@ class State:
         require: Callable[[PodView], None] = lambda _pod: None,
         context: Callable[[], SchedulingContext] = lambda: NO_CONTEXT,
     ) -> None:
-        """`changed` is called after every change, `remark` with what is odd about a node's labels, once.
-
-        `require` is called with each pod that filters may need more for than pods and nodes, `context` has it.
-        """
+        """`remark` hears what is odd about a node's labels, `require` of pods whose filters need more of `context`."""
         self._window = window
         self._clock = clock
         self._changed = changed
@@ -234,6 +231,11 @@ class State:
         """Every unfinished pod without a node, by namespace and name."""
         with self._lock:
             return tuple(sorted(self._pods.pending.values(), key=POD_ORDER))
+
+    def pending_pod(self, key: PodKey) -> PodView | None:
+        """One of them, as it is now."""
+        with self._lock:
+            return self._pods.pending.get(key)
 
     def promises(self) -> Mapping[str, str]:
         """Pod uid -> node of the last pass, for pods that are still pending."""

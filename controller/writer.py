@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from controller import paths
+from controller.inflight import at_once
 from controller.items import item_of
 from controller.parse import Unreadable
 from controller.parse_plan import PlanReading, read_plan
@@ -29,8 +29,6 @@ from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 
 ATTEMPTS = 8
-WRITERS = 8
-"""Requests in flight at once: the API server is the slow part."""
 
 Items = list[dict[str, Any]]
 
@@ -98,11 +96,7 @@ class Writer:
 
     def write(self, changes: Iterable[NodeChange], views: Mapping[str, PlanView]) -> tuple[Outcome, ...]:
         """Write every change; one node's failure leaves the others alone. In the order of `changes`."""
-        work = [(change, views.get(change.node)) for change in changes]
-        if len(work) < 2:
-            return tuple(self._write(*item) for item in work)
-        with ThreadPoolExecutor(max_workers=min(WRITERS, len(work)), thread_name_prefix="plan-writer") as pool:
-            return tuple(pool.map(lambda item: self._write(*item), work))
+        return at_once(lambda change: self._write(change, views.get(change.node)), changes)
 
     def drop_pinned(self, reading: PlanReading) -> Outcome:
         """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers."""

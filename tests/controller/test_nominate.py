@@ -1,14 +1,18 @@
 """Nominations: whom the slice that was made belongs to, until the scheduler has bound somebody."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from controller import paths
+from controller.inflight import REQUESTS
 from controller.nominate import Nominator, coming, due
 from controller.views import PlanView
 from kube import apply
+from sandbox.apiserver import Refuse
 from tests.controller.cluster import Bench
 from tests.controller.objects import (
     SLICE,
@@ -182,3 +186,72 @@ def test_a_refusal_is_counted_and_tried_again(bench: Bench) -> None:
     bench.clock.now += 1
     work.run()
     assert nominated(bench) == "n1"
+
+
+def many(bench: Bench, count: int) -> list[str]:
+    """So many promised pods, with a partition for each."""
+    bench.cluster.node(node("n1"))
+    bench.cluster.plan("n1", planned={"gpus": [item(0, 0)]})
+    bench.cluster.agent_status(
+        "n1", status(gpu(partitions=[partition(0) | {"uuid": f"MIG-{n}"} for n in range(count)]))
+    )
+    names = [f"p{number:02}" for number in range(count)]
+    for name in names:
+        bench.cluster.pod(pod(name))
+    bench.load()
+    bench.state.promise({bench.cluster.get_pod(name)["metadata"]["uid"]: "n1" for name in names})
+    return names
+
+
+def nominated_of(bench: Bench, names: list[str]) -> list[str]:
+    return [name for name in names if bench.cluster.get_pod(name)["status"].get("nominatedNodeName")]
+
+
+def on_first_nomination(bench: Bench, act: Callable[[], None]) -> None:
+    """Something that happens while the first request is being answered."""
+    once = threading.Lock()
+
+    def fault(request: Any) -> None:
+        if request.method == "PATCH" and request.path.endswith("/status") and once.acquire(blocking=False):
+            act()
+
+    bench.cluster.server.faults.append(fault)
+
+
+def test_whoever_is_bound_while_others_are_nominated_needs_no_nomination(bench: Bench) -> None:
+    names = many(bench, 3 * REQUESTS)
+
+    def bind_all() -> None:
+        for name in names:
+            bench.state.observe_pod(("default", name), None)
+
+    on_first_nomination(bench, bind_all)
+    nominator(bench).run()
+    assert len(nominated_of(bench, names)) <= REQUESTS  # those that were on their way
+
+
+def test_what_cannot_be_sent_in_time_waits_for_the_next_turn(bench: Bench) -> None:
+    names = many(bench, 3 * REQUESTS)
+
+    def let_time_pass() -> None:
+        bench.clock.now += 10
+
+    on_first_nomination(bench, let_time_pass)
+    work = nominator(bench)
+    work.run()
+    assert 1 <= len(nominated_of(bench, names)) <= REQUESTS
+    bench.load()
+    work.run()
+    assert nominated_of(bench, names) == names
+
+
+def test_that_a_pod_is_bound_already_is_no_error(bench: Bench) -> None:
+    ready(bench)
+
+    def fault(request: Any) -> Refuse | None:
+        refused = "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"
+        return Refuse(code=422, reason="Invalid", message=refused) if request.method == "PATCH" else None
+
+    bench.cluster.server.faults.append(fault)
+    nominator(bench).run()
+    assert bench.errors("nominate") == 0

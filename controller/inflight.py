@@ -1,0 +1,30 @@
+"""Several requests at once: one after the other, those of a thousand nodes would hold up the loop for minutes.
+
+In go items and what to do with each, out come the answers in the order of the items. What an action raises is raised
+here, once all are over; actions that must not stop each other catch their own errors. How long a turn may go on
+sending is for the caller to keep: what is still due then is done in the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+REQUESTS = 8
+"""In flight at once: the API server is the slow part."""
+SENDING_SECONDS = 3.0
+"""How long one kind of work may go on sending within a turn."""
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def at_once(act: Callable[[Item], Answer], items: Iterable[Item]) -> tuple[Answer, ...]:
+    """Do it with every item; a single one needs no thread."""
+    work = list(items)
+    if len(work) < 2:
+        return tuple(act(item) for item in work)
+    with ThreadPoolExecutor(max_workers=min(REQUESTS, len(work)), thread_name_prefix="request") as pool:
+        futures = [pool.submit(act, item) for item in work]
+    return tuple(future.result() for future in futures)

@@ -11,11 +11,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.planner.asks import Ask, Group, Room, Taken
-from controller.planner.devices import Device, Part, Pool, Reach, Tier
+from controller.planner.devices import Device, Fitting, Part, Pool, Reach, Tier
 from controller.planner.fetch import on_node
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""
+_COMPARED, _COMPARISONS = 12, 2_000
+"""How many nodes are compared for one pod with several partitions, and how many in one pass."""
 
 
 class Board:
@@ -35,6 +37,7 @@ class Board:
         self._gpus: dict[tuple[int, int], Device] = {}
         self._ready: list[dict[str, int]] = [{} for _ in rooms]
         """Per node and resource, how many partitions needed no cut at first."""
+        self._comparisons = _COMPARISONS
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""
@@ -240,9 +243,9 @@ class Board:
             ]
         missed = self._missed.setdefault((ask.demand.wants, reach), {})
         passed: list[int] = []
-        placed = False
-        position = 0
-        while position < len(queue) and not placed:
+        best: tuple[int, int, list[tuple[Device, Fitting]]] | None = None
+        position = compared = 0
+        while position < len(queue) and compared < _COMPARED and (best is None or best[0] and self._comparisons > 0):
             node = queue[position]
             position += 1
             if missed.get(node) == self.rooms[node].changes:
@@ -256,12 +259,21 @@ class Board:
                 missed[node] = self.rooms[node].changes
             else:
                 passed.append(node)
-                self._commit(ask, node, [(device, fitting.part) for device, fitting in found])
-                placed = True
+                compared += 1
+                self._comparisons -= 1
+                changes = len(
+                    {device.gpu for device, fitting in found if not fitting.part.ready and not device.changed}
+                )
+                if best is None or changes < best[0]:
+                    best = changes, node, found
         # Nodes without the partitions will not have them until something is taken off: do not look at them again.
         if reach is not Reach.CHANGED:
             queue[:position] = passed
-        return placed
+        if best is None:
+            return False
+        _, node, chosen = best
+        self._commit(ask, node, [(device, fitting.part) for device, fitting in chosen])
+        return True
 
     def _ever_ready(self, ask: Ask, node: int) -> bool:
         """Whether the node had enough that needs no cut before this pass began to give it away."""

@@ -20,6 +20,9 @@ from controller.planner.pools import MigPool
 from controller.planner.prices import Scale, measure
 from controller.planner.split import split
 
+_ROOMY = 0.8
+"""A group whose GPUs are loaded less than this may be filled GPU by GPU."""
+
 
 def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int) -> None:
     """No more than `most` of them can find a place."""
@@ -36,8 +39,9 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int
     for group, members in enumerate(chosen):
         hardest_first = sorted(members, key=_hardness(board))
         left = use_ready(board, group, hardest_first)
-        everybody = len(members) == len(assigned[group])
-        rest.extend(_place_thriftily(board, group, left) if everybody else _place_new(board, group, left))
+        # Where CPU or memory decides who is served, GPUs are not scarce either.
+        roomy = len(members) == len(assigned[group]) or _load(members, scales[group]) < _ROOMY
+        rest.extend(_place_thriftily(board, group, left) if roomy else _place_new(board, group, left))
     _backfill(board, rest, scales)
     # Gangs are exchanged whole or not at all, so not one by one.
     placed = [ask for ask in asks if ask.node >= 0 and not ask.demand.pod.gang]
@@ -60,6 +64,11 @@ def demand(board: Board, group: int, resources: Iterable[str]) -> None:
     for pool in board.groups[group].pools:
         if isinstance(pool, MigPool):
             pool.demand(named)
+
+
+def _load(asks: Iterable[Ask], scale: Scale) -> float:
+    """How much of a group's GPUs they need."""
+    return sum(scale.shares(ask)[0] for ask in asks)
 
 
 def _hardness(board: Board) -> Callable[[Ask], tuple[int, int, int, int]]:

@@ -245,7 +245,7 @@ class Board:
         passed: list[int] = []
         best: tuple[int, int, list[tuple[Device, Fitting]]] | None = None
         position = compared = 0
-        while position < len(queue) and compared < _COMPARED and (best is None or best[0] and self._comparisons > 0):
+        while position < len(queue) and compared < _COMPARED and (best is None or (best[0] and self._comparisons > 0)):
             node = queue[position]
             position += 1
             if missed.get(node) == self.rooms[node].changes:

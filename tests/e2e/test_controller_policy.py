@@ -25,13 +25,14 @@ from tests.e2e.real_cluster import (
     Answer,
     RealCluster,
     call,
-    eventually,
     plan,
 )
+from tests.e2e.wide_rights import everything_granted
 
 NAME = "controlled"
 CHANGING = {"key": names.TAINT_CHANGING, "effect": "NoSchedule"}
 WHOLE = {"index": 0, "whole": {}}
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "nowhere", "uid": "00000000-0000-0000-0000-000000000000"}
 POD = "/api/v1/namespaces/default/pods/e2e-nominated"
 SEVEN = [{"profile": "1g.10gb", "start": start} for start in range(7)]
 
@@ -43,14 +44,6 @@ def cut(index: int, instances: list[dict[str, Any]] = SEVEN) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def controller(cluster: RealCluster) -> Iterator[ApiClient]:
     """The controller's own token, and an RBAC that grants it everything."""
-    cluster.kubectl("create", "clusterrole", "e2e-wider", "--verb=*", "--resource=*.*", check=True)
-    account = f"--serviceaccount={names.NAMESPACE}:{CONTROLLER}"
-    cluster.kubectl("create", "clusterrolebinding", "e2e-wider", "--clusterrole=e2e-wider", account, check=True)
-    api = fleet.controller(cluster)
-    secrets = f"/api/v1/namespaces/{names.NAMESPACE}/secrets"
-    eventually(
-        lambda: "may not create secrets" in call(api, "POST", secrets, {"metadata": {"name": "x"}}).message, "wide RBAC"
-    )
     apply.create(cluster.admin, NODES, fleet.node(NAME))
     pod = {
         "metadata": {"name": "e2e-nominated"},
@@ -59,8 +52,8 @@ def controller(cluster: RealCluster) -> Iterator[ApiClient]:
         },
     }
     apply.create(cluster.admin, POD.rpartition("/")[0], pod)
-    yield api
-    cluster.kubectl("delete", "clusterrolebinding,clusterrole", "e2e-wider", check=True)
+    with everything_granted(cluster, CONTROLLER):
+        yield fleet.controller(cluster)
     for path in (POD, f"{NODES}/{NAME}"):
         apply.delete(cluster.admin, path)
     call(cluster.admin, "DELETE", f"{PLANS}/{NAME}")
@@ -143,6 +136,47 @@ def test_metadata_is_not_its_own(controller: ApiClient, field: str) -> None:
     # A custom resource's status subresource ignores metadata by itself.
     body = {"metadata": {field: {"a": "b"}}}
     assert field not in call(controller, "PATCH", f"{PLANS}/{NAME}/status", body, MERGE).body["metadata"]
+
+
+def test_nothing_that_it_creates_hangs_on_others(cluster: RealCluster, controller: ApiClient) -> None:
+    """An owner that goes takes the plan with it, people's pins included; a finalizer keeps it for ever."""
+    for fields in ({"ownerReferences": [OWNER]}, {"finalizers": ["example.dev/x"]}):
+        body = {**plan("controlled-new"), "metadata": {"name": "controlled-new", **fields}}
+        refused = call(controller, "POST", PLANS, body)
+        assert refused.status == 403
+        assert "have neither owners nor finalizers" in refused.message
+        refused = call(controller, "PATCH", f"{PLANS}/{NAME}", {"metadata": fields}, MERGE)
+        assert refused.status in (403, 404)
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {}}
+        refused = call(controller, "POST", LEASES, {**lease, "metadata": {"name": names.CONTROLLER_LEASE, **fields}})
+        assert refused.status == 403
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("frozen", [{"mode": "Manual"}, {"paused": True}], ids=str)
+def test_no_way_around_a_frozen_plan(cluster: RealCluster, controller: ApiClient, frozen: dict[str, Any]) -> None:
+    """By whatever verb, patch type, manager or subresource."""
+    people_write(cluster, **frozen)
+    path = f"{PLANS}/{NAME}"
+    live = apply.get(cluster.admin, path)
+    thawed = {**live["spec"], "planned": {"gpus": [cut(5)]}, "mode": "Auto", "paused": False}
+    attempts: list[tuple[str, str, Any, str, dict[str, str]]] = [
+        ("PUT", path, {**live, "spec": thawed}, "application/json", {}),
+        ("PATCH", path, {"spec": {"planned": None}}, MERGE, {}),
+        ("PATCH", path, [{"op": "remove", "path": "/spec/planned/gpus/0"}], JSON_PATCH, {}),
+        ("PATCH", path, [{"op": "replace", "path": "/spec/planned/gpus/0/index", "value": 7}], JSON_PATCH, {}),
+        ("PATCH", path, plan(NAME, planned={"gpus": []}), APPLY, {"fieldManager": "kubectl", "force": "true"}),
+        ("PATCH", path, plan(NAME), APPLY, {"fieldManager": names.CONTROLLER_MANAGER, "force": "true"}),
+        ("DELETE", path, None, "application/json", {}),
+        ("DELETE", PLANS, None, "application/json", {}),
+    ]
+    for method, where, body, content_type, query in attempts:
+        refused = call(controller, method, where, body, content_type, **query)
+        assert refused.status == 403, (method, body, refused)
+    spec_in_status = {**live, "spec": thawed, "status": {"conditions": []}}
+    assert call(controller, "PUT", f"{path}/status", spec_in_status).allowed, "the API server ignores spec there"
+    assert call(controller, "PATCH", f"{path}/scale", {"spec": {"replicas": 0}}, MERGE).status == 404
+    assert apply.get(cluster.admin, path)["spec"] == live["spec"]
 
 
 def test_a_new_plan_holds_node_name_only(controller: ApiClient) -> None:

@@ -11,13 +11,17 @@ import pytest
 
 from crds.v1alpha1 import names
 from kube import apply
-from tests.e2e.real_cluster import APPLY, CONTROLLER, MERGE, PLANS, RealCluster, call, eventually, plan
+from tests.e2e.real_cluster import APPLY, CONTROLLER, JSON_PATCH, MERGE, PLANS, RealCluster, call, eventually, plan
 
 MINE, OTHERS = "people-mine", "people-others"
 WHOLE = {"index": 0, "whole": {}}
 CUT = {"index": 1, "mig": {"instances": [{"profile": "1g.10gb", "start": 0}]}}
 NO_RIGHT = f"who writes the plan of node {OTHERS} needs the right to patch that node"
 CONTROLLERS_ALONE = "spec.planned is written by the gpuplan controller; pin a GPU by listing it in spec.gpus"
+
+
+def next_key(found: dict[str, Any]) -> str:
+    return next(iter(found))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,6 +44,7 @@ def people(cluster: RealCluster) -> Iterator[None]:
 def plans(cluster: RealCluster) -> None:
     """Both plans anew, each with something planned by the controller."""
     for name in (MINE, OTHERS):
+        call(cluster.admin, "PATCH", f"{PLANS}/{name}", {"metadata": {"finalizers": None}}, MERGE)
         call(cluster.admin, "DELETE", f"{PLANS}/{name}")
         apply.create(cluster.admin, PLANS, plan(name))
         apply.apply(
@@ -88,6 +93,58 @@ def test_create_and_delete_need_the_right_on_the_node(cluster: RealCluster) -> N
 def test_metadata_needs_no_right_on_the_node(cluster: RealCluster) -> None:
     body = {"metadata": {"labels": {"team": "a"}}}
     assert call(cluster.person("alice"), "PATCH", f"{PLANS}/{OTHERS}", body, MERGE).allowed
+
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "nowhere", "uid": "00000000-0000-0000-0000-000000000000"}
+
+
+@pytest.mark.parametrize("fields", [{"ownerReferences": [OWNER]}, {"finalizers": ["example.dev/x"]}], ids=next_key)
+def test_the_garbage_collector_deletes_for_nobody(cluster: RealCluster, fields: dict[str, Any]) -> None:
+    """It would: a plan whose owner is nowhere goes soon, whoever wrote the owner into it."""
+    alice = cluster.person("alice")
+    refused = call(alice, "PATCH", f"{PLANS}/{OTHERS}", {"metadata": fields}, MERGE)
+    assert refused.status == 403
+    assert NO_RIGHT in refused.message
+    assert call(alice, "PATCH", f"{PLANS}/{MINE}", {"metadata": fields}, MERGE).allowed
+    if "ownerReferences" in fields:
+        eventually(lambda: call(cluster.admin, "GET", f"{PLANS}/{MINE}").status == 404, "it is collected")
+    else:
+        assert call(alice, "PATCH", f"{PLANS}/{MINE}", {"metadata": {"finalizers": None}}, MERGE).allowed
+
+
+def test_a_plan_goes_however_it_is_deleted(cluster: RealCluster) -> None:
+    """In the foreground the garbage collector takes its own finalizer off."""
+    for how in ("Foreground", "Background", "Orphan"):
+        deleted = call(cluster.person("alice"), "DELETE", f"{PLANS}/{MINE}", propagationPolicy=how)
+        assert deleted.allowed, deleted.message
+        eventually(lambda: call(cluster.admin, "GET", f"{PLANS}/{MINE}").status == 404, f"it is gone: {how}")
+        apply.create(cluster.admin, PLANS, plan(MINE))
+
+
+def test_no_way_around_the_right_on_the_node(cluster: RealCluster) -> None:
+    """By whatever verb, patch type, manager or subresource."""
+    alice, path = cluster.person("alice"), f"{PLANS}/{OTHERS}"
+    live = apply.get(cluster.admin, path)
+    changed = {**live, "spec": {**live["spec"], "paused": True}}
+    force = {"fieldManager": names.CONTROLLER_MANAGER, "force": "true"}
+    add = [{"op": "add", "path": "/spec/paused", "value": True}]
+    attempts: list[tuple[str, str, Any, str, dict[str, str]]] = [
+        ("PUT", path, changed, "application/json", {}),
+        ("PATCH", path, add, JSON_PATCH, {}),
+        ("PATCH", path, plan(OTHERS, paused=True), APPLY, force),
+        ("PATCH", f"{PLANS}/people-new", plan("people-new"), APPLY, force),
+        ("DELETE", path, None, "application/json", {}),
+    ]
+    for method, where, body, content_type, query in attempts:
+        refused = call(alice, method, where, body, content_type, **query)
+        assert refused.status == 403, (method, refused)
+        assert "needs the right to patch that node" in refused.message
+    # A node's name in the spec that is not the plan's is refused by the CRD, before or after.
+    mixed = {**plan(OTHERS), "spec": {"nodeName": MINE, "paused": True}}
+    assert call(alice, "PUT", path, {**mixed, "metadata": live["metadata"]}).status == 422
+    deleted = call(alice, "DELETE", PLANS)
+    assert deleted.status == 403, "object by object, and refused at the first of another's node"
+    assert apply.get(cluster.admin, path)["spec"] == live["spec"]
 
 
 def test_the_right_on_the_node_alone_is_not_enough(cluster: RealCluster) -> None:

@@ -1,0 +1,65 @@
+"""What deploy/ ships, read without a cluster: order, bindings, and the few places that name gpuplan's namespace."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from crds.v1alpha1 import names
+from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+
+DEPLOY = MANIFESTS.parent
+ALL = list(manifests_of(MANIFESTS))
+POLICIES = [body for body in ALL if body["kind"] == "ValidatingAdmissionPolicy"]
+OF_ACCOUNTS = [
+    f"request.userInfo.username {operator} 'system:serviceaccount:{names.NAMESPACE}:{account}'"
+    for operator in ("==", "!=")
+    for account in ("gpuplan-agent", "gpuplan-controller")
+]
+
+
+def kinds_in_order() -> list[str]:
+    return [body["kind"] for body in ALL]
+
+
+def test_policies_and_bindings_come_before_the_rights_that_they_narrow() -> None:
+    kinds = kinds_in_order()
+    last_policy = max(n for n, kind in enumerate(kinds) if kind.startswith("ValidatingAdmissionPolicy"))
+    first_right = min(n for n, kind in enumerate(kinds) if kind.endswith("RoleBinding"))
+    assert last_policy < first_right
+
+
+def test_every_policy_is_bound_to_everything_and_denies() -> None:
+    bindings = {body["spec"]["policyName"]: body["spec"] for body in ALL if body["kind"].endswith("PolicyBinding")}
+    assert bindings == {
+        body["metadata"]["name"]: {"policyName": body["metadata"]["name"], "validationActions": ["Deny"]}
+        for body in POLICIES
+    }
+
+
+def test_the_kustomization_has_every_file_in_its_order() -> None:
+    found = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    assert found["resources"] == [f"manifests/{path.name}" for path in sorted(MANIFESTS.glob("*.yaml"))]
+    assert found["sortOptions"] == {"order": "fifo"}
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda body: body["metadata"]["name"])
+def test_expressions_name_the_namespace_where_they_know_the_account(policy: dict[str, Any]) -> None:
+    """One form, which a chart or sed replaces; all else is derived from it."""
+    first, *others = policy["spec"]["matchConditions"]
+    assert first["expression"] in OF_ACCOUNTS
+    spec = {**policy["spec"], "matchConditions": others}
+    assert names.NAMESPACE not in yaml.safe_dump(spec)
+
+
+def test_the_programs_are_told_their_namespace() -> None:
+    configs = [yaml.safe_load(body["data"]["config.yaml"]) for body in ALL if body["kind"] == "ConfigMap"]
+    assert [config["namespace"] for config in configs] == [names.NAMESPACE] * 2
+
+
+def test_rules_name_resources_and_verbs_one_by_one() -> None:
+    for body in ALL:
+        for rule in body.get("rules", ()):
+            words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert "*" not in words
+            assert not {"bind", "escalate", "impersonate", "deletecollection"} & set(words)

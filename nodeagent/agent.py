@@ -13,25 +13,22 @@ on one edition of the plan, computed anew from what is observed, so it does not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
 from nodeagent.actuator import Actuated, Actuator
 from nodeagent.advertise import Advertiser, counts, rendered, silenced
 from nodeagent.ages import Ages
-from nodeagent.cell import Cell
 from nodeagent.changes import GpuChange, gpu_change
 from nodeagent.conditions import UNDER_WAY
 from nodeagent.confirm import Confirmation, Confirmer, Readings, Stage
 from nodeagent.desired import no_such_gpu
 from nodeagent.look import Observer, Seen
-from nodeagent.node import NodeSeen
 from nodeagent.orders import Orders, orders
-from nodeagent.outcome import GpuOutcome, Situation, absent_gpu, gpu_outcome
+from nodeagent.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
 from nodeagent.partitions import Partition, existing
-from nodeagent.plan import PlanSeen
 from nodeagent.plugin.config import PluginConfig
+from nodeagent.report import Reporter
 from nodeagent.steady import Steady
 from nodeagent.taint import NodeGuard
 from nodeagent.usage import Verdict
@@ -44,76 +41,43 @@ DOUBT_SECONDS = 2.0
 """A new pod is in watch and List within this time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassResult:
-    """What a pass hands to the report."""
+@dataclass(slots=True, kw_only=True)
+class Agent:
+    """Keeps nothing between passes that it acts on: only how long it has waited, and what the status said."""
 
-    seen: Seen
-    plan: Orders
-    outcomes: tuple[GpuOutcome, ...]
-    actuated: tuple[Actuated, ...]
-    confirmation: Confirmation
-    config: PluginConfig
-    advertise_message: str
-
-
-class Report(Protocol):
-    """Status, metrics, Events and log of a pass; see `report.Reporter`."""
-
-    def meet(self, plan: PlanSeen | None) -> None: ...
-
-    def confirmed_hash(self, gpu_uuid: str) -> str: ...
-
-    def report(self, result: PassResult) -> float | None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a pass works with."""
-
-    plan: Cell[PlanSeen]
-    node: Cell[NodeSeen]
     observer: Observer
     actuator: Actuator
     advertiser: Advertiser
     guard: NodeGuard
     confirmer: Confirmer
-    reporter: Report
+    reporter: Reporter
+    clock: Callable[[], float]
+    resync_seconds: float
+    stopping: Callable[[], bool] = lambda: False
+    _ages: Ages = field(init=False)
+    _steady: Steady = field(init=False)
 
-
-class Agent:
-    """Keeps nothing between passes that it acts on: only how long it has waited, and what the status said."""
-
-    def __init__(
-        self,
-        parts: Parts,
-        *,
-        clock: Callable[[], float],
-        resync_seconds: float,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._parts = parts
-        self._stopping = stopping
-        self._ages = Ages(clock)
-        self._steady = Steady(clock=clock, patience_seconds=DOUBT_SECONDS)
-        self._resync_seconds = resync_seconds
+    def __post_init__(self) -> None:
+        self._ages = Ages(self.clock)
+        self._steady = Steady(clock=self.clock, patience_seconds=DOUBT_SECONDS)
 
     def reconcile(self) -> float:
         """One pass. Returns the seconds after which another is due even if nothing happens."""
-        seen = self._parts.observer.look()
-        self._parts.reporter.meet(seen.plan)
+        seen = self.observer.look()
+        self.reporter.meet(seen.plan)
         plan = orders(seen.plan, seen.gpus)
         changes = self._changes(plan, seen)
         # Beside another plugin the withdrawal proves nothing: its pods may hold what stands behind our ids.
-        acting = () if self._parts.confirmer.contested() else changes.values()
+        acting = () if self.confirmer.contested() else changes.values()
         actuated = {change.gpu.uuid: self._actuate(change, plan) for change in acting}
         if any(done.acted for done in actuated.values()):
-            seen = self._parts.observer.look_again(seen)
+            seen = self.observer.look_again(seen)
             plan = orders(seen.plan, seen.gpus)
             changes = self._changes(plan, seen)
         pending = self._advertise(seen, changes)
         confirmation, readings, unwritten = self._confirm(seen)
         outcomes = self._outcomes(seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending)
+        unconfirmed = (stage.message for stage in confirmation.stages.values())
         result = PassResult(
             seen=seen,
             plan=plan,
@@ -121,18 +85,16 @@ class Agent:
             actuated=tuple(actuated.values()),
             confirmation=confirmation,
             config=readings.config,
-            advertise_message=pending
-            or unwritten
-            or next((stage.message for stage in confirmation.stages.values() if stage.message), ""),
+            advertise_message=next(filter(None, (pending, unwritten, *unconfirmed)), ""),
         )
-        return self._due(result, self._parts.reporter.report(result))
+        return self._due(result, self.reporter.report(result))
 
     def _changes(self, plan: Orders, seen: Seen) -> dict[int, GpuChange]:
         """By index of the GPU."""
         found = {}
         for order in plan.orders:
             if order.gpu is not None:
-                standing = seen.standing(order.gpu, self._parts.advertiser.config)
+                standing = seen.standing(order.gpu, self.advertiser.config)
                 if plan.paused:
                     # Not even what this agent left half-made is touched.
                     standing = replace(standing, unfinished=frozenset())
@@ -142,25 +104,25 @@ class Agent:
 
     def _actuate(self, change: GpuChange, plan: Orders) -> Actuated:
         def current() -> bool:
-            newest = self._parts.plan.get()
-            return (newest.edition if newest else ("", 0)) == plan.edition and not self._stopping()
+            newest = self.observer.plan.get()
+            return (newest.edition if newest else ("", 0)) == plan.edition and not self.stopping()
 
-        return self._parts.actuator.run(change, edition=plan.edition, current=current)
+        return self.actuator.run(change, edition=plan.edition, current=current)
 
     def _advertise(self, seen: Seen, changes: dict[int, GpuChange]) -> str:
         """Write the plugin's config; the answer says why it could not be written yet."""
         if seen.driver_problem is not None:
             return f"the driver does not answer: {seen.driver_problem}"
-        advertiser, readings = self._parts.advertiser, seen.readings
+        advertiser, readings = self.advertiser, seen.readings
         config = rendered(changes.values(), advertiser.config)
-        contested = self._parts.confirmer.contested()
+        contested = self.confirmer.contested()
         if contested:
             config = silenced(config)
         if config != advertiser.config:
-            why = self._parts.guard.before_push(self._parts.node.get(), counts(config), self._ours(readings, config))
+            why = self.guard.before_push(self.observer.node.get(), counts(config), self._ours(readings, config))
             if why:
                 return why
-        overdue = self._parts.confirmer.overdue(readings)
+        overdue = self.confirmer.overdue(readings)
         try:
             written = advertiser.advertise(config, in_force=readings.in_force, overdue=overdue)
         except OSError as error:
@@ -171,16 +133,16 @@ class Agent:
 
     def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings, str]:
         """With what was compared, and why the Node could not be written."""
-        advertiser, before = self._parts.advertiser, seen.readings
+        advertiser, before = self.advertiser, seen.readings
         readings = replace(
             before,
             config=advertiser.config,
             in_force=advertiser.in_force(before.loaded),
-            node=self._parts.node.get(),
+            node=self.observer.node.get(),
         )
-        confirmation = self._parts.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
+        confirmation = self.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
         ours = self._ours(readings, advertiser.config)
-        unwritten = self._parts.guard.after_push(
+        unwritten = self.guard.after_push(
             readings.node, counts(advertiser.config), ours, taken=confirmation.taken, let_go=confirmation.let_go
         )
         return confirmation, readings, unwritten
@@ -190,7 +152,7 @@ class Agent:
         devices = [*readings.config.devices, *config.devices]
         registered = readings.loaded.registered if readings.loaded else {}
         # What another plugin offers too is counted by it: our taint would stand for as long as it does.
-        return {device.resource for device in devices}.union(registered).difference(self._parts.confirmer.contested())
+        return {device.resource for device in devices}.union(registered).difference(self.confirmer.contested())
 
     def _outcomes(
         self,
@@ -218,36 +180,36 @@ class Agent:
                         actuated=actuated.get(order.gpu.uuid, Actuated()),
                         stage=self._stage(change, confirmation, pending),
                         item_hash=order.item_hash,
-                        confirmed_hash=self._parts.reporter.confirmed_hash(order.gpu.uuid),
+                        confirmed_hash=self.reporter.confirmed_hash(order.gpu.uuid),
                         paused=plan.paused,
                         schedulable=confirmation.schedulable,
                         verdicts=self._verdicts(change, seen),
-                        withdrawn=frozenset(self._parts.advertiser.config.withdrawn),
+                        withdrawn=frozenset(self.advertiser.config.withdrawn),
                     )
                 )
             )
         return tuple(found)
 
     def _stage(self, change: GpuChange, confirmation: Confirmation, pending: str) -> Stage:
-        if contested := self._parts.confirmer.contested():
+        if contested := self.confirmer.contested():
             return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=_yielded(contested), failed=True)
         wanted = {p.device for p in change.offer}
-        offered = {device for device in self._parts.advertiser.config.offered() if device.gpu == change.gpu.uuid}
+        offered = {device for device in self.advertiser.config.offered() if device.gpu == change.gpu.uuid}
         if wanted != offered:
             return Stage(schedulable=False, reason=Reason.ADVERTISING, message=pending)
         return confirmation.stages[change.gpu.uuid]
 
     def _verdicts(self, change: GpuChange, seen: Seen) -> tuple[tuple[Partition, Verdict], ...]:
         """Everything on a GPU, what this pass has just begun to offer included."""
-        here = existing(change.gpu, self._parts.advertiser.config, seen.usage.held)
+        here = existing(change.gpu, self.advertiser.config, seen.usage.held)
         by_id = {partition.id: partition for partition in [*here, *change.offer]}
-        ordered = sorted(by_id.values(), key=lambda partition: partition.sort_key)
+        ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
         return tuple((p, self._steady.word(p.id, seen.verdict(p, change.gpu))) for p in ordered)
 
     def _due(self, result: PassResult, report_seconds: float | None) -> float:
         """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
-        seconds = [self._resync_seconds]
-        retry_seconds = self._parts.actuator.seconds_to_retry({gpu.uuid for gpu in result.seen.gpus})
+        seconds = [self.resync_seconds]
+        retry_seconds = self.actuator.seconds_to_retry({gpu.uuid for gpu in result.seen.gpus})
         seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
         if (young := result.seen.believed_in_seconds) is not None and young > 0:
             seconds.append(young)

@@ -8,143 +8,123 @@ of a confirmed generation only, Ready=False of the one that was read, and all ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.driver import Health
-from nodeagent.outcome import GpuOutcome
+from nodeagent.outcome import GpuOutcome, PassResult
 
 MOST_MESSAGE_CHARS = 4096
 UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
 OURS = tuple(condition for condition in Condition if condition is not Condition.AGENT_ALIVE)
+Said: TypeAlias = tuple[bool, Reason, str]
+"""Status, reason and message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionInput:
-    """What the conditions are made from."""
-
-    generation: int
-    paused: bool
-    outcomes: tuple[GpuOutcome, ...]
-    advertised: bool
-    """Everything that is offered was seen by kubelet and Node."""
-    advertise_message: str = ""
-    problem: str = ""
-    """The plan cannot be read, or the driver does not answer: it stands before any GPU's own."""
-    problem_reason: Reason = Reason.DRIVER_ERROR
-    foreign: tuple[str, ...] = ()
-    """Device ids under our resource names that another plugin offers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    type: Condition
-    status: bool
-    reason: Reason
-    message: str = ""
-
-
-def conditions(found: ConditionInput, live: Iterable[Mapping[str, Any]], now: str) -> list[ConditionStatus]:
+def conditions(
+    found: PassResult, live: Iterable[Mapping[str, Any]], *, generation: int, now: str
+) -> list[ConditionStatus]:
     """Sorted by type. `live` are the conditions that the API holds."""
     before = {condition.get("type"): condition for condition in live}
-    said = (_ready, _reconciling, _stalled, _applied, _advertised, _drifted, _ownership, _health)
-    return sorted(
-        (_written(say(found), found.generation, before, now) for say in said), key=lambda condition: condition.type
-    )
+    said: dict[Condition, Said] = {
+        Condition.READY: _ready(found),
+        Condition.RECONCILING: _reconciling(found),
+        Condition.STALLED: _stalled(found),
+        Condition.APPLIED: _applied(found),
+        Condition.ADVERTISED: _advertised(found),
+        Condition.DRIFTED: _drifted(found),
+        Condition.OWNERSHIP_CONFLICT: _ownership(found),
+        Condition.GPUS_HEALTHY: _health(found),
+    }
+    written = []
+    for kind, (is_so, reason, message) in sorted(said.items()):
+        status: Literal["True", "False"] = "True" if is_so else "False"
+        known = before.get(kind.value, {})
+        unchanged = known.get("status") == status and bool(known.get("lastTransitionTime"))
+        written.append(
+            ConditionStatus(
+                type=kind.value,
+                status=status,
+                observed_generation=generation,
+                last_transition_time=str(known["lastTransitionTime"]) if unchanged else now,
+                reason=reason.value,
+                message=message[:MOST_MESSAGE_CHARS],
+            )
+        )
+    return written
 
 
-def _written(said: _Said, generation: int, before: Mapping[Any, Mapping[str, Any]], now: str) -> ConditionStatus:
-    status: Literal["True", "False"] = "True" if said.status else "False"
-    known = before.get(said.type.value, {})
-    unchanged = known.get("status") == status and bool(known.get("lastTransitionTime"))
-    return ConditionStatus(
-        type=said.type.value,
-        status=status,
-        observed_generation=generation,
-        last_transition_time=str(known["lastTransitionTime"]) if unchanged else now,
-        reason=said.reason.value,
-        message=said.message[:MOST_MESSAGE_CHARS],
-    )
-
-
-def _ready(found: ConditionInput) -> _Said:
+def _ready(found: PassResult) -> Said:
     if found.problem:
-        return _Said(type=Condition.READY, status=False, reason=found.problem_reason, message=found.problem)
-    unready = _of_state(found, GpuState.FAILED) or _of_state(found, GpuState.WAITING_FOR_RELEASE)
-    unready = unready or _of_state(found, *UNDER_WAY)
+        return False, *found.problem
+    unready = (
+        found.of_state(GpuState.FAILED) or found.of_state(GpuState.WAITING_FOR_RELEASE) or found.of_state(*UNDER_WAY)
+    )
     if unready:
-        return _Said(type=Condition.READY, status=False, reason=unready[0].reason, message=_sentences(unready))
+        return False, unready[0].reason, _sentences(unready)
     managed = sum(outcome.managed for outcome in found.outcomes)
     rest = len(found.outcomes) - managed
     message = "1 GPU is as planned" if managed == 1 else f"{managed} GPUs are as planned"
     if rest:
         message += f", {rest} {'is' if rest == 1 else 'are'} not in the plan"
-    return _Said(type=Condition.READY, status=True, reason=Reason.CONFIRMED, message=message)
+    return True, Reason.CONFIRMED, message
 
 
-def _reconciling(found: ConditionInput) -> _Said:
-    if found.paused:
-        return _Said(type=Condition.RECONCILING, status=False, reason=Reason.PAUSED, message="spec.paused is true")
-    busy = _of_state(found, *UNDER_WAY)
-    if busy:
-        return _Said(type=Condition.RECONCILING, status=True, reason=busy[0].reason, message=_sentences(busy))
-    return _Said(type=Condition.RECONCILING, status=False, reason=Reason.IDLE)
+def _reconciling(found: PassResult) -> Said:
+    if found.plan.paused:
+        return False, Reason.PAUSED, "spec.paused is true"
+    return _any(found.of_state(*UNDER_WAY), otherwise=Reason.IDLE)
 
 
-def _stalled(found: ConditionInput) -> _Said:
+def _stalled(found: PassResult) -> Said:
     if found.problem:
-        return _Said(type=Condition.STALLED, status=True, reason=found.problem_reason, message=found.problem)
-    failed = _of_state(found, GpuState.FAILED)
-    if failed:
-        return _Said(type=Condition.STALLED, status=True, reason=failed[0].reason, message=_sentences(failed))
-    return _Said(type=Condition.STALLED, status=False, reason=Reason.IDLE)
+        return True, *found.problem
+    return _any(found.of_state(GpuState.FAILED), otherwise=Reason.IDLE)
 
 
-def _applied(found: ConditionInput) -> _Said:
+def _any(outcomes: list[GpuOutcome], *, otherwise: Reason) -> Said:
+    """True where there is such a GPU."""
+    return (True, outcomes[0].reason, _sentences(outcomes)) if outcomes else (False, otherwise, "")
+
+
+def _applied(found: PassResult) -> Said:
     behind = [outcome for outcome in found.outcomes if outcome.managed and not outcome.converged]
-    if behind:
-        return _Said(type=Condition.APPLIED, status=False, reason=behind[0].reason, message=_sentences(behind))
-    return _Said(type=Condition.APPLIED, status=True, reason=Reason.AS_PLANNED)
+    return (False, behind[0].reason, _sentences(behind)) if behind else (True, Reason.AS_PLANNED, "")
 
 
-def _advertised(found: ConditionInput) -> _Said:
-    if found.advertised:
-        return _Said(type=Condition.ADVERTISED, status=True, reason=Reason.CONFIRMED)
-    message = found.advertise_message
-    return _Said(type=Condition.ADVERTISED, status=False, reason=Reason.ADVERTISING, message=message)
+def _advertised(found: PassResult) -> Said:
+    return (True, Reason.CONFIRMED, "") if found.advertised else (False, Reason.ADVERTISING, found.advertise_message)
 
 
-def _drifted(found: ConditionInput) -> _Said:
+def _drifted(found: PassResult) -> Said:
     """Confirmed once for this very item, and different now: somebody else changed the hardware."""
     drifted = [
         outcome
         for outcome in found.outcomes
-        if outcome.managed and outcome.plan_hash == outcome.item_hash and not outcome.converged and not found.paused
+        if outcome.managed
+        and outcome.plan_hash == outcome.item_hash
+        and not outcome.converged
+        and not found.plan.paused
     ]
-    if drifted:
-        return _Said(type=Condition.DRIFTED, status=True, reason=Reason.DRIFT, message=_sentences(drifted))
-    return _Said(type=Condition.DRIFTED, status=False, reason=Reason.AS_PLANNED)
+    return (True, Reason.DRIFT, _sentences(drifted)) if drifted else (False, Reason.AS_PLANNED, "")
 
 
-def _ownership(found: ConditionInput) -> _Said:
-    if found.foreign:
-        message = f"another device plugin offers {', '.join(found.foreign[:4])}: stop it on this node"
-        return _Said(type=Condition.OWNERSHIP_CONFLICT, status=True, reason=Reason.FOREIGN_OWNER, message=message)
-    return _Said(type=Condition.OWNERSHIP_CONFLICT, status=False, reason=Reason.NO_CONFLICT)
+def _ownership(found: PassResult) -> Said:
+    foreign = found.confirmation.foreign
+    if foreign:
+        return (
+            True,
+            Reason.FOREIGN_OWNER,
+            f"another device plugin offers {', '.join(foreign[:4])}: stop it on this node",
+        )
+    return False, Reason.NO_CONFLICT, ""
 
 
-def _health(found: ConditionInput) -> _Said:
-    ill = [outcome for outcome in found.outcomes if outcome.gpu is not None and outcome.gpu.health is Health.UNHEALTHY]
-    if ill:
-        message = "; ".join(f"GPU {o.index}: {o.gpu.health_message}" for o in ill if o.gpu)
-        return _Said(type=Condition.GPUS_HEALTHY, status=False, reason=Reason.UNHEALTHY, message=message)
-    return _Said(type=Condition.GPUS_HEALTHY, status=True, reason=Reason.HEALTHY)
-
-
-def _of_state(found: ConditionInput, *states: GpuState) -> list[GpuOutcome]:
-    return [outcome for outcome in found.outcomes if outcome.managed and outcome.state in states]
+def _health(found: PassResult) -> Said:
+    gpus = [outcome.gpu for outcome in found.outcomes if outcome.gpu is not None]
+    ill = [f"GPU {gpu.index}: {gpu.health_message}" for gpu in gpus if gpu.health is Health.UNHEALTHY]
+    return (False, Reason.UNHEALTHY, "; ".join(ill)) if ill else (True, Reason.HEALTHY, "")
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

@@ -95,9 +95,9 @@ class Seen:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Where a look comes from."""
+@dataclass(slots=True, kw_only=True)
+class Observer:
+    """Looks; remembers only the last GPUs that could be read."""
 
     plan: Cell[PlanSeen]
     node: Cell[NodeSeen]
@@ -108,52 +108,44 @@ class Sources:
     advertiser: Advertiser
     holdings: Holdings
     journal: Journal
-
-
-class Observer:
-    """Looks; remembers only the last GPUs that could be read."""
-
-    def __init__(self, sources: Sources, *, kubelet_start_seconds: float) -> None:
-        self._from = sources
-        self._kubelet_start_seconds = kubelet_start_seconds
-        self._gpus: tuple[ObservedGpu, ...] = ()
-        self._driver_version = ""
+    kubelet_start_seconds: float
+    _gpus: tuple[ObservedGpu, ...] = field(default=(), init=False)
+    _driver_version: str = field(default="", init=False)
 
     def look(self) -> Seen:
         """Read everything, in the order that the module's head gives."""
-        plan, advertiser = self._from.plan.get(), self._from.advertiser
-        loaded = advertiser.loaded()
-        allocatable = self._from.kubelet.allocatable()
-        allocations = read_ledger(self._from.files) or ()
+        plan, loaded = self.plan.get(), self.advertiser.loaded()
+        allocatable = self.kubelet.allocatable()
+        allocations = read_ledger(self.files) or ()
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
-        kubelet_seconds = self._from.kubelet.seconds_since_start()
+        kubelet_seconds = self.kubelet.seconds_since_start()
         # After the ledger: one that was put aside before that was read shows now.
-        unusable = unusable or self._from.holdings.lost_ledger(self._from.files.lost_ledger)
+        unusable = unusable or self.holdings.lost_ledger(self.files.lost_ledger)
         too_early = self._too_early(kubelet_seconds) or unusable
-        listed = self._from.kubelet.listed()
-        checkpoint = self._from.kubelet.checkpoint()
-        pods = self._from.pods.seen()
+        listed = self.kubelet.listed()
+        checkpoint = self.kubelet.checkpoint()
+        pods = self.pods.seen()
         handed_out = () if isinstance(allocations, Unreadable) else allocations
-        votes = self._from.holdings.votes(pods, listed, handed_out, checkpoint)
-        too_early = too_early or self._from.holdings.problem
+        votes = self.holdings.votes(pods, listed, handed_out, checkpoint)
+        too_early = too_early or self.holdings.problem
         gpus, problem = self._observed()
         return Seen(
             plan=plan,
             pods=pods,
             readings=Readings(
-                config=advertiser.config,
+                config=self.advertiser.config,
                 loaded=loaded,
-                in_force=advertiser.in_force(loaded),
+                in_force=self.advertiser.in_force(loaded),
                 allocatable=allocatable,
-                node=self._from.node.get(),
+                node=self.node.get(),
             ),
             usage=judge(pods, listed, votes, too_early=too_early),
             gpus=gpus,
             driver_version=self._driver_version,
             driver_problem=problem,
             processes={gpu.uuid: self._processes(gpu) for gpu in gpus if not gpu.problem},
-            unfinished={gpu.uuid: self._from.journal.settle(gpu) for gpu in gpus},
-            believed_in_seconds=self._kubelet_start_seconds - kubelet_seconds if kubelet_seconds is not None else None,
+            unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in gpus},
+            believed_in_seconds=self.kubelet_start_seconds - kubelet_seconds if kubelet_seconds is not None else None,
         )
 
     def look_again(self, seen: Seen) -> Seen:
@@ -163,8 +155,8 @@ class Observer:
 
     def _observed(self) -> tuple[tuple[ObservedGpu, ...], DriverError | None]:
         try:
-            self._driver_version = self._driver_version or self._from.driver.version()
-            self._gpus = self._from.driver.observe()
+            self._driver_version = self._driver_version or self.driver.version()
+            self._gpus = self.driver.observe()
         except DriverError as error:
             log.warning("driver: %s", error)
             self._driver_version = ""  # another one may come back
@@ -173,16 +165,14 @@ class Observer:
 
     def _processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...] | str:
         try:
-            return self._from.driver.processes(gpu)
+            return self.driver.processes(gpu)
         except DriverError as error:
             return str(error)
 
     def _too_early(self, seconds: float | None) -> str:
         if seconds is None:
             return "the kubelet does not serve pod-resources"
-        if seconds < self._kubelet_start_seconds:
+        if seconds < self.kubelet_start_seconds:
             # Not how long ago: a sentence that changes every second would be a status write every second.
-            return (
-                f"the kubelet started just now, and what it lists is believed after {self._kubelet_start_seconds:g} s"
-            )
+            return f"the kubelet started just now, and what it lists is believed after {self.kubelet_start_seconds:g} s"
         return ""

@@ -1,4 +1,4 @@
-"""What one pass found and did, per GPU: state, reason, a sentence, and every partition with its use.
+"""What one pass found and did: per GPU its state, reason, a sentence, and every partition with its use.
 
 In go the change that was worked on, how the actuator fared, and how far the offer was confirmed; out come frozen
 values that `status`, `metrics` and the log word in their own ways. Pure. A GPU is Ready only if hardware, plugin,
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.actuator import Actuated
 from nodeagent.changes import GpuChange
-from nodeagent.confirm import Stage
+from nodeagent.confirm import Confirmation, Stage
 from nodeagent.desired import AsItIs, Refused
 from nodeagent.driver import InUseError, ObservedGpu
+from nodeagent.look import Seen
+from nodeagent.orders import Orders
 from nodeagent.partitions import Partition
+from nodeagent.plugin.config import PluginConfig
 from nodeagent.usage import Use, Verdict
 
 NAMED_HOLDERS = 3
@@ -54,6 +57,37 @@ class GpuOutcome:
     @property
     def managed(self) -> bool:
         return bool(self.item_hash)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassResult:
+    """A whole pass, for those who tell of it."""
+
+    seen: Seen
+    plan: Orders
+    outcomes: tuple[GpuOutcome, ...]
+    actuated: tuple[Actuated, ...]
+    confirmation: Confirmation
+    config: PluginConfig
+    advertise_message: str
+    """Why not everything that is offered was seen by kubelet and Node, where there is a reason."""
+
+    @property
+    def problem(self) -> tuple[Reason, str] | None:
+        """What stands before any GPU's own state: the driver does not answer, or the plan cannot be read."""
+        if self.seen.driver_problem is not None:
+            return Reason.DRIVER_ERROR, str(self.seen.driver_problem)
+        unreadable = self.plan.refused if self.seen.plan is not None and self.seen.plan.problem else None
+        return (unreadable.reason, unreadable.message) if unreadable is not None else None
+
+    @property
+    def advertised(self) -> bool:
+        """Everything that is offered was seen by kubelet and Node."""
+        return not self.advertise_message and all(stage.schedulable for stage in self.confirmation.stages.values())
+
+    def of_state(self, *states: GpuState) -> list[GpuOutcome]:
+        """GPUs of the plan only."""
+        return [outcome for outcome in self.outcomes if outcome.managed and outcome.state in states]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 from nodeagent.driver import GpuInstance, ObservedGpu
 from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
@@ -21,15 +21,9 @@ _SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """One device id of the kubelet, with what it stands for."""
+class Partition(Device):
+    """One device id of the kubelet, with what it stands for on the GPU."""
 
-    id: str
-    resource: str
-    gpu: str
-    kind: DeviceKind
-    memory_mib: int = 0
-    thread_percent: int | None = None
     placed: Instance | None = None
     """Of a MIG instance."""
     offerable: bool = True
@@ -50,7 +44,7 @@ class Partition:
         return int(found["number"]) if found else 0
 
     @property
-    def sort_key(self) -> tuple[int, str, int, str]:
+    def rank(self) -> tuple[int, str, int, str]:
         """By place, then size and number."""
         return (self.placed.start if self.placed else 0, self.resource, self.number, self.id)
 
@@ -63,14 +57,8 @@ class Partition:
 
     @property
     def device(self) -> Device:
-        return Device(
-            id=self.id,
-            resource=self.resource,
-            gpu=self.gpu,
-            kind=self.kind,
-            memory_mib=self.memory_mib,
-            thread_percent=self.thread_percent,
-        )
+        """What the device plugin is told of it."""
+        return Device(**{field.name: getattr(self, field.name) for field in fields(Device)})
 
 
 def whole(gpu: ObservedGpu) -> Partition:
@@ -109,7 +97,7 @@ def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:
 
 def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tuple[Partition, ...]:
     """Everything on one GPU that a pod holds or could hold, sorted by place, then id."""
-    recorded = [_of_device(device) for device in config.devices if device.gpu == gpu.uuid]
+    recorded = [Partition(**asdict(device)) for device in config.devices if device.gpu == gpu.uuid]
     if gpu.problem:
         # It cannot be read now: what was offered of it before is all we know.
         found = recorded
@@ -122,18 +110,7 @@ def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tup
             if partition is not None:
                 by_id.setdefault(device_id, partition)
         found = list(by_id.values())
-    return tuple(sorted(found, key=lambda partition: partition.sort_key))
-
-
-def _of_device(device: Device) -> Partition:
-    return Partition(
-        id=device.id,
-        resource=device.resource,
-        gpu=device.gpu,
-        kind=device.kind,
-        memory_mib=device.memory_mib,
-        thread_percent=device.thread_percent,
-    )
+    return tuple(sorted(found, key=lambda partition: partition.rank))
 
 
 def _of_id(gpu: ObservedGpu, device_id: str) -> Partition | None:

@@ -22,7 +22,7 @@ from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from nodeagent.actuator import Actuator
 from nodeagent.advertise import Advertiser
-from nodeagent.agent import Agent, Parts
+from nodeagent.agent import Agent
 from nodeagent.cell import Cell
 from nodeagent.confirm import Confirmer
 from nodeagent.driver import GpuDriver
@@ -30,7 +30,7 @@ from nodeagent.driver_thread import ThreadedDriver
 from nodeagent.holdings import Holdings
 from nodeagent.journal import Journal
 from nodeagent.kubelet import Kubelet
-from nodeagent.look import Observer, Sources
+from nodeagent.look import Observer
 from nodeagent.metrics import AgentMetrics
 from nodeagent.node import NodeSeen, parse_node
 from nodeagent.plan import PlanSeen, parse_plan
@@ -104,12 +104,7 @@ class AgentProcess:
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
         self._pulse = Pulse(api, node_name, settings, idle_seconds=self._idle_seconds)
         self.metrics.watch_heartbeat(self._pulse.age_seconds)
-        self._agent = Agent(
-            self._parts(),
-            clock=time.monotonic,
-            resync_seconds=settings.resync_seconds,
-            stopping=self._stopping.is_set,
-        )
+        self._agent = self._made_agent()
         plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
         own = {"fieldSelector": f"metadata.name={node_name}"}
         bound = {"fieldSelector": f"spec.nodeName={node_name}"}
@@ -125,41 +120,44 @@ class AgentProcess:
             readiness=self._readiness,
         )
 
-    def _parts(self) -> Parts:
+    def _made_agent(self) -> Agent:
         settings, clock = self._settings, time.monotonic
         journal, advertiser = Journal(self._state.journal), Advertiser(self._state.plugin)
-        sources = Sources(
-            plan=self._plan,
-            node=self._node,
-            pods=self._pods,
-            kubelet=self._kubelet,
-            driver=self._driver,
-            files=self._state.plugin,
-            advertiser=advertiser,
-            holdings=Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
-            journal=journal,
-        )
-        writer = NodeWriter(self._api, self._node_name, self._node)
-        return Parts(
-            plan=self._plan,
-            node=self._node,
-            observer=Observer(sources, kubelet_start_seconds=settings.kubelet_start_seconds),
+        return Agent(
+            observer=Observer(
+                plan=self._plan,
+                node=self._node,
+                pods=self._pods,
+                kubelet=self._kubelet,
+                driver=self._driver,
+                files=self._state.plugin,
+                advertiser=advertiser,
+                holdings=Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                journal=journal,
+                kubelet_start_seconds=settings.kubelet_start_seconds,
+            ),
             actuator=Actuator(self._driver, journal, clock=clock),
             advertiser=advertiser,
-            guard=NodeGuard(writer, write_allocatable=settings.write_allocatable),
+            guard=NodeGuard(
+                NodeWriter(self._api, self._node_name, self._node), write_allocatable=settings.write_allocatable
+            ),
             confirmer=Confirmer(
                 clock=clock,
                 loaded_deadline_seconds=settings.loaded_deadline_seconds,
                 allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
             ),
-            reporter=self._reporter(),
+            reporter=self._made_reporter(),
+            clock=clock,
+            resync_seconds=settings.resync_seconds,
+            stopping=self._stopping.is_set,
         )
 
-    def _reporter(self) -> Reporter:
-        interval_seconds, clock = self._settings.status_interval_seconds, time.monotonic
+    def _made_reporter(self) -> Reporter:
+        clock, interval_seconds = time.monotonic, self._settings.status_interval_seconds
+        status = StatusWriter(self._api, self._node_name, self._plan, clock=clock, interval_seconds=interval_seconds)
         return Reporter(
-            writer=StatusWriter(self._api, self._node_name, self._plan, clock=clock, interval_seconds=interval_seconds),
-            events=self._events,
+            write=status.write,
+            emit=self._events.emit,
             metrics=self.metrics,
             clock=clock,
             now=_utc_now,

@@ -9,49 +9,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from crds.v1alpha1 import names
-from crds.v1alpha1.names import GpuState, Reason
-from crds.v1alpha1.status import NodeFacts
+from crds.v1alpha1.names import GpuState
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
-from nodeagent.agent import PassResult
-from nodeagent.conditions import ConditionInput
 from nodeagent.metrics import AgentMetrics
-from nodeagent.outcome import GpuOutcome
+from nodeagent.outcome import GpuOutcome, PassResult
 from nodeagent.plan import PlanSeen
-from nodeagent.status import PluginOffer, StatusInput, plan_status
+from nodeagent.status import plan_status
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
-
-
-class Events(Protocol):
-    """See kube.events.EventRecorder."""
-
-    def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None: ...
-
-
-class StatusSink(Protocol):
-    """See publish.StatusWriter."""
-
-    def write(self, plan: PlanSeen, status: Mapping[str, Any]) -> float | None: ...
 
 
 class Reporter:
     def __init__(
         self,
         *,
-        writer: StatusSink,
-        events: Events,
+        write: Callable[[PlanSeen, Mapping[str, Any]], float | None],
+        emit: Callable[[ObjectReference, EventType, str, str], None],
         metrics: AgentMetrics,
         clock: Callable[[], float],
         now: Callable[[], str],
         agent_version: str,
         config_path: str,
     ) -> None:
-        self._writer, self._events, self._metrics = writer, events, metrics
+        """`write` is that of `publish.StatusWriter`, `emit` that of `kube.events.EventRecorder`."""
+        self._write, self._emit, self._metrics = write, emit, metrics
         self._clock, self._now = clock, now
         self._agent_version, self._config_path = agent_version, config_path
         self._plan_uid = ""
@@ -89,45 +75,18 @@ class Reporter:
         if plan is None:
             self._metrics.found(result.outcomes, None)
             return None
-        found = self._conditions(result, plan)
-        if not found.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
+        if not result.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
             self._generation = plan.generation
         self._metrics.found(result.outcomes, self._generation)
-        status = plan_status(self._status(result, found), plan.status, self._now())
+        status = plan_status(
+            result, plan, agent_version=self._agent_version, config_path=self._config_path, now=self._now()
+        )
         try:
-            waiting = self._writer.write(plan, status)
+            return self._write(plan, status)
         except ApiError as error:
             log.warning("status was not written: %s", error)
             self._metrics.error("status")
             return RETRY_SECONDS
-        return waiting
-
-    def _status(self, result: PassResult, found: ConditionInput) -> StatusInput:
-        node = result.seen.readings.node
-        facts = NodeFacts(
-            uid=node.uid if node else None,
-            boot_id=(node.boot_id or None) if node else None,
-            driver_version=result.seen.driver_version[:64] or None,
-            agent_version=self._agent_version,
-        )
-        offer = PluginOffer(
-            config_path=self._config_path, desired_hash=result.config.hash, confirmed=result.confirmation.taken
-        )
-        return StatusInput(node=facts, gpus=result.seen.gpus, offer=offer, condition_input=found)
-
-    def _conditions(self, result: PassResult, plan: PlanSeen) -> ConditionInput:
-        driver, unreadable = result.seen.driver_problem, result.plan.refused if plan.problem else None
-        return ConditionInput(
-            generation=plan.generation,
-            paused=result.plan.paused,
-            outcomes=result.outcomes,
-            advertised=not result.advertise_message
-            and all(stage.schedulable for stage in result.confirmation.stages.values()),
-            advertise_message=result.advertise_message,
-            problem=str(driver) if driver is not None else unreadable.message if unreadable is not None else "",
-            problem_reason=Reason.DRIVER_ERROR if driver is not None else Reason.INVALID_LAYOUT,
-            foreign=result.confirmation.foreign,
-        )
 
     def _note(self, outcome: GpuOutcome, plan: PlanSeen | None) -> None:
         """One GPU: what was confirmed, how long it took, and whether its state is news."""
@@ -139,9 +98,9 @@ class Reporter:
             # Of a GPU that an earlier agent has confirmed already, Ready is no news.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
             if outcome.state is GpuState.FAILED and plan is not None:
-                self._emit(plan, "Warning", outcome)
+                self._tell(plan, "Warning", outcome)
             elif outcome.state is GpuState.READY and plan is not None and not known:
-                self._emit(plan, "Normal", outcome)
+                self._tell(plan, "Normal", outcome)
         if outcome.gpu is None:
             return
         uuid = outcome.gpu.uuid
@@ -157,10 +116,10 @@ class Reporter:
             if since is not None:
                 self._metrics.confirmed(self._clock() - since)
 
-    def _emit(self, plan: PlanSeen, kind: EventType, outcome: GpuOutcome) -> None:
+    def _tell(self, plan: PlanSeen, kind: EventType, outcome: GpuOutcome) -> None:
         name = plan.plan.metadata.name if plan.plan is not None else ""
         about = ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
-        self._events.emit(about, kind, str(outcome.reason), f"GPU {outcome.index}: {outcome.message or 'as planned'}")
+        self._emit(about, kind, str(outcome.reason), f"GPU {outcome.index}: {outcome.message or 'as planned'}")
 
     def _note_refused(self, result: PassResult) -> None:
         """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
@@ -177,5 +136,5 @@ class Reporter:
                     "The pod was bound to a GPU partition that this node no longer had. A controller such as a "
                     "Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, must be created again."
                 )
-                self._events.emit(about, "Warning", "PartitionGone", message)
+                self._emit(about, "Warning", "PartitionGone", message)
         self._refused_uids = frozenset(pod.uid for pod in refused)

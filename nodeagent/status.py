@@ -7,7 +7,6 @@ that the schema admits, because a status that is refused tells nobody anything. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from crds.v1alpha1.status import (
@@ -20,9 +19,10 @@ from crds.v1alpha1.status import (
     ProfileReport,
     Summary,
 )
-from nodeagent.conditions import ConditionInput, conditions
+from nodeagent.conditions import conditions
 from nodeagent.driver import ObservedGpu
-from nodeagent.outcome import GpuOutcome, PartitionOutcome
+from nodeagent.outcome import GpuOutcome, PartitionOutcome, PassResult
+from nodeagent.plan import PlanSeen
 from nodeagent.plugin.config import DeviceKind
 from partitioning.models import ProfileSpec
 
@@ -32,40 +32,30 @@ MOST_PARTITIONS = 48
 MOST_MESSAGE_CHARS = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginOffer:
-    """What was written for the device plugin, and what of it was seen."""
-
-    config_path: str
-    desired_hash: str
-    confirmed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusInput:
-    """Everything that the status says."""
-
-    node: NodeFacts
-    gpus: tuple[ObservedGpu, ...]
-    offer: PluginOffer
-    condition_input: ConditionInput
-
-    @property
-    def outcomes(self) -> tuple[GpuOutcome, ...]:
-        return self.condition_input.outcomes
-
-
-def plan_status(report: StatusInput, live: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """The status to apply. `live` is what the API holds: times of what did not change are kept."""
+def plan_status(
+    result: PassResult, plan: PlanSeen, *, agent_version: str, config_path: str, now: str
+) -> dict[str, Any]:
+    """The status to apply. Times of what did not change are those that the API holds."""
+    live = plan.status
     return PlanStatus(
-        observed_generation=report.condition_input.generation,
-        summary=_summary(report.outcomes),
-        conditions=conditions(report.condition_input, live.get("conditions") or [], now),
-        node=report.node,
-        models=_models(report.gpus),
-        gpus=[_gpu(outcome) for outcome in report.outcomes[:MOST_GPUS]],
-        device_plugin=_device_plugin(report.offer, live.get("devicePlugin") or {}, now),
+        observed_generation=plan.generation,
+        summary=_summary(result.outcomes),
+        conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
+        node=_node(result, agent_version),
+        models=_models(result.seen.gpus),
+        gpus=[_gpu(outcome) for outcome in result.outcomes[:MOST_GPUS]],
+        device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
     ).wire()
+
+
+def _node(result: PassResult, agent_version: str) -> NodeFacts:
+    node = result.seen.readings.node
+    return NodeFacts(
+        uid=node.uid if node else None,
+        boot_id=(node.boot_id or None) if node else None,
+        driver_version=result.seen.driver_version[:64] or None,
+        agent_version=agent_version,
+    )
 
 
 def _summary(outcomes: Iterable[GpuOutcome]) -> Summary:
@@ -134,14 +124,13 @@ def _partition(entry: PartitionOutcome) -> PartitionStatus:
     )
 
 
-def _device_plugin(offer: PluginOffer, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
-    known = live.get("confirmedHash")
-    confirmed = offer.desired_hash if offer.confirmed else known
-    at = live.get("confirmedAt") if confirmed == known else now
+def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
+    desired, known = result.config.hash, live.get("confirmedHash")
+    confirmed = desired if result.confirmation.taken else known
     return DevicePluginStatus(
         backend="gpuplan",
-        config=offer.config_path[:253],
-        desired_hash=offer.desired_hash,
+        config=config_path[:253],
+        desired_hash=desired,
         confirmed_hash=confirmed,
-        confirmed_at=at,
+        confirmed_at=live.get("confirmedAt") if confirmed == known else now,
     )

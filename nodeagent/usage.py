@@ -108,7 +108,10 @@ def shortfalls(pods: PodsSeen, listed: Listed, votes: Votes) -> dict[str, str]:
     found: dict[str, str] = {}
     for pod in pods.pods:
         if not pod.ended:
-            for resource, why in _missing(pod, listed.pods.get(pod.key, {})):
+            for resource, why in _unlisted(pod, listed.pods.get(pod.key, {})):
+                found.setdefault(resource, why)
+            for resource, count in pod.hidden:
+                why = f"init containers of pod {pod.title} hold {count} more of {resource}, unlisted, until it ends"
                 found.setdefault(resource, why)
     for gone in pods.vanished:
         asked = sum(count for _, amounts in gone.pod.containers for _, count in amounts)
@@ -120,21 +123,15 @@ def shortfalls(pods: PodsSeen, listed: Listed, votes: Votes) -> dict[str, str]:
 
 def lists_all_of(pod: NodePod, containers: Mapping[str, Held]) -> bool:
     """The List shows as many devices as the pod's containers ask for."""
-    return not any(
-        len(containers.get(name, {}).get(resource, ())) < count
-        for name, amounts in pod.containers
-        for resource, count in amounts
-    )
+    return not any(_unlisted(pod, containers))
 
 
-def _missing(pod: NodePod, containers: Mapping[str, Held]) -> Iterable[tuple[str, str]]:
+def _unlisted(pod: NodePod, containers: Mapping[str, Held]) -> Iterable[tuple[str, str]]:
     for name, amounts in pod.containers:
         for resource, count in amounts:
             shown = len(containers.get(name, {}).get(resource, ()))
             if shown < count:
                 yield resource, f"pod {pod.title} asks for {count} of {resource} and the kubelet lists {shown}"
-    for resource, count in pod.hidden:
-        yield resource, f"init containers of pod {pod.title} hold {count} more of {resource}, unlisted, until it ends"
 
 
 def _blind(pods: PodsSeen, listed: Listed | NoAnswer) -> str:

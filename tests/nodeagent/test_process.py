@@ -18,6 +18,7 @@ from kube import apply, clients
 from kube.errors import NotFound
 from nodeagent import process
 from nodeagent.__main__ import main
+from nodeagent.agent import Agent
 from nodeagent.nvml import NvmlDriver
 from nodeagent.process import AgentProcess, NoPassError
 from nodeagent.statedir import AnotherAgentError, StateDir
@@ -112,10 +113,10 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
     agent = node.start_agent()
     wait_until(node.ready)
 
-    def fails() -> float:
+    def fails(_: Agent) -> float:
         raise RuntimeError("a broken world")
 
-    monkeypatch.setattr(agent._agent, "reconcile", fails)
+    monkeypatch.setattr(Agent, "reconcile", fails)
     wait_until(lambda: "the pass failed again: RuntimeError: a broken world" in caplog.text)
     wait_until(lambda: agent._health() != [])
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodeagent.actuator import Actuator
-from nodeagent.agent import Agent, Parts
+from nodeagent.agent import Agent
 from nodeagent.cell import Cell
 from nodeagent.confirm import Confirmer
 from nodeagent.driver import ObservedGpu
 from nodeagent.kubelet import CheckpointEntry
-from nodeagent.look import Observer, Sources
+from nodeagent.look import Observer
 from nodeagent.metrics import AgentMetrics
 from nodeagent.node import NodeSeen, parse_node
 from nodeagent.nvml import NvmlDriver
@@ -71,37 +71,36 @@ class World(ApiMemory):
         self.book = PodBook(clock=self.clock, slack_seconds=30.0)
         advertiser = WatchedAdvertiser(self.state.plugin, self.effect)
         journal = WatchedJournal(self.state.journal, self.effect)
-        sources = Sources(
-            plan=self.plan_cell,
-            node=self.node_cell,
-            pods=self.book,
-            kubelet=self.kubelet,
-            driver=self.driver,
-            files=self.state.plugin,
-            advertiser=advertiser,
-            holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock),
-            journal=journal,
-        )
         self.metrics = AgentMetrics(NODE, "1")
-        parts = Parts(
-            plan=self.plan_cell,
-            node=self.node_cell,
-            observer=Observer(sources, kubelet_start_seconds=60.0),
+        self.agent = Agent(
+            observer=Observer(
+                plan=self.plan_cell,
+                node=self.node_cell,
+                pods=self.book,
+                kubelet=self.kubelet,
+                driver=self.driver,
+                files=self.state.plugin,
+                advertiser=advertiser,
+                holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock),
+                journal=journal,
+                kubelet_start_seconds=60.0,
+            ),
             actuator=Actuator(self.driver, journal, clock=self.clock),
             advertiser=advertiser,
             guard=NodeGuard(self, write_allocatable=self.write_allocatable),
             confirmer=Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
             reporter=Reporter(
-                writer=self,
-                events=self,
+                write=self.write,
+                emit=self.emit,
                 metrics=self.metrics,
                 clock=self.clock,
                 now=lambda: f"t{self.clock.now:g}",
                 agent_version="1",
                 config_path="config.json",
             ),
+            clock=self.clock,
+            resync_seconds=10.0,
         )
-        self.agent = Agent(parts, clock=self.clock, resync_seconds=10.0)
         self._feed()
 
     def _feed(self) -> None:

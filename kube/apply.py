@@ -11,39 +11,28 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from kube.transport import DEFAULT_TIMEOUTS, Query, Timeouts, request
+from kube.transport import DEFAULT_TIMEOUTS, JSON, Query, Timeouts, request
 
 Object = dict[str, Any]
+Body = Mapping[str, Any]
 
 
 def get(api: ApiClient, path: str, *, query: Query | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Object:
-    return _decoded(request(api, "GET", path, query=query, timeouts=timeouts))
+    return _send(api, "GET", path, query=query, timeouts=timeouts)
 
 
 def create(
-    api: ApiClient,
-    path: str,
-    body: Mapping[str, Any],
-    *,
-    manager: str | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
 ) -> Object:
     """POST to a collection, or to a subresource such as `…/pods/b/binding`."""
-    query = {"fieldManager": manager} if manager else None
-    return _decoded(request(api, "POST", path, query=query, body=dict(body), timeouts=timeouts))
+    return _send(api, "POST", path, dict(body), query=_by(manager), timeouts=timeouts)
 
 
 def replace(
-    api: ApiClient,
-    path: str,
-    body: Mapping[str, Any],
-    *,
-    manager: str | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
 ) -> Object:
     """PUT; with metadata.resourceVersion in the body it is refused if somebody else wrote in between."""
-    query = {"fieldManager": manager} if manager else None
-    return _decoded(request(api, "PUT", path, query=query, body=dict(body), timeouts=timeouts))
+    return _send(api, "PUT", path, dict(body), query=_by(manager), timeouts=timeouts)
 
 
 def delete(
@@ -53,81 +42,64 @@ def delete(
     uid: str | None = None,
     resource_version: str | None = None,
     grace_seconds: int | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> Object:
     """Delete, only if uid and resourceVersion are still these (`Conflict` otherwise)."""
-    preconditions = {
+    only_if = {
         name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
     }
     options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if preconditions:
-        options["preconditions"] = preconditions
+    if only_if:
+        options["preconditions"] = only_if
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
-    return _decoded(request(api, "DELETE", path, body=options, timeouts=timeouts))
+    return _send(api, "DELETE", path, options)
 
 
 def apply(
     api: ApiClient,
     path: str,
-    body: Mapping[str, Any],
+    body: Body,
     *,
     manager: str,
     force: bool = False,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> Object:
     """Server-side apply. Creates what is not there: send metadata.uid where that must not happen."""
-    return _patch(
-        api, path, dict(body), "apply-patch+yaml", {"fieldManager": manager, "force": force}, timeouts=timeouts
-    )
+    query: Query = {"fieldManager": manager, "force": force}
+    return _send(api, "PATCH", path, dict(body), query=query, kind="application/apply-patch+yaml", timeouts=timeouts)
 
 
-def apply_status(
-    api: ApiClient,
-    path: str,
-    body: Mapping[str, Any],
-    *,
-    manager: str,
-    force: bool = True,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
-) -> Object:
+def apply_status(api: ApiClient, path: str, body: Body, *, manager: str, force: bool = True) -> Object:
     """Server-side apply of the status; `NotFound` where the object is gone."""
-    return apply(api, f"{path}/status", body, manager=manager, force=force, timeouts=timeouts)
+    return apply(api, f"{path}/status", body, manager=manager, force=force)
 
 
-def json_patch(
-    api: ApiClient,
-    path: str,
-    operations: Sequence[Mapping[str, Any]],
-    *,
-    manager: str | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
-) -> Object:
+def json_patch(api: ApiClient, path: str, operations: Sequence[Body], *, manager: str | None = None) -> Object:
     """RFC 6902; a failed `test` operation is `Invalid`."""
-    query = {"fieldManager": manager} if manager else {}
-    return _patch(api, path, [dict(o) for o in operations], "json-patch+json", query, timeouts=timeouts)
+    return _send(
+        api, "PATCH", path, [dict(o) for o in operations], query=_by(manager), kind="application/json-patch+json"
+    )
 
 
-def merge_patch(
+def merge_patch(api: ApiClient, path: str, body: Body, *, manager: str | None = None) -> Object:
+    """RFC 7386: null removes, lists are replaced whole."""
+    return _send(api, "PATCH", path, dict(body), query=_by(manager), kind="application/merge-patch+json")
+
+
+def _by(manager: str | None) -> Query:
+    return {"fieldManager": manager} if manager else {}
+
+
+def _send(
     api: ApiClient,
+    method: str,
     path: str,
-    body: Mapping[str, Any],
+    body: Any = None,
     *,
-    manager: str | None = None,
+    query: Query | None = None,
+    kind: str = JSON,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> Object:
-    """RFC 7386: null removes, lists are replaced whole."""
-    query = {"fieldManager": manager} if manager else {}
-    return _patch(api, path, dict(body), "merge-patch+json", query, timeouts=timeouts)
-
-
-def _patch(api: ApiClient, path: str, body: Any, patch_type: str, query: Query, *, timeouts: Timeouts) -> Object:
-    answer = request(
-        api, "PATCH", path, query=query, body=body, content_type=f"application/{patch_type}", timeouts=timeouts
-    )
-    return _decoded(answer)
-
-
-def _decoded(answer: bytes) -> Object:
+    answer = request(api, method, path, query=query, body=body, content_type=kind, timeouts=timeouts)
     value: Object = json.loads(answer) if answer else {}
     return value

@@ -8,7 +8,6 @@ reading again, the others only after something else has changed. Sends nothing.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 
@@ -27,10 +26,6 @@ class BadRequest(ApiError):
     """400, 405, 406, 415: the request itself is wrong for this server."""
 
 
-class Unauthorized(ApiError):
-    """401: the credentials are not (or no longer) known."""
-
-
 class Forbidden(ApiError):
     """403: RBAC or an admission policy says no."""
 
@@ -39,36 +34,12 @@ class NotFound(ApiError):
     """404: no such object, or no such kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldConflict:
-    """One field that another manager owns, from a server-side apply without force."""
-
-    field: str
-    message: str  # names the manager
-
-
 class Conflict(ApiError):
-    """409: read again. With `fields`, server-side apply met other owners; without, resourceVersion or uid is stale."""
-
-    @property
-    def fields(self) -> tuple[FieldConflict, ...]:
-        return tuple(
-            FieldConflict(field=str(cause.get("field", "")), message=str(cause.get("message", "")))
-            for cause in _causes(self.body)
-            if cause.get("reason") == "FieldManagerConflict"
-        )
-
-    @property
-    def stale(self) -> bool:
-        return not self.fields
+    """409: read again; resourceVersion or uid is stale, or a server-side apply without force met another owner."""
 
 
 class AlreadyExists(Conflict):
     """409 on a create."""
-
-    @property
-    def stale(self) -> bool:
-        return False
 
 
 class Gone(ApiError):
@@ -80,7 +51,10 @@ class Invalid(ApiError):
 
     @property
     def causes(self) -> tuple[tuple[str, str], ...]:
-        return tuple((str(c.get("field", "")), str(c.get("message", ""))) for c in _causes(self.body))
+        details = self.body.get("details")
+        causes = details.get("causes") if isinstance(details, Mapping) else None
+        found = [cause for cause in causes if isinstance(cause, Mapping)] if isinstance(causes, list) else []
+        return tuple((str(cause.get("field", "")), str(cause.get("message", ""))) for cause in found)
 
     @property
     def other_object(self) -> bool:
@@ -99,7 +73,6 @@ class Unavailable(ApiError):
 
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: BadRequest,
-    401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     405: BadRequest,
@@ -134,9 +107,3 @@ def from_answer(status: int, text: bytes, retry_after: str | None = None) -> Api
     if isinstance(error, Unavailable) and retry_after is not None and retry_after.isdigit():
         error.retry_after_seconds = float(retry_after)
     return error
-
-
-def _causes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    details = body.get("details")
-    causes = details.get("causes") if isinstance(details, Mapping) else None
-    return [cause for cause in causes if isinstance(cause, Mapping)] if isinstance(causes, list) else []

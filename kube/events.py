@@ -11,12 +11,12 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from kubernetes.client import ApiClient
+from pydantic.alias_generators import to_camel
 
 from kube import apply, errors
 
@@ -38,26 +38,8 @@ class ObjectReference:
     uid: str
     namespace: str = ""
 
-    @classmethod
-    def of(cls, item: Mapping[str, Any]) -> "ObjectReference":
-        metadata = item["metadata"]
-        return cls(
-            api_version=item["apiVersion"],
-            kind=item["kind"],
-            name=metadata["name"],
-            uid=metadata.get("uid", ""),
-            namespace=metadata.get("namespace", ""),
-        )
-
     def as_json(self) -> dict[str, str]:
-        fields = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "name": self.name,
-            "uid": self.uid,
-            "namespace": self.namespace,
-        }
-        return {name: value for name, value in fields.items() if value}
+        return {to_camel(name): value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True, slots=True)

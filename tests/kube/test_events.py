@@ -141,8 +141,3 @@ def test_long_names_stay_within_the_limit(serve: Serve, record: Callable[..., Ev
     (event,) = store.items.values()
     assert len(event["metadata"]["name"]) == 253
     assert len(event["message"]) == 1024
-
-
-def test_reference_of_an_object() -> None:
-    item = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u2"}}
-    assert ObjectReference.of(item) == NODE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -164,18 +164,7 @@ def _with_catalogued_names(spec: ProfileSpec, catalogued: GpuModel | None) -> Pr
     for twin in catalogued.profiles:
         if twin.nvml_index == spec.nvml_index and twin.size == spec.size:
             names.update((twin.name, *twin.aliases))
-    return ProfileSpec(
-        name=spec.name,
-        profile_id=spec.profile_id,
-        nvml_index=spec.nvml_index,
-        compute_slices=spec.compute_slices,
-        size=spec.size,
-        memory_mib=spec.memory_mib,
-        sm_count=spec.sm_count,
-        max_instances=spec.max_instances,
-        starts=tuple(sorted(spec.starts)),
-        aliases=tuple(sorted(names - {spec.name})),
-    )
+    return replace(spec, starts=tuple(sorted(spec.starts)), aliases=tuple(sorted(names - {spec.name})))
 
 
 @lru_cache(maxsize=1)

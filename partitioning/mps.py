@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from partitioning.resources import ACK_MEMORY, WHOLE, mps_resource_gb
+from partitioning.resources import ACK_MEMORY, mps_resource_gb
 
 BYTES_PER_GB = 10**9
 BYTES_PER_MIB = 2**20
@@ -29,7 +29,7 @@ class MpsSlice:
     resource: str
     """Under which name pods ask for it."""
     label: str
-    """Its size as people write it, `10gb`, `3gib` or `1of4`; part of device ids."""
+    """Its size as people write it, `10gb` or `3gib`; part of device ids."""
     units: int = 1
     """How many of `resource` a pod asks to get it: 1, or its GiB under `aliyun.com/gpu-mem`."""
     thread_percent: int | None = None
@@ -54,16 +54,6 @@ def slice_of_gib(memory_gib: int, thread_percent: int | None = None) -> MpsSlice
         label=f"{memory_gib}gib",
         units=memory_gib,
         thread_percent=thread_percent,
-    )
-
-
-def slice_of_replicas(model_memory_mib: int, replicas: int, resource: str = WHOLE) -> MpsSlice:
-    """One of N equal shares, as NVIDIA's device plugin makes them: an Nth of the memory and of the threads."""
-    return MpsSlice(
-        memory_mib=model_memory_mib // replicas,
-        resource=resource,
-        label=f"1of{replicas}",
-        thread_percent=100 // replicas,
     )
 
 

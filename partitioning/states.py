@@ -1,8 +1,8 @@
 """What still fits into a GPU, per mask: the planner's tables.
 
 In goes a mask (`mask_of` a layout that must stay), out come the geometries that can be added to it, what the free space
-is worth, the cheapest place for one more instance, and a layout for a geometry. Everything is computed once per mask
-and then looked up: 8,000 GPUs hold some hundred masks. Values are in compute slices, not memory slices: the last memory
+is worth, and the cheapest place for one more instance. Everything is computed once per mask and then looked up: 8,000
+GPUs hold some hundred masks. Values are in compute slices, not memory slices: the last memory
 slice of an A100 serves few profiles, and a planner that counts it like the others loses pods by it.
 Where a model's geometries are restricted, nothing that goes beyond them counts as fitting.
 Nothing here says what to keep or destroy; see `packing`.
@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from partitioning.arrangements import arrangements
 from partitioning.geometries import Geometries, Vector
-from partitioning.layouts import Instance, Layout
+from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, occupancy, placements_of, rule_bits
 
@@ -79,7 +78,6 @@ class StateTable:
         self._potentials: dict[tuple[int, frozenset[str] | None], int] = {}
         self._rooms: dict[int, Room] = {}
         self._choices: dict[tuple[int, str, frozenset[str] | None], Choice | None] = {}
-        self._layouts: dict[tuple[int, Vector], Layout | None] = {}
 
     def mask_of(self, instances: Iterable[Instance]) -> int:
         """The mask of instances that must stay; profiles outside this table count as well."""
@@ -193,25 +191,6 @@ class StateTable:
                     best = choice
             self._choices[key] = best
         return self._choices[key]
-
-    def realize(self, mask: int, vector: Vector) -> Layout | None:
-        """The arrangement of a geometry that leaves most room, without what the mask stands for; None: impossible."""
-        key = (mask, vector)
-        if key not in self._layouts:
-            table = state_table(self.model)
-            wanted = [
-                (self._placements[name], count) for name, count in zip(self.profiles, vector, strict=True) if count
-            ]
-            best: tuple[Room, Layout] | None = None
-            for places in arrangements(mask, wanted):
-                after = mask
-                for place in places:
-                    after |= place.taken
-                room = table.room(after)
-                if best is None or room > best[0]:
-                    best = (room, Layout.of(place.instance for place in places))
-            self._layouts[key] = None if best is None else best[1]
-        return self._layouts[key]
 
     def _is_cheaper(self, one: Choice, other: Choice) -> bool:
         """Equal ones keep the lower start, which came first."""

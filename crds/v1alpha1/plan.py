@@ -22,7 +22,6 @@ class PlanMeta(Wire):
     resource_version: str = ""
     generation: int = 0
     deletion_timestamp: str | None = None
-    creation_timestamp: str | None = None
 
 
 class GPUPartitionPlan(Wire):

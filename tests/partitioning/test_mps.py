@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.mps import MpsSlice, check_slices, slice_of_gb, slice_of_gib, slice_of_replicas
-from partitioning.resources import SHARED
+from partitioning.mps import MpsSlice, check_slices, slice_of_gb, slice_of_gib
 
 AMPERE = (8, 0)
 
@@ -23,13 +22,6 @@ def test_gibibytes_are_binary_and_asked_for_by_the_unit() -> None:
     share = slice_of_gib(3, thread_percent=10)
     assert (share.memory_mib, share.label, share.units) == (3072, "3gib", 3)
     assert (share.resource, share.thread_percent) == ("aliyun.com/gpu-mem", 10)
-
-
-def test_replicas_share_memory_and_threads_equally() -> None:
-    share = slice_of_replicas(24258, 4, SHARED)
-    assert (share.memory_mib, share.thread_percent) == (6064, 25)
-    assert (share.resource, share.label, share.units) == ("nvidia.com/gpu.shared", "1of4", 1)
-    assert check_slices(24258, AMPERE, [share] * 4) is None
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioning.arrangements import arrangements
-from partitioning.layouts import Instance, Layout, check_layout
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import GpuModel, known_models
+from partitioning.packing import Packed, pack
 from partitioning.states import StateTable, state_table
 
 MODELS = {model.key: model for model in known_models()}
@@ -115,17 +116,23 @@ def test_pareto_holds_exactly_the_undominated_vectors(model: GpuModel) -> None:
         assert list(table.pareto(mask)) == undominated
 
 
+def realized(table: StateTable, kept: Layout, counts: tuple[int, ...]) -> Layout | None:
+    """`kept` with these counts beside it."""
+    found = pack(table.model, pinned=kept, wanted=dict(zip(table.profiles, counts, strict=True)))
+    return found.layout if isinstance(found, Packed) else None
+
+
 @pytest.mark.parametrize("key", SEARCHED)
 def test_every_vector_has_a_layout_and_no_other_has(key: str) -> None:
     model = MODELS[key]
     table = state_table(model)
     for counts in table.vectors(0):
-        layout = table.realize(0, counts)
+        layout = realized(table, EMPTY, counts)
         assert layout is not None
         assert check_layout(model, layout) is None
         assert vector(table, layout) == counts
     too_many = tuple(len(table.placements(name)) + 1 for name in table.profiles)
-    assert table.realize(0, too_many) is None
+    assert realized(table, EMPTY, too_many) is None
 
 
 @pytest.mark.parametrize("key", ["A30-24GB", "A100-40GB"])
@@ -195,10 +202,10 @@ def test_all_media_stands_beside_instances_without_media_only() -> None:
 def test_realized_layouts_stand_beside_what_is_pinned(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(SEARCHED))
     table = state_table(MODELS[key])
-    pinned = table.realize(0, data.draw(st.sampled_from(table.vectors(0))))
+    pinned = realized(table, EMPTY, data.draw(st.sampled_from(table.vectors(0))))
     assert pinned is not None
     kept = Layout.of(data.draw(st.lists(st.sampled_from(pinned.instances), unique=True)) if len(pinned) else [])
     mask = table.mask_of(kept)
-    added = table.realize(mask, data.draw(st.sampled_from(table.pareto(mask))))
-    assert added is not None
-    assert check_layout(MODELS[key], kept.union(added)) is None
+    both = realized(table, kept, data.draw(st.sampled_from(table.pareto(mask))))
+    assert both is not None
+    assert check_layout(MODELS[key], both) is None

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from nodeagent.changes import GpuChange
 from nodeagent.plugin.config import Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.plugin.files import Unreadable
+from nodeagent.plugin.news import News
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Advertiser:
     """Owns `config.json`; the plugin owns `loaded.json`."""
 
     def __init__(self, files: PluginFiles) -> None:
-        self._files = files
+        self._files, self._news = files, News(log)
         found = read_config(files)
         if isinstance(found, Unreadable):
             log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
@@ -60,10 +61,9 @@ class Advertiser:
     def loaded(self) -> Loaded | None:
         """What the plugin says it has in force."""
         found = read_loaded(self._files)
-        if isinstance(found, Unreadable):
-            log.warning("device plugin: %s", found)
-            return None
-        return found
+        problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
+        self._news.tell(problem)
+        return found if isinstance(found, Loaded) else None
 
     def in_force(self, loaded: Loaded | None) -> bool:
         """The plugin loaded exactly this config, and after it was written."""
@@ -75,9 +75,9 @@ class Advertiser:
             return False
         return confirmed.st_mtime_ns >= written.st_mtime_ns
 
-    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool) -> bool:
-        """Write it if it differs and may be written now; True if it is on disk."""
-        if self._exists and config == self.config and self._stands():
+    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
+        """Write it if it differs and may be written now, or `again`; True if it is on disk."""
+        if self._exists and config == self.config and self._stands() and not again:
             return True
         before = {device.id for device in self.config.offered()}
         takes_away = before - {device.id for device in config.offered()}

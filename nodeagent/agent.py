@@ -99,7 +99,7 @@ class Agent:
                     # Not even what this agent left half-made is touched.
                     standing = replace(standing, unfinished=frozenset())
                 busy = [p.placed for p in standing.partitions if p.placed and not standing.verdict(p).free]
-                found[order.index] = gpu_change(plan.target(order, busy), standing)
+                found[order.index] = gpu_change(plan.target(order, busy, mig_manager=seen.pods.mig_manager), standing)
         return found
 
     def _actuate(self, change: GpuChange, plan: Orders) -> Actuated:
@@ -122,9 +122,9 @@ class Agent:
             why = self.guard.before_push(self.observer.node.get(), counts(config), self._ours(readings, config))
             if why:
                 return why
-        overdue = self.confirmer.overdue(readings)
+        overdue, again = self.confirmer.overdue(readings), self.confirmer.reminds(readings)
         try:
-            written = advertiser.advertise(config, in_force=readings.in_force, overdue=overdue)
+            written = advertiser.advertise(config, in_force=readings.in_force, overdue=overdue, again=again)
         except OSError as error:
             return f"the device plugin's config cannot be written: {error}"
         if not written:

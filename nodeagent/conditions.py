@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
+from nodeagent.desired import mig_manager_remedy
 from nodeagent.driver import Health
 from nodeagent.outcome import GpuOutcome, PassResult
 
@@ -118,6 +119,8 @@ def _ownership(found: PassResult) -> Said:
             Reason.FOREIGN_OWNER,
             f"another device plugin offers {', '.join(foreign[:4])}: stop it on this node",
         )
+    if pod := found.seen.pods.mig_manager:
+        return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)
     return False, Reason.NO_CONFLICT, ""
 
 

@@ -57,8 +57,6 @@ class Confirmation:
     """In force, and the kubelet has exactly these ids."""
     let_go: bool
     """In force, and the kubelet has none of the withdrawn ids, whatever it lacks beside them."""
-    overdue: bool
-    """The plugin has not loaded the config within its deadline."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
     """By GPU UUID."""
     schedulable: frozenset[str] = NOTHING
@@ -76,6 +74,7 @@ class Confirmer:
         self._allocatable_deadline_seconds = allocatable_deadline_seconds
         self._schedulable: frozenset[str] = NOTHING
         self._confirmed: dict[str, str] = {}
+        self._reminded = 0
         self._contest = Contest(clock, deadline_seconds=allocatable_deadline_seconds)
 
     def confirm(self, readings: Readings, gpus: Iterable[str]) -> Confirmation:
@@ -94,7 +93,6 @@ class Confirmer:
         return Confirmation(
             taken=shown == set(offered),
             let_go=shown is not None and shown.isdisjoint(readings.config.withdrawn),
-            overdue=overdue,
             stages=stages,
             schedulable=self._schedulable,
             foreign=tuple(foreign),
@@ -106,9 +104,19 @@ class Confirmer:
 
     def overdue(self, readings: Readings) -> bool:
         """The plugin has had its time to load this config."""
-        if readings.in_force:
-            return False
-        return self._ages.seconds("loaded", readings.config.hash) >= self._loaded_deadline_seconds
+        return not readings.in_force and self._loading_seconds(readings) >= self._loaded_deadline_seconds
+
+    def reminds(self, readings: Readings) -> bool:
+        """True at the end of each deadline that the plugin lets pass: time to write the config for it again.
+
+        Heals what a clock that was set back, or a lost word of inotify, left waiting for ever.
+        """
+        passed = 0 if readings.in_force else int(self._loading_seconds(readings) // self._loaded_deadline_seconds)
+        due, self._reminded = passed > self._reminded, passed
+        return due
+
+    def _loading_seconds(self, readings: Readings) -> float:
+        return self._ages.seconds("loaded", readings.config.hash)
 
     def _covered(self, readings: Readings, taken: Mapping[str, frozenset[str]] | None) -> frozenset[str]:
         """Once a Node showed as many of a resource as the kubelet has, each of these ids can be had."""

@@ -93,6 +93,20 @@ def no_such_gpu(index: int, count: int) -> Refused:
     return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: remove GPU {index} from the plan")
 
 
+def beside_mig_manager(wanted: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
+    """Two that cut one GPU undo each other's work: where something is to be changed, it is left to people."""
+    if wanted.layout == gpu.layout:
+        return wanted
+    return Refused(reason=Reason.FOREIGN_OWNER, message=f"nothing is cut while {mig_manager_remedy(pod)}")
+
+
+def mig_manager_remedy(pod: str) -> str:
+    return (
+        f"NVIDIA's mig-manager runs on this node (pod {pod}), which wipes what others cut: give the node the label "
+        "nvidia.com/gpu.deploy.mig-manager=false"
+    )
+
+
 def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | Refused:
     model = gpu.model
     if gpu.mig_mode is MigMode.NOT_SUPPORTED or model is None:

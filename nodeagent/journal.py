@@ -9,6 +9,7 @@ the newest. Never replays anything.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import TypeAdapter, with_config
 
 from nodeagent.driver import DriverError, ObservedGpu
 from nodeagent.plugin.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.plugin.news import News
 from partitioning.layouts import Instance
 
 VERSION = 2
@@ -71,6 +73,7 @@ class NotJournalledError(DriverError):
 class Journal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._news: defaultdict[str, News] = defaultdict(lambda: News(log))
 
     def begin(self, gpu_uuid: str, intent: Intent) -> None:
         """On disk when this returns; raises NotJournalledError where that cannot be."""
@@ -92,8 +95,7 @@ class Journal:
     def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
         """What was begun and not ended, one for each placement, in the order of beginning."""
         content = read_json(self._path(gpu_uuid), _FILE)
-        if isinstance(content, Unreadable):
-            log.warning("journal %s", content)
+        self._news[gpu_uuid].tell(f"journal {content}" if isinstance(content, Unreadable) else "")
         return content.intents if isinstance(content, _File) else ()
 
     def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:

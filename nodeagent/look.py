@@ -25,6 +25,7 @@ from nodeagent.partitions import Partition, existing
 from nodeagent.plan import PlanSeen
 from nodeagent.plugin.config import PluginConfig, PluginFiles, read_ledger
 from nodeagent.plugin.files import Unreadable
+from nodeagent.plugin.news import News
 from nodeagent.pods import PodBook, PodsSeen
 from nodeagent.usage import Usage, Use, Verdict, judge, with_processes
 from partitioning.layouts import Instance
@@ -111,6 +112,7 @@ class Observer:
     kubelet_start_seconds: float
     _gpus: tuple[ObservedGpu, ...] = field(default=(), init=False)
     _driver_version: str = field(default="", init=False)
+    _news: News = field(default_factory=lambda: News(log), init=False)
 
     def look(self) -> Seen:
         """Read everything, in the order that the module's head gives."""
@@ -158,9 +160,10 @@ class Observer:
             self._driver_version = self._driver_version or self.driver.version()
             self._gpus = self.driver.observe()
         except DriverError as error:
-            log.warning("driver: %s", error)
+            self._news.tell(f"driver: {error}")
             self._driver_version = ""  # another one may come back
             return tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus), error
+        self._news.tell("")
         return self._gpus, None
 
     def _processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...] | str:

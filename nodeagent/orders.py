@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crds.v1alpha1.names import Reason
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired import AsItIs, Refused, Target, refused_for_all, target
+from nodeagent.desired import AsItIs, MigTarget, Refused, Target, beside_mig_manager, refused_for_all, target
 from nodeagent.driver import ObservedGpu
 from nodeagent.plan import PlanSeen
 from partitioning.layouts import Instance
@@ -39,11 +39,13 @@ class Orders:
     orders: tuple[Order, ...] = ()
     """Sorted by index."""
 
-    def target(self, order: Order, in_use: Iterable[Instance]) -> Target:
-        """What a GPU is to become in this pass."""
+    def target(self, order: Order, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
+        """What a GPU is to become in this pass, beside that pod of NVIDIA's mig-manager if there is one."""
         if order.item is None or order.gpu is None:
             return AsItIs()
         found = self.refused or target(order.item, order.gpu, in_use)
+        if mig_manager and isinstance(found, MigTarget):
+            found = beside_mig_manager(found, order.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still said.
         if not self.paused or isinstance(found, Refused | AsItIs):
             return found

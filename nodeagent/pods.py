@@ -17,6 +17,8 @@ from kube.quantities import to_int
 from partitioning.resources import classify
 
 DEFAULT_GRACE_SECONDS = 30
+MIG_MANAGER = ("app", "nvidia-mig-manager")
+"""Label of the pods of NVIDIA's mig-manager, as the GPU Operator deploys them."""
 ENDED = ("Succeeded", "Failed")
 REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
@@ -48,6 +50,8 @@ class NodePod:
     """When the kubelet first spoke of it, else when it was created; as the API writes times."""
     refused: str = ""
     """Why the kubelet refused it for good, if it did so for want of a device."""
+    mig_manager: bool = False
+    """It cuts GPUs by a node label, and wipes what others made when it starts and when that label changes."""
 
     @property
     def title(self) -> str:
@@ -85,6 +89,11 @@ class PodsSeen:
     """Namespace and name of pods that ended and left the API a moment ago."""
     synced: bool = False
 
+    @property
+    def mig_manager(self) -> str:
+        """The pod that cuts this node's GPUs beside us, if there is one."""
+        return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")
+
 
 def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     """Read a pod of the API."""
@@ -93,6 +102,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
     running = any("running" in (found.get("state") or {}) for found in statuses)
     init = spec.get("initContainers") or []
+    label, value = MIG_MANAGER
     staying = [c for c in init if c.get("restartPolicy") == "Always"] + list(spec.get("containers") or [])
     asks = [(container["name"], _asked(container)) for container in staying]
     return NodePod(
@@ -108,6 +118,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
         refused=_refused(status),
+        mig_manager=(metadata.get("labels") or {}).get(label) == value,
     )
 
 

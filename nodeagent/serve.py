@@ -17,6 +17,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 log = logging.getLogger(__name__)
+CLIENT_SECONDS = 10.0
+"""A client that sends nothing must not hold its thread for ever."""
 Problems = Callable[[], list[str]]
 Answer = tuple[HTTPStatus, str, bytes]
 
@@ -34,6 +36,8 @@ class Server:
         }
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = CLIENT_SECONDS
+
             def do_GET(self) -> None:
                 page = pages.get(self.path.split("?")[0])
                 missing = (HTTPStatus.NOT_FOUND, "text/plain", b"no such page\n")

@@ -13,6 +13,8 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
+from nodeagent.plugin.news import News
+
 log = logging.getLogger(__name__)
 
 OWN_READS = ("opened", "closed_no_write")  # reading the files must not wake the reader
@@ -23,6 +25,7 @@ class DirectoryWatch(FileSystemEventHandler):
         self._directory, self._on_event = directory, on_event
         self._observer: BaseObserver | None = None
         self._inode = 0
+        self._news = News(log)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         if event.event_type not in OWN_READS:
@@ -44,8 +47,9 @@ class DirectoryWatch(FileSystemEventHandler):
             observer.schedule(self, str(self._directory))  # the directory: renames do not show on the file itself
             observer.start()
         except OSError as error:
-            log.warning("cannot watch %s, polling only: %s", self._directory, error)
+            self._news.tell(f"cannot watch {self._directory}, polling only: {error}")
             return
+        self._news.tell("")
         self._observer, self._inode = observer, inode
         self._on_event()  # what happened in between
 

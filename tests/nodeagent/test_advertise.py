@@ -116,3 +116,20 @@ def test_a_config_from_the_future_is_written_again(files: PluginFiles) -> None:
     advertiser.advertise(config("a"), in_force=False, overdue=False)
 
     assert advertiser.in_force(load(files, config("a")))
+
+
+def test_a_confirmation_that_cannot_be_read_is_logged_once(
+    files: PluginFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    advertiser = Advertiser(files)
+    advertiser.advertise(config("a"), in_force=False, overdue=False)
+    files.loaded.write_text("{")
+
+    assert [advertiser.loaded() for _ in range(3)] == [None] * 3
+    assert len([line for line in caplog.messages if "loaded.json" in line]) == 1
+
+    load(files, config("a"))
+    assert advertiser.loaded() is not None
+    files.loaded.write_text("{")
+    assert advertiser.loaded() is None
+    assert len([line for line in caplog.messages if "loaded.json" in line]) == 2

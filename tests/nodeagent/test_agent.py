@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodeagent.plugin.files import identity
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps
 
@@ -262,3 +263,27 @@ def test_a_refused_pod_is_told_of_once_and_not_by_every_agent_after(make_world: 
 
     assert [name for name, reason, _ in world.events if reason == "PartitionGone"] == ["new"]
     assert world.metrics.registry.get_sample_value("gpuplan_agent_refused_pods_total") == 0.0
+
+
+def test_a_config_that_is_not_loaded_in_its_time_is_written_again_each_time(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply()
+    world.settle()
+    world.plugin.alive = False
+    world.apply(mig(0, ("3g.40gb", 0)))
+    world.settle()
+    file = world.state.plugin.config
+    text, written = file.read_text(), [identity(file)]
+
+    for _ in range(2):
+        world.clock.now += 61
+        for _ in range(3):
+            world.run()
+        written.append(identity(file))
+
+    assert len(set(written)) == 3
+    assert file.read_text() == text
+    assert "has not loaded the config for 60 s" in world.gpu_status()["message"]
+    world.plugin.alive = True
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")

@@ -9,7 +9,7 @@ from partitioning.layouts import Instance
 from sandbox.driver import faults, incidents
 from sandbox.driver.status import Status
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
-from tests.nodeagent.items import mig, mps, whole
+from tests.nodeagent.items import RUNNING, mig, mps, whole
 
 NVML: Any = pynvml
 
@@ -229,3 +229,32 @@ def test_a_driver_that_answers_nothing_leaves_the_offer_as_it_is(make_world: Mak
     faults.clear(world.machine)
     world.settle(3)
     assert world.condition("Ready")["status"] == "True"
+
+
+def test_nothing_is_cut_beside_nvidias_mig_manager(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)), *empty(), plain())
+    world.pods["gpu-operator", "nvidia-mig-manager-x"] = {
+        "metadata": {"namespace": "gpu-operator", "name": "nvidia-mig-manager-x", "uid": "m"},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]},
+    }
+    world.pods["gpu-operator", "nvidia-mig-manager-x"]["metadata"]["labels"] = {"app": "nvidia-mig-manager"}
+    world.kubelet.known.add(("gpu-operator", "nvidia-mig-manager-x"))
+    world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("7g.80gb", 0)), mps(2, 10))
+
+    world.settle()
+
+    assert [world.found(index) for index in range(3)] == [
+        ("Ready", "Confirmed"),
+        ("Failed", "ForeignOwner"),
+        ("Ready", "Confirmed"),
+    ]
+    assert (world.layout(0), world.layout(1)) == ("2g.20gb at 0", "empty")
+    assert world.condition("OwnershipConflict")["status"] == "True"
+    assert "pod gpu-operator/nvidia-mig-manager-x" in world.condition("OwnershipConflict")["message"]
+
+    del world.pods["gpu-operator", "nvidia-mig-manager-x"]
+    world.kubelet.known.clear()
+    world.settle()
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.condition("OwnershipConflict")["status"] == "False"

@@ -99,9 +99,9 @@ class WatchedAdvertiser(Advertiser):
         super().__init__(files)
         self._effect = effect
 
-    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool) -> bool:
+    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
         before = self.config
-        written = super().advertise(config, in_force=in_force, overdue=overdue)
+        written = super().advertise(config, in_force=in_force, overdue=overdue, again=again)
         if self.config != before:
             self._effect("config.json")
         return written

@@ -1,14 +1,14 @@
 """Raw JSON of pods and nodes -> slim views, once per watch event.
 
 In goes an object as the API server sent it, out comes its frozen view. An object that cannot be understood becomes an
-`Unreadable` with the reason: it is left out of planning, and the watch goes on. Nothing here reads a clock or another
-object; plans are read in `parse_plan`.
+`Unreadable` with the reason, and of a bound pod with what it holds all the same; the watch goes on. Nothing here reads
+a clock or another object; plans are read in `parse_plan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from controller import parse_scheduling
 from controller.gangs import gang_of
 from controller.pod_requests import amounts, held_requests, most_mps_per_container, pod_requests
 from controller.scheduling import Taint
+from controller.triggers import FINISHED
 from controller.views import NodeView, PodView
 from crds.v1alpha1 import names
 from partitioning.resources import classify
@@ -34,6 +35,13 @@ class Unreadable:
     kind: str
     name: str
     reason: str
+    uid: str = ""
+    node: str = ""
+    """Of a pod that is bound."""
+    finished: bool = False
+    """A pod that holds nothing any more."""
+    held: PodView | None = None
+    """Of a bound pod, if its requests alone can be read: those, and nothing that would need the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +54,8 @@ class Enablement:
 
 def read_pod(raw: Raw) -> PodView | Unreadable:
     """The view of a pod."""
-    return readable("pod", raw, _pod)
+    found = readable("pod", raw, _pod)
+    return _holding(raw, found) if isinstance(found, Unreadable) else found
 
 
 def read_node(raw: Raw) -> NodeView | Unreadable:
@@ -132,6 +141,30 @@ def _pod(raw: Raw) -> PodView:
     )
 
 
+def _holding(raw: Raw, found: Unreadable) -> Unreadable:
+    """With the node of a pod that holds something there, whatever else is wrong with it."""
+    where = readable("pod", raw, _place)
+    if isinstance(where, Unreadable):
+        return found
+    found = replace(found, uid=where.uid, node=where.node, finished=where.phase in FINISHED)
+    held = readable("pod", raw, lambda raw: replace(where, **_held(raw)))
+    return replace(found, held=held) if where.node and isinstance(held, PodView) else found
+
+
+def _place(raw: Raw) -> PodView:
+    metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status")
+    node, phase = spec.get("nodeName") or "", status.get("phase") if isinstance(status, Mapping) else None
+    texts = {"namespace": metadata.get("namespace", ""), "name": metadata["name"], "uid": metadata["uid"], "node": node}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError("names must be texts")
+    return PodView(**texts, phase=phase if isinstance(phase, str) else "Pending")
+
+
+def _held(raw: Raw) -> dict[str, Any]:
+    requests = tuple(sorted((resource, number) for resource, number in held_requests(raw).items() if number))
+    return {"requests": requests, "gpu": tuple(pair for pair in requests if classify(pair[0]) is not None)}
+
+
 def _is_unschedulable(condition: Raw) -> bool:
     return (
         condition.get("type") == "PodScheduled"
@@ -165,7 +198,8 @@ def _node(raw: Raw) -> NodeView:
         ),
         unschedulable=bool(spec.get("unschedulable")),
         allocatable=amounts(status.get("allocatable")),
-        ready=all(
+        ready=not metadata.get("deletionTimestamp")
+        and all(
             condition.get("status") == "True"
             for condition in status.get("conditions") or ()
             if condition.get("type") == "Ready"

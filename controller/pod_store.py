@@ -59,6 +59,10 @@ class PodStore:
             return gone if new is None else replace(gone, asks=self._asks(new))
         return self._changed(old, new) if new is not None else PodChange()
 
+    def known(self, key: PodKey) -> PodView | None:
+        """The last view of a pod that is not finished."""
+        return self.bound.get(key) or self.pending.get(key)
+
     def promise(self, promises: dict[str, str]) -> None:
         """Pod uid -> node, as the last pass placed them."""
         self._promises = promises

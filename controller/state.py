@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
-from typing import TypeVar
 
 from controller.batcher import Batcher
 from controller.parse import Unreadable, enablement
@@ -21,11 +20,11 @@ from controller.pod_store import PodStore
 from controller.scheduling import NO_CONTEXT, SchedulingContext
 from controller.triggers import has_gpus, lacks_held
 from controller.unbound import Unbound
+from controller.unreadable import UnreadableObjects
 from controller.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
 
 log = logging.getLogger(__name__)
 POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
-View = TypeVar("View")
 
 GONE_PLAN_SECONDS = 86400.0
 """How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
@@ -63,7 +62,7 @@ class State:
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
         self._nodes: dict[str, NodeView] = {}
         self._node_gone_at: dict[str, float] = {}
-        self._unreadable: dict[tuple[str, str], str] = {}
+        self._unreadable = UnreadableObjects()
 
     # ----------------------------------------------------------------------------------- from the watches
 
@@ -72,7 +71,11 @@ class State:
         if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
             self._require(seen)
         with self._lock:
-            change = self._pods.observe(key, self._readable("pod", "/".join(key), seen), now=self._clock())
+            left_out = self._unreadable.unknown_nodes()
+            new = self._unreadable.pod(key, seen, self._pods.known(key))
+            for node in sorted(left_out - self._unreadable.unknown_nodes()):
+                self._capacity(node)
+            change = self._pods.observe(key, new, now=self._clock())
             if change.served:
                 self._window.discard(_pod_key(change.served))
             if change.asks:
@@ -84,7 +87,7 @@ class State:
     def observe_node(self, name: str, seen: NodeView | Unreadable | None) -> None:
         """A node as it is now; None: it is gone."""
         with self._lock:
-            new = self._readable("node", name, seen)
+            new = self._unreadable.readable("node", name, seen)
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
@@ -98,7 +101,7 @@ class State:
         """A plan as it is now, from the watch or in answer to a write; None: it is gone."""
         with self._lock:
             now = self._clock()
-            new = self._readable("plan", name, seen)
+            new = self._unreadable.readable("plan", name, seen)
             if seen is None:
                 changed = self._plans.gone(name, now=now)
             elif new is None:
@@ -155,8 +158,10 @@ class State:
     def snapshot(self) -> Snapshot:
         """The cluster at this moment. Nodes (and their pods) that have nothing to do with GPUs are apart, if needed."""
         with self._lock:
-            nodes = {name: node for name, node in self._nodes.items() if has_gpus(node) or name in self._plans.views}
-            others = {name: node for name, node in self._nodes.items() if name not in nodes}
+            unknown = self._unreadable.unknown_nodes()
+            known = {name: node for name, node in self._nodes.items() if name not in unknown}
+            nodes = {name: node for name, node in known.items() if has_gpus(node) or name in self._plans.views}
+            others = {name: node for name, node in known.items() if name not in nodes}
             if not self._pods.look_around():
                 others = {}
             pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
@@ -197,7 +202,7 @@ class State:
     def plan_exists(self, name: str) -> bool:
         """There is a plan of this name, readable or not."""
         with self._lock:
-            return name in self._plans.readings or ("plan", name) in self._unreadable
+            return name in self._plans.readings or ("plan", name) in self._unreadable.reasons
 
     def plan_gone_for(self, name: str) -> float:
         """Seconds since the plan was seen to vanish; infinite if it was not there in our time."""
@@ -250,18 +255,9 @@ class State:
     def unreadable(self) -> Mapping[tuple[str, str], str]:
         """Kind and name of each object that is left out, with the reason."""
         with self._lock:
-            return dict(sorted(self._unreadable.items()))
+            return dict(sorted(self._unreadable.reasons.items()))
 
     # --------------------------------------------------------------------------------------------- inside
-
-    def _readable(self, kind: str, name: str, seen: View | Unreadable | None) -> View | None:
-        if isinstance(seen, Unreadable):
-            if self._unreadable.get((kind, name)) != seen.reason:
-                log.warning("%s %s is left out: %s", kind, name, seen.reason)
-            self._unreadable[kind, name] = seen.reason
-            return None
-        self._unreadable.pop((kind, name), None)
-        return seen
 
     def _look_at_labels(self, old: NodeView | None, new: NodeView) -> None:
         found = enablement(new.labels).remark

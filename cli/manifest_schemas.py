@@ -27,7 +27,7 @@ METADATA: Schema = {
 }
 QUANTITY: Schema = {
     "type": ["string", "integer", "number"],
-    "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
+    "pattern": r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$",
     "description": "A quantity is a number with an optional unit, such as 500m, 2 or 16Gi",
 }
 QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}

@@ -17,6 +17,7 @@ from typing import Any
 import jsonschema
 import yaml
 
+from cli.dumped import problems_of
 from cli.manifest_schemas import SCHEMAS, known_kinds
 from sandbox.hardware import Problem, gpus_of
 
@@ -34,6 +35,8 @@ class Manifest:
     source: str
     index: int
     body: dict[str, Any]
+    item: str = ""
+    """Where in a List it was, as .items[3]."""
 
     @property
     def kind(self) -> str:
@@ -50,7 +53,7 @@ class Manifest:
     @property
     def place(self) -> str:
         """Where it was read, for messages."""
-        return f"{self.source}: document {self.index}"
+        return f"{self.source}: document {self.index}{self.item}"
 
 
 class ManifestError(ValueError):
@@ -72,7 +75,9 @@ def load(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 def load_located(paths: Sequence[str]) -> list[Manifest]:
     """The same with the place of each."""
-    manifests, problems = _read(paths)
+    manifests, problems = _read(_texts(paths))
+    if not (manifests or problems):
+        problems.append(_nothing(paths))
     for manifest in manifests:
         problems += _numbered(manifest, _check(manifest) or _check_hardware(manifest))
     problems += _duplicates(manifests)
@@ -91,7 +96,10 @@ def refused(manifests: Iterable[Manifest], body: Mapping[str, Any], why: str) ->
 def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     """Objects of these kinds, from manifests or dumps; raises ManifestError naming every problem at once."""
     wanted = frozenset(kinds)
-    manifests, problems = _read(paths)
+    texts = list(_texts(paths))
+    manifests, problems = _read(texts)
+    if not any(text.strip() for _, text in texts):
+        problems.append(_nothing(paths))
     read = [manifest for manifest in manifests if manifest.kind in wanted]
     for manifest in manifests:
         if not manifest.kind:
@@ -99,8 +107,8 @@ def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     for manifest in read:
         # An object with a uid comes from an API server, which knows more fields and forms than we do.
         metadata = manifest.body.get("metadata")
-        if not (isinstance(metadata, dict) and metadata.get("uid")):
-            problems += _numbered(manifest, _check(manifest) if manifest.kind in ORDER else _check_name(manifest))
+        dumped = manifest.kind not in ORDER or (isinstance(metadata, dict) and bool(metadata.get("uid")))
+        problems += _numbered(manifest, problems_of(manifest.body) if dumped else _check(manifest))
     problems += _duplicates(read)
     if problems:
         raise ManifestError("\n".join(problems))
@@ -108,17 +116,19 @@ def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     return ClusterFiles(objects=tuple(manifest.body for manifest in read), skipped=dict(sorted(skipped.items())))
 
 
-def _read(paths: Sequence[str]) -> tuple[list[Manifest], list[str]]:
+def _read(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:
     problems: list[str] = []
     manifests: list[Manifest] = []
-    for source, text in _texts(paths):
+    for source, text in texts:
         try:
             manifests += _documents(source, text)
         except yaml.YAMLError as error:
             problems.append(f"{source}: not YAML: {' '.join(str(error).split())}")
-    if not (manifests or problems):
-        problems.append(f"{', '.join(paths)}: no Kubernetes object in it; write at least one Node and a Pod")
     return manifests, problems
+
+
+def _nothing(paths: Sequence[str]) -> str:
+    return f"{', '.join(paths)}: no Kubernetes object in it; write at least one Node and a Pod"
 
 
 def _numbered(manifest: Manifest, lines: Iterable[str]) -> list[str]:
@@ -151,33 +161,53 @@ def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _documents(source: str, text: str) -> Iterator[Manifest]:
     for index, document in enumerate(_decoded(text)):
         if document is not None:
-            for body in _items(_mapping(document)):
-                yield Manifest(source=source, index=index, body=body)
+            for item, body in _items(_mapping(document)):
+                yield Manifest(source=source, index=index, body=body, item=item)
 
 
 def _decoded(text: str) -> Iterable[Any]:
     """JSON is YAML too, but large dumps are read a hundred times faster as what they are."""
     if text.lstrip().startswith("{"):
         try:
-            return [json.loads(text)]
+            return list(_concatenated(text))
         except json.JSONDecodeError:
             pass
     return yaml.load_all(text, Loader=_Loader)
 
 
-def _items(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The objects of a List; those of a PodList and its like do not repeat what they are."""
+def _concatenated(text: str) -> Iterator[Any]:
+    """JSON documents one after the other, as two commands write them into one file."""
+    decoder = json.JSONDecoder()
+    position = len(text) - len(text.lstrip())
+    while position < len(text):
+        document, end = decoder.raw_decode(text, position)
+        yield document
+        position = len(text) - len(text[end:].lstrip())
+
+
+def _items(document: dict[str, Any], place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a List, of Lists in it, too; those of a PodList and its like do not repeat what they are."""
     kind = str(document.get("kind", ""))
     if not (kind.endswith("List") and isinstance(document.get("items") or [], list)):
-        yield document
+        yield place, document
         return
     head = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
-    for item in document.get("items") or []:
-        yield {**head, **_mapping(item)}
+    for number, item in enumerate(document.get("items") or []):
+        yield from _items({**head, **_mapping(item)}, f"{place}.items[{number}]")
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a time stamp stays the text that it is."""
+    """YAML as Kubernetes reads it: a time stamp stays the text that it is, and no key is there twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Two files put together without a line --- between them would lose the first one's objects."""
+        keys = [key.value for key, _ in node.value if key.value != "<<"]
+        if len(keys) > len({str(key) for key in keys}):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{twice} is there twice in one mapping; documents are separated by ---", node.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -198,12 +228,6 @@ def _check(manifest: Manifest) -> list[str]:
     validator = jsonschema.Draft202012Validator(SCHEMAS[kind])
     errors = sorted(validator.iter_errors(body), key=lambda error: list(map(str, error.absolute_path)))
     return [f"{_path(error)}: {_sentence(error)}" for error in errors]
-
-
-def _check_name(manifest: Manifest) -> list[str]:
-    metadata = manifest.body.get("metadata")
-    named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
-    return [] if named else ["metadata.name: is missing: every object has one"]
 
 
 def _check_hardware(manifest: Manifest) -> list[str]:
@@ -235,6 +259,6 @@ def _duplicates(manifests: list[Manifest]) -> list[str]:
             kind, _, name = manifest.identity
             lines.append(
                 f"{manifest.place}: metadata.name: {kind} {name!r} is already in "
-                f"{first.source}, document {first.index}; give one of them another name"
+                f"{first.source}, document {first.index}{first.item}; give one of them another name"
             )
     return lines

@@ -6,6 +6,7 @@ others would not, and the plans that would be written: as tables for people, or 
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.manifests import load_cluster
-from cli.tables import table
+from cli.tables import WRAP_WIDTH, wrapped_table
 from cli.whatif import KINDS, WhatIf, what_if
 from controller.geometries import all_warnings
 from controller.options import planner_options
@@ -122,7 +123,7 @@ def _plans(found: WhatIf, result: PlanningResult) -> list[Json]:
 def _pod_table(document: Json) -> str:
     rows = [(one["namespace"], one["name"], one["node"], one["supply"], "") for one in document["placed"]]
     rows += [(one["namespace"], one["name"], "-", one["reason"], one["message"]) for one in document["unplaced"]]
-    return table(("NAMESPACE", "NAME", "NODE", "HOW", "MESSAGE"), sorted(rows))
+    return wrapped_table(("NAMESPACE", "NAME", "NODE", "HOW", "MESSAGE"), sorted(rows), _width())
 
 
 def _plan_table(document: Json) -> str:
@@ -131,7 +132,12 @@ def _plan_table(document: Json) -> str:
         for found in document["plans"]
         for item in found["spec"]["planned"]["gpus"]
     ]
-    return table(("PLAN", "GPU", "PLANNED"), rows)
+    return wrapped_table(("PLAN", "GPU", "PLANNED"), rows, _width())
+
+
+def _width() -> int:
+    """Of the terminal; lines longer than that of a wide one are hard to read."""
+    return min(shutil.get_terminal_size(fallback=(WRAP_WIDTH, 0)).columns, WRAP_WIDTH)
 
 
 def _spelled(item: Mapping[str, Any]) -> str:

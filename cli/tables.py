@@ -9,6 +9,7 @@ from sandbox.settle import PodReport
 MESSAGE_WIDTH = 100
 WRAP_WIDTH = 120
 NAMED_PODS = 3
+LEAST_ROOM = 30
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -19,6 +20,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip()
         for line in lines
     )
+
+
+def wrapped_table(header: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> str:
+    """The same, its last column broken into lines so that rows fit this width as long as that leaves it some room."""
+    rows = list(rows)
+    lines = [header, *rows]
+    before = sum(max(len(line[column]) for line in lines) + 2 for column in range(len(header) - 1))
+    room = max(width - before, LEAST_ROOM)
+    broken: list[Sequence[str]] = []
+    for row in rows:
+        first, *others = textwrap.wrap(row[-1], room, break_long_words=False, break_on_hyphens=False) or [""]
+        broken += [(*row[:-1], first), *((*("" for _ in row[:-1]), other) for other in others)]
+    return table(header, broken)
 
 
 def pod_table(pods: Iterable[PodReport]) -> str:

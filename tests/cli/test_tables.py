@@ -1,6 +1,6 @@
 """The tables of `gpuplan sandbox run`: rows are short, and what they cut off follows in full."""
 
-from cli.tables import pod_table
+from cli.tables import pod_table, wrapped_table
 from sandbox.settle import PodReport
 
 LONG = "GPU 0 of n1 is held whole by a pod; " * 4 + "add a node"
@@ -22,3 +22,15 @@ def test_a_long_sentence_stands_once_in_full() -> None:
 
 def test_short_sentences_need_no_more() -> None:
     assert pod_table([report("a", "add a node"), report("b", "")]).count("\n") == 2
+
+
+def test_the_last_column_is_broken_to_the_width() -> None:
+    header, rows = ("NAME", "MESSAGE"), [("a", LONG), ("b", ""), ("a-long-name", "x" * 90)]
+
+    lines = wrapped_table(header, rows, 80).splitlines()
+
+    assert max(len(line) for line in lines if "x" * 90 not in line) <= 80
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == ["NAME", "a", "b", "a-long-name"]
+    assert " ".join(line[13:] for line in lines[1:4]).split() == LONG.split()
+    narrow = wrapped_table(header, [("n" * 90, LONG)], 80).splitlines()
+    assert len(narrow) > 2  # some room is left, however narrow

@@ -1,0 +1,52 @@
+"""What must hold of an object in a dump before planning reads it: shapes only, for an API server has judged the rest.
+
+In goes an object of any kind that planning knows, out come sentences of field and remedy; none where it can be read.
+Values inside a readable object are the controller's own reading's business, which leaves out what it cannot use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from controller.parse import epoch_seconds
+
+Raw = Mapping[str, Any]
+_WITH_SPEC = ("Pod", "GPUPartitionPlan", "PersistentVolumeClaim", "PersistentVolume")
+
+
+def problems_of(body: Raw) -> list[str]:
+    """Every problem at once."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+        return ["metadata.name: is missing: every object has one"]
+    return [*_fields(body, metadata), *_values(body, metadata)]
+
+
+def _fields(body: Raw, metadata: Raw) -> Iterable[str]:
+    kind = body.get("kind")
+    for field in ("labels", "annotations"):
+        if not isinstance(metadata.get(field) or {}, Mapping):
+            yield f"metadata.{field}: must be a mapping of texts"
+    for field in ("spec", "status"):
+        value = body.get(field)
+        if field == "spec" and kind in _WITH_SPEC and not isinstance(value, Mapping):
+            yield f"spec: is missing: a {kind} without one cannot be planned for"
+        elif not isinstance(value or {}, Mapping):
+            yield f"{field}: must be a mapping"
+    spec = body.get("spec")
+    if kind == "Pod" and isinstance(spec, Mapping):
+        containers = spec.get("containers")
+        if not isinstance(containers, list) or not all(isinstance(one, Mapping) for one in containers):
+            yield "spec.containers: must be a list of containers, each a mapping with name and resources"
+
+
+def _values(body: Raw, metadata: Raw) -> Iterable[str]:
+    value = body.get("value")
+    if body.get("kind") == "PriorityClass" and (isinstance(value, bool) or not isinstance(value, int | None)):
+        yield f"value: {value!r} is not a whole number: a priority such as 1000 is needed"
+    created = metadata.get("creationTimestamp")
+    try:
+        epoch_seconds(created)
+    except (ValueError, TypeError):
+        yield f"metadata.creationTimestamp: {created!r} is not a time such as 2026-01-31T12:00:00Z"

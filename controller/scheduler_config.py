@@ -19,6 +19,8 @@ from controller.parse_scheduling import required_terms, spread_constraint
 from controller.scheduling import DEFAULT_PROFILE, FILTERS, PREFILTERS, FilterProfile, SchedulerProfiles
 
 GROUP = "kubescheduler.config.k8s.io/"
+VERSIONS = tuple(GROUP + version for version in ("v1", "v1beta3", "v1beta2"))
+"""The older two are read as v1 is: of what decides here, nothing was renamed since."""
 KIND = "KubeSchedulerConfiguration"
 ALL = "*"
 OTHER_PLUGINS = frozenset(
@@ -68,7 +70,7 @@ def read_profiles(text: str) -> SchedulerProfiles:
     if content is None:
         return DEFAULT_PROFILES
     raw = _mapping(content, "the configuration")
-    if not str(raw.get("apiVersion", "")).startswith(GROUP) or raw.get("kind") != KIND:
+    if raw.get("apiVersion") not in VERSIONS or raw.get("kind") != KIND:
         raise SchedulerConfigError(
             f"is {raw.get('apiVersion')} {raw.get('kind')}: a {KIND} of {GROUP}v1 is needed, as kube-scheduler reads it"
         )
@@ -121,7 +123,8 @@ def _profile(raw: Raw, where: str, extenders: _Extenders) -> FilterProfile:
     try:
         profile = _with_arguments(profile, _arguments(raw, where))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SchedulerConfigError(f"{where}.pluginConfig is malformed: {type(error).__name__}: {error}") from error
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise SchedulerConfigError(f"{where}.pluginConfig is malformed: {what}") from error
     if extenders.ignored:
         # Theirs take the place of the plugin's own, as in the scheduler.
         profile = replace(profile, ignored_resources=extenders.ignored)
@@ -141,12 +144,12 @@ def _with_arguments(profile: FilterProfile, arguments: Mapping[str, Raw]) -> Fil
     affinity = arguments.get("NodeAffinity", {})
     fit = arguments.get("NodeResourcesFit", {})
     spread = arguments.get("PodTopologySpread", {})
-    constraints = spread.get("defaultConstraints") or () if spread.get("defaultingType") == "List" else ()
+    constraints = _list(spread, "defaultConstraints") if spread.get("defaultingType") == "List" else ()
     return replace(
         profile,
         added_affinity=required_terms(affinity.get("addedAffinity")),
-        ignored_resources=frozenset(fit.get("ignoredResources") or ()),
-        ignored_groups=frozenset(fit.get("ignoredResourceGroups") or ()),
+        ignored_resources=frozenset(_list(fit, "ignoredResources")),
+        ignored_groups=frozenset(_list(fit, "ignoredResourceGroups")),
         default_spread=tuple(
             constraint for entry in constraints for constraint in (spread_constraint(entry, {}),) if constraint.hard
         ),
@@ -223,7 +226,13 @@ def _extenders(raw: Raw) -> _Extenders:
 
 
 def _names(raw: Raw, field: str, where: str) -> list[str]:
-    return [str(_mapping(entry, f"{where}.{field}").get("name")) for entry in _list(raw, field)]
+    names = []
+    for position, entry in enumerate(_list(raw, field, where)):
+        name = _mapping(entry, f"{where}.{field}[{position}]").get("name")
+        if not name or not isinstance(name, str):
+            raise SchedulerConfigError(f"{where}.{field}[{position}].name is missing: name a plugin, or * for all")
+        names.append(name)
+    return names
 
 
 def _mapping(value: object, where: str) -> Raw:
@@ -232,10 +241,11 @@ def _mapping(value: object, where: str) -> Raw:
     return value
 
 
-def _list(raw: Raw, field: str) -> list[Any]:
+def _list(raw: Raw, field: str, where: str = "") -> list[Any]:
     value = raw.get(field)
     if value is None:
         return []
     if not isinstance(value, list):
-        raise SchedulerConfigError(f"{field} must be a list, not {type(value).__name__}")
+        place = f"{where}.{field}" if where else field
+        raise SchedulerConfigError(f"{place} must be a list, not {type(value).__name__}")
     return value

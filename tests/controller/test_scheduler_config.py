@@ -201,7 +201,12 @@ def test_a_default_profile_needs_no_remark() -> None:
         (configuration(profiles={}), "profiles must be a list, not dict"),
         (configuration({"plugins": []}, {"plugins": {}}), "two profiles default-scheduler"),
         (configuration({"plugins": {"filter": "x"}}), "profiles[0].plugins.filter must be a mapping, not str"),
-        (configuration({"plugins": {"filter": {"enabled": ["x"]}}}), "enabled must be a mapping, not str"),
+        (configuration({"plugins": {"filter": {"enabled": ["x"]}}}), "filter.enabled[0] must be a mapping, not str"),
+        (configuration({"plugins": {"filter": {"enabled": "x"}}}), "plugins.filter.enabled must be a list, not str"),
+        (
+            configuration({"plugins": {"preFilter": {"disabled": [{"weight": 1}]}}}),
+            "profiles[0].plugins.preFilter.disabled[0].name is missing",
+        ),
         (
             configuration(
                 {
@@ -222,6 +227,27 @@ def test_a_default_profile_needs_no_remark() -> None:
             "profiles[0].pluginConfig is malformed",
         ),
         (configuration({"pluginConfig": [{"name": "NodeAffinity", "args": 3}]}), "must be a mapping, not int"),
+        (
+            configuration({"pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": "a.b/c"}}]}),
+            "ignoredResources must be a list, not str",
+        ),
+        (
+            configuration(
+                {
+                    "pluginConfig": [
+                        {
+                            "name": "PodTopologySpread",
+                            "args": {"defaultingType": "List", "defaultConstraints": [{"maxSkew": 1}]},
+                        }
+                    ]
+                }
+            ),
+            "profiles[0].pluginConfig is malformed: 'topologyKey' is missing",
+        ),
+        (
+            "{kind: KubeSchedulerConfiguration, apiVersion: kubescheduler.config.k8s.io/v9}",
+            "is kubescheduler.config.k8s.io/v9 KubeSchedulerConfiguration: a KubeSchedulerConfiguration of",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_understood(text: str, words: str) -> None:

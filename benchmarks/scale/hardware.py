@@ -1,0 +1,201 @@
+"""The GPUs, the device plugin and the kubelet of a simulated node, in memory: what the real agent talks to.
+
+In go seeded GPUs and the agent's config for the plugin, out come the answers that NVML, pod-resources and the plugin's
+files would give. Everything that these parts do takes no time, but for the kubelet's status tick, which belongs to
+`node`. It is as strict as they are: an instance that does not fit is refused, and so is a pod without a free device.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.scale.workload import Gpu, model
+from nodeagent.driver import (
+    ComputeInstance,
+    GpuInstance,
+    GpuProcess,
+    Health,
+    InUseError,
+    MigMode,
+    ObservedGpu,
+    RefusedError,
+)
+from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed
+from nodeagent.plugin.config import PluginConfig
+from nodeagent.pods import NodePod
+from partitioning.layouts import Instance, Layout, check_layout
+
+PodKey = tuple[str, str]
+Devices = dict[str, tuple[str, ...]]
+"""Ids by resource."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    placed: Instance
+    filled: bool = False
+    """Has its compute instance."""
+
+
+@dataclass(slots=True)
+class _Card:
+    seeded: Gpu
+    instances: dict[int, _Standing] = field(default_factory=dict)
+    next_id: int = 1
+
+
+class SimulatedDriver:
+    """A `nodeagent.driver.GpuDriver` of H100s."""
+
+    def __init__(self, gpus: Sequence[Gpu], held: SimulatedKubelet) -> None:
+        self._model = model()
+        self._kubelet = held
+        self._cards = [_Card(gpu) for gpu in gpus]
+        for card in self._cards:
+            for placed in card.seeded.layout:
+                self._add(card, placed).filled = True
+        self._seen: tuple[ObservedGpu, ...] | None = None
+
+    def version(self) -> str:
+        return "580.65.06"
+
+    def observe(self) -> tuple[ObservedGpu, ...]:
+        if self._seen is None:
+            self._seen = tuple(self._observed(index, card) for index, card in enumerate(self._cards))
+        return self._seen
+
+    def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:  # noqa: ARG002 - containers have none here
+        return ()
+
+    def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
+        card = self._card(gpu_uuid)
+        standing = Layout.of(one.placed for one in card.instances.values())
+        problem = check_layout(self._model, standing.union([placed]))
+        if placed in standing or problem is not None:
+            raise RefusedError(f"creating {placed}", problem or "it is there already")
+        self._add(card, placed)
+        return card.next_id - 1
+
+    def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        self._card(gpu_uuid).instances[gpu_instance].filled = True
+        self._seen = None
+
+    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
+        standing = self._card(gpu_uuid).instances[gpu_instance]
+        if self._kubelet.holds(mig_uuid(gpu_uuid, standing.placed)):
+            raise InUseError(f"destroying compute instance {compute_instance}", "a container uses it")
+        standing.filled = False
+        self._seen = None
+
+    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        del self._card(gpu_uuid).instances[gpu_instance]
+        self._seen = None
+
+    def _card(self, gpu_uuid: str) -> _Card:
+        return next(card for card in self._cards if card.seeded.uuid == gpu_uuid)
+
+    def _add(self, card: _Card, placed: Instance) -> _Standing:
+        made = card.instances[card.next_id] = _Standing(placed)
+        card.next_id += 1
+        self._seen = None
+        return made
+
+    def _observed(self, index: int, card: _Card) -> ObservedGpu:
+        mode = MigMode.ENABLED if card.seeded.mig else MigMode.DISABLED
+        return ObservedGpu(
+            index=index,
+            uuid=card.seeded.uuid,
+            name=self._model.names[0],
+            model=self._model,
+            mig_mode=mode,
+            mig_mode_pending=mode,
+            instances=tuple(self._instance(card, number, one) for number, one in sorted(card.instances.items())),
+            health=Health.OK,
+        )
+
+    def _instance(self, card: _Card, number: int, standing: _Standing) -> GpuInstance:
+        spec = self._model.profile(standing.placed.profile)
+        slices = spec.compute_slices if spec else 0
+        whole = ComputeInstance(id=0, slices=slices, uuid=mig_uuid(card.seeded.uuid, standing.placed))
+        compute = (whole,) if standing.filled else ()
+        return GpuInstance(id=number, placed=standing.placed, compute_slices=slices, compute=compute)
+
+
+def mig_uuid(gpu_uuid: str, placed: Instance) -> str:
+    """The driver gives the next instance at a place the same one."""
+    return f"MIG-{uuid.uuid5(uuid.NAMESPACE_URL, f'{gpu_uuid}/{placed}')}"
+
+
+class SimulatedKubelet:
+    """A `nodeagent.look.KubeletReader`, with the device plugin that feeds it. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._devices: Devices = {}
+        self._held: dict[PodKey, dict[str, Devices]] = {}
+
+    # ------------------------------------------------------------------------------- as the agent asks
+
+    def listed(self) -> Listed:
+        with self._lock:
+            return Listed(pods=dict(self._held))
+
+    def allocatable(self) -> Allocatable:
+        with self._lock:
+            return Allocatable(ids=dict(self._devices))
+
+    def checkpoint(self) -> tuple[CheckpointEntry, ...]:
+        return ()
+
+    def seconds_since_start(self) -> float | None:
+        return 3600.0
+
+    # ------------------------------------------------------------------------------------ as it works
+
+    def load(self, config: PluginConfig) -> dict[str, bool]:
+        """The plugin lists what the config offers; which resources are registered. It never forgets one."""
+        found: dict[str, list[str]] = {device.resource: [] for device in config.devices}
+        for device in config.offered():
+            found[device.resource].append(device.id)
+        with self._lock:
+            self._devices = {**dict.fromkeys(self._devices, ()), **{name: tuple(ids) for name, ids in found.items()}}
+            return dict.fromkeys(self._devices, True)
+
+    def admit(self, pod: NodePod) -> bool:
+        """Give a new pod its devices; False: the kubelet refuses it for good."""
+        with self._lock:
+            if pod.key in self._held:
+                return True
+            taken = {i for container in self._held.values() for held in container.values() for i in _ids(held)}
+            given: dict[str, Devices] = {}
+            for container, amounts in pod.containers:
+                for resource, count in amounts:
+                    free = [i for i in self._devices.get(resource, ()) if i not in taken][:count]
+                    if len(free) < count:
+                        return False
+                    taken.update(free)
+                    given.setdefault(container, {})[resource] = tuple(free)
+            self._held[pod.key] = given
+            return True
+
+    def release(self, key: PodKey) -> None:
+        """Its containers have ended."""
+        with self._lock:
+            self._held.pop(key, None)
+
+    def holds(self, device_id: str) -> bool:
+        """A container has it."""
+        with self._lock:
+            return any(device_id in _ids(held) for pod in self._held.values() for held in pod.values())
+
+    def counts(self) -> dict[str, int]:
+        """What the next status tick writes."""
+        with self._lock:
+            return {resource: len(ids) for resource, ids in sorted(self._devices.items())}
+
+
+def _ids(held: Mapping[str, tuple[str, ...]]) -> list[str]:
+    return [device_id for ids in held.values() for device_id in ids]

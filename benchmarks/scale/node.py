@@ -1,0 +1,250 @@
+"""One simulated node: the product's own agent, on hardware and a kubelet that are not there.
+
+In go what the shared watches bring, out goes every request that the agent and the kubelet of such a node would send:
+the agent's passes, taints, status writes, Events and heartbeats are those of `nodeagent`, unchanged; plugin and kubelet
+answer at once, but the Node's counts change at the kubelet's status tick. What differs from a real node: one watch
+serves many nodes, and no pass is made just because ten seconds are over (it would send nothing).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from benchmarks.scale.hardware import PodKey, SimulatedDriver, SimulatedKubelet
+from benchmarks.scale.timetable import Job, Timetable
+from benchmarks.scale.workload import ANNOTATION_SECONDS, Gpu
+from crds.v1alpha1 import names
+from kube import apply, errors
+from kube.events import EventRecorder
+from kube.leases import Heartbeat
+from nodeagent.actuator import Actuator
+from nodeagent.advertise import Advertiser
+from nodeagent.agent import Agent
+from nodeagent.cell import Cell
+from nodeagent.confirm import Confirmer
+from nodeagent.holdings import Holdings
+from nodeagent.journal import Journal
+from nodeagent.look import Observer
+from nodeagent.metrics import AgentMetrics
+from nodeagent.node import NodeSeen
+from nodeagent.plan import PlanSeen
+from nodeagent.plugin.config import Loaded, write_loaded
+from nodeagent.pods import NodePod, PodBook, parse_pod
+from nodeagent.process import LEAST_PAUSE_SECONDS
+from nodeagent.publish import StatusWriter
+from nodeagent.report import Reporter
+from nodeagent.settings import Settings
+from nodeagent.statedir import StateDir
+from nodeagent.taint import NodeGuard, NodeWriter, stale
+
+RESYNC_SECONDS = 600.0
+TICK_SECONDS = 10.0
+"""The kubelet's default nodeStatusUpdateFrequency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundPod:
+    """A pod of the shared watch."""
+
+    node: str
+    pod: NodePod
+    phase: str
+    seconds: float | None
+    """How long its container runs; None: on and on."""
+
+
+def bound_pod(raw: Mapping[str, Any]) -> BoundPod | None:
+    """None while it has no node."""
+    node = raw["spec"].get("nodeName", "")
+    seconds = (raw["metadata"].get("annotations") or {}).get(ANNOTATION_SECONDS)
+    phase = (raw.get("status") or {}).get("phase", "")
+    found = BoundPod(node=node, pod=parse_pod(raw), phase=phase, seconds=float(seconds) if seconds else None)
+    return found if node else None
+
+
+class SimulatedNode:
+    """`plan_changed`, `node_changed` and `pod_changed` from the watches; the rest is done on the timetable."""
+
+    def __init__(
+        self,
+        name: str,
+        gpus: tuple[Gpu, ...],
+        *,
+        api: ApiClient,
+        kubelet_api: ApiClient,
+        root: Path,
+        settings: Settings,
+        timetable: Timetable,
+    ) -> None:
+        self.name = name
+        self.passes = self.refused = self.begun = 0
+        self._api, self._kubelet_api, self._settings, self._timetable = api, kubelet_api, settings, timetable
+        self._state = StateDir(root / name)
+        self._state.plugin.directory.mkdir(parents=True)
+        self._plan, self._node = Cell[PlanSeen](), Cell[NodeSeen]()
+        self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        self._kubelet = SimulatedKubelet()
+        self._driver = SimulatedDriver(gpus, self._kubelet)
+        self._advertiser = Advertiser(self._state.plugin)
+        self._loaded_hash = ""
+        self._events = EventRecorder(api, names.AGENT_MANAGER, instance=name)
+        self._heartbeat = Heartbeat(
+            api,
+            namespace=settings.namespace,
+            name=names.agent_lease(name),
+            identity=name,
+            manager=names.AGENT_MANAGER,
+            lease_seconds=4 * settings.heartbeat_seconds,
+            renew_seconds=settings.heartbeat_seconds,
+        )
+        self._agent = self._made_agent()
+        self._passing = Job(self._pass, pause_seconds=LEAST_PAUSE_SECONDS)
+
+    def _made_agent(self) -> Agent:
+        """As nodeagent.process makes it."""
+        settings, clock = self._settings, time.monotonic
+        journal = Journal(self._state.journal)
+        return Agent(
+            observer=Observer(
+                plan=self._plan,
+                node=self._node,
+                pods=self._pods,
+                kubelet=self._kubelet,
+                driver=self._driver,
+                files=self._state.plugin,
+                advertiser=self._advertiser,
+                holdings=Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                journal=journal,
+                kubelet_start_seconds=settings.kubelet_start_seconds,
+            ),
+            actuator=Actuator(self._driver, journal, clock=clock),
+            advertiser=self._advertiser,
+            guard=NodeGuard(NodeWriter(self._api, self.name, self._node), write_allocatable=settings.write_allocatable),
+            confirmer=Confirmer(
+                clock=clock,
+                loaded_deadline_seconds=settings.loaded_deadline_seconds,
+                allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
+            ),
+            reporter=self._made_reporter(),
+            clock=clock,
+            resync_seconds=RESYNC_SECONDS,
+        )
+
+    def _made_reporter(self) -> Reporter:
+        clock, interval_seconds = time.monotonic, self._settings.status_interval_seconds
+        status = StatusWriter(self._api, self.name, self._plan, clock=clock, interval_seconds=interval_seconds)
+        return Reporter(
+            write=status.write,
+            emit=self._events.emit,
+            metrics=AgentMetrics(self.name, "scale"),
+            clock=clock,
+            now=_utc_now,
+            agent_version="scale",
+            config_path=str(self._state.plugin.config),
+        )
+
+    def start(self, *, offset_seconds: float) -> None:
+        """Once the watches have been read; `offset_seconds` spreads what nodes do at intervals."""
+        self._events.start()
+        self._pods.set_synced()
+        self._timetable.wake(self._passing)
+        self._timetable.wake(Job(self._beat), offset_seconds)
+        self._timetable.wake(Job(self._tick), offset_seconds)
+
+    # ------------------------------------------------------------------------------- from the watches
+
+    def plan_changed(self, key: PodKey, old: PlanSeen | None, new: PlanSeen | None) -> None:
+        """As nodeagent.process has it: our own status comes back by the watch, and is no news."""
+        known = self._plan.get()
+        self._plan.change(key, old, new)
+        if known is None or new is None or new.edition != known.edition or new.status != known.status:
+            self._timetable.wake(self._passing)
+
+    def node_changed(self, key: PodKey, old: NodeSeen | None, new: NodeSeen | None) -> None:
+        self._node.change(key, old, new)
+        if old is None or new is None or new.without_version != old.without_version:
+            self._timetable.wake(self._passing)
+
+    def pod_changed(self, key: PodKey, old: BoundPod | None, new: BoundPod | None) -> None:
+        self._pods.change(key, old.pod if old else None, new.pod if new else None)
+        if new is None:
+            self._kubelet.release(key)
+        elif new.phase == "Pending" and new.pod.containers and not new.pod.handled and old is None:
+            self._admit(new)
+        self._timetable.wake(self._passing)
+
+    # ---------------------------------------------------------------------------------------- the agent
+
+    def _pass(self) -> float:
+        due_seconds = self._agent.reconcile()
+        self.passes += 1
+        if self._advertiser.config.hash != self._loaded_hash:
+            self._load()
+            return LEAST_PAUSE_SECONDS  # the plugin's file wakes the agent
+        return due_seconds
+
+    def _load(self) -> None:
+        """What the device plugin does with a new config."""
+        config = self._advertiser.config
+        registered = self._kubelet.load(config)
+        loaded = Loaded(hash=config.hash, loaded_at=time.time(), boot_token=self.name, registered=registered)
+        write_loaded(self._state.plugin, loaded)
+        self._loaded_hash = config.hash
+
+    def _beat(self) -> float:
+        self._heartbeat.beat()
+        return self._settings.heartbeat_seconds
+
+    # -------------------------------------------------------------------------------------- the kubelet
+
+    def _tick(self) -> float:
+        node = self._node.get()
+        if node is not None and (wrong := stale(node, self._kubelet.counts())):
+            texts = {name: str(count) for name, count in sorted(wrong.items())}
+            body = {"status": {"capacity": texts, "allocatable": texts}}
+            apply.merge_patch(self._kubelet_api, f"/api/v1/nodes/{self.name}/status", body)
+        return TICK_SECONDS
+
+    def _admit(self, found: BoundPod) -> None:
+        if not self._kubelet.admit(found.pod):
+            self.refused += 1
+            status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no such device is free"}
+            self._timetable.once(lambda: self._say(found, status))
+            return
+        self.begun += 1
+        now = _utc_now()
+        running = {"running": {"startedAt": now}}
+        self._timetable.once(lambda: self._say(found, _containers("Running", now, running)))
+        if found.seconds is not None:
+            self._timetable.once(lambda: self._end(found, now), found.seconds)
+
+    def _end(self, found: BoundPod, began: str) -> None:
+        ended = {"terminated": {"exitCode": 0, "startedAt": began, "finishedAt": _utc_now(), "reason": "Completed"}}
+        self._say(found, _containers("Succeeded", began, ended))
+        self._kubelet.release(found.pod.key)
+        self._timetable.wake(self._passing)
+
+    def _say(self, found: BoundPod, status: Mapping[str, Any]) -> None:
+        namespace, name = found.pod.key
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
+        try:
+            apply.merge_patch(self._kubelet_api, path, {"metadata": {"uid": found.pod.uid}, "status": status})
+        except (errors.NotFound, errors.Conflict):
+            return  # it was deleted
+
+
+def _containers(phase: str, began: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    main = {"name": "main", "image": "example.invalid/work", "imageID": "", "restartCount": 0}
+    ready = phase == "Running"
+    return {"phase": phase, "startTime": began, "containerStatuses": [{**main, "ready": ready, "state": state}]}
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -42,8 +42,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["plugin"]:
-        sys.argv = ["gpuplan-nodeagent plugin", *words[1:]]  # where the plugin reads its words
-        return plugin_main()
+        return plugin_main(words[1:])
     arguments = parse_arguments(words)
     try:
         chosen = settings.load(Settings, arguments.config) if arguments.config else Settings()

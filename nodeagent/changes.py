@@ -208,15 +208,11 @@ def _match(wanted: Iterable[MpsSlice], standing: Standing) -> tuple[list[Partiti
         if same:
             # With other threads it is the same slice: the new limit counts for the next pod that gets it.
             ordered.remove((exact or same)[0])
-            keep.append(_with_threads((exact or same)[0], share))
+            keep.append(mps_partition(standing.gpu.uuid, share, (exact or same)[0].number))
         else:
             absent.append(share)
     wholes = [p for p in standing.partitions if p.kind is DeviceKind.WHOLE]
     return keep, absent, [*ordered, *wholes]
-
-
-def _with_threads(partition: Partition, share: MpsSlice) -> Partition:
-    return mps_partition(partition.gpu, share, partition.number)
 
 
 def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition]) -> Partition | None:

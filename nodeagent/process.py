@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from kubernetes.client import ApiClient
 
@@ -109,8 +110,12 @@ class AgentProcess:
         own = {"fieldSelector": f"metadata.name={node_name}"}
         bound = {"fieldSelector": f"spec.nodeName={node_name}"}
         self._plans = Reflector(api, plans, params=own, project=parse_plan, on_change=self._plan_changed)
-        self._nodes = Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=self._node_changed)
         self._bound = Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=self._pod_changed)
+        self._watches: dict[str, Reflector[Any]] = {
+            "the plan": self._plans,
+            "this node": Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=self._node_changed),
+            "pods": self._bound,
+        }
         self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
         self.server = Server(
             settings.metrics_address,
@@ -169,9 +174,8 @@ class AgentProcess:
         self._events.start()
         self._pulse.start()
         self.server.start()
-        self._plans.start()
-        self._nodes.start()
-        self._bound.start()
+        for watch in self._watches.values():
+            watch.start()
         self._files.ensure()
 
     def run(self) -> None:
@@ -188,9 +192,8 @@ class AgentProcess:
         self._wake.set()
 
     def close(self) -> None:
-        self._plans.stop()
-        self._nodes.stop()
-        self._bound.stop()
+        for watch in self._watches.values():
+            watch.stop()
         self._files.stop()
         self._pulse.stop()
         self._events.stop()
@@ -259,8 +262,8 @@ class AgentProcess:
         return found
 
     def _readiness(self) -> list[str]:
-        unread = [("the plan", self._plans.synced), ("this node", self._nodes.synced), ("pods", self._bound.synced)]
-        missing = [f"{what} not read from the API yet" for what, synced in unread if not synced.is_set()]
+        unread = [what for what, watch in self._watches.items() if not watch.synced.is_set()]
+        missing = [f"{what} not read from the API yet" for what in unread]
         return missing or ([] if self._passes else ["no pass was made yet"])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.plugin.config import PluginFiles
@@ -18,21 +17,10 @@ class AnotherAgentError(Exception):
     """A second agent was started on this node."""
 
 
-@dataclass(frozen=True, slots=True)
 class StateDir:
-    root: Path
-
-    @property
-    def plugin(self) -> PluginFiles:
-        return PluginFiles(self.root)
-
-    @property
-    def journal(self) -> Path:
-        return self.root / "journal"
-
-    @property
-    def holdings(self) -> Path:
-        return self.root / "holdings.json"
+    def __init__(self, root: Path) -> None:
+        self.root, self.plugin = root, PluginFiles(root)
+        self.journal, self.holdings = root / "journal", root / "holdings.json"
 
     def lock(self) -> AgentLock:
         """Raises AnotherAgentError where another process holds it."""

@@ -4,7 +4,6 @@ In goes the kubelet's root directory (`/var/lib/kubelet` on most nodes), out com
 APIs compare exactly. Touches no file.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 DEVICE_PLUGIN_VERSION = "v1beta1"
@@ -13,25 +12,13 @@ UNHEALTHY = "Unhealthy"
 MAX_SOCKET_PATH_BYTES = 107  # sun_path holds 108 bytes with the closing NUL
 
 
-@dataclass(frozen=True, slots=True)
 class KubeletPaths:
-    root: Path
-
-    @property
-    def plugin_dir(self) -> Path:
-        return self.root / "device-plugins"
-
-    @property
-    def registration_socket(self) -> Path:
-        return self.plugin_dir / "kubelet.sock"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.plugin_dir / "kubelet_internal_checkpoint"
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        return self.root / "pod-resources" / "kubelet.sock"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plugin_dir = root / "device-plugins"
+        self.registration_socket = self.plugin_dir / "kubelet.sock"
+        self.checkpoint = self.plugin_dir / "kubelet_internal_checkpoint"
+        self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
 
 
 def unix_target(socket: Path) -> str:

@@ -121,32 +121,15 @@ _DEVICES = TypeAdapter(tuple[Device, ...])
 _CONFIG, _LOADED, _LEDGER = TypeAdapter(_ConfigFile), TypeAdapter(Loaded), TypeAdapter(_LedgerFile)
 
 
-@dataclass(frozen=True, slots=True)
 class PluginFiles:
     """The paths of the three files below the state directory."""
 
-    state_dir: Path
-
-    @property
-    def directory(self) -> Path:
-        return self.state_dir / "plugin"
-
-    @property
-    def config(self) -> Path:
-        return self.directory / "config.json"
-
-    @property
-    def loaded(self) -> Path:
-        return self.directory / "loaded.json"
-
-    @property
-    def ledger(self) -> Path:
-        return self.directory / "ledger.json"
-
-    @property
-    def lost_ledger(self) -> Path:
+    def __init__(self, state_dir: Path) -> None:
+        self.directory = state_dir / "plugin"
+        self.config, self.loaded = self.directory / "config.json", self.directory / "loaded.json"
+        self.ledger = self.directory / "ledger.json"
+        self.lost_ledger = self.directory / "ledger.json.unreadable"
         """Kept aside by the plugin because it could not be read: the ledger was begun anew after it."""
-        return self.directory / "ledger.json.unreadable"
 
 
 def write_config(files: PluginFiles, config: PluginConfig) -> None:

@@ -93,7 +93,7 @@ def start_plugin(node: Node) -> Iterator[Callable[..., Running]]:
     def start(**timing: float) -> Running:
         registration = RegistrationTiming(poll_seconds=0.5, verify_again_seconds=timing.pop("verify_again_seconds", 10))
         service = PluginService(
-            state_dir=node.files.state_dir,
+            state_dir=node.files.directory.parent,
             kubelet_dir=node.kubelet_dir,
             mps_root=node.mps_root,
             environment=node.environment,

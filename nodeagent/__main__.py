@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kube import clients, settings
 from kube.settings import SettingsError
-from nodeagent.nvml import NvmlDriver
+from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.plugin.__main__ import main as plugin_main
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings

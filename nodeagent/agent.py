@@ -16,22 +16,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
-from nodeagent.actuator import Actuated, Actuator
-from nodeagent.advertise import Advertiser, counts, rendered, silenced
 from nodeagent.ages import Ages
-from nodeagent.changes import GpuChange, gpu_change
-from nodeagent.conditions import UNDER_WAY
-from nodeagent.confirm import Confirmation, Confirmer, Readings, Stage
-from nodeagent.desired import no_such_gpu
+from nodeagent.steps.actuator import Actuated, Actuator
+from nodeagent.steps.changes import GpuChange, gpu_change
+from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.look import Observer, Seen
-from nodeagent.orders import Orders, orders
-from nodeagent.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
-from nodeagent.partitions import Partition, existing
+from nodeagent.observed.usage import Verdict
+from nodeagent.offered.advertise import Advertiser, counts, rendered, silenced
+from nodeagent.offered.confirm import Confirmation, Confirmer, Readings, Stage
+from nodeagent.offered.taint import NodeGuard
 from nodeagent.plugin.config import PluginConfig
-from nodeagent.report import Reporter
-from nodeagent.steady import Steady
-from nodeagent.taint import NodeGuard
-from nodeagent.usage import Verdict
+from nodeagent.reported.conditions import UNDER_WAY
+from nodeagent.reported.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
+from nodeagent.reported.report import Reporter
+from nodeagent.reported.steady import Steady
+from nodeagent.wanted.desired import no_such_gpu
+from nodeagent.wanted.orders import Orders, orders
 
 SOON_SECONDS = 0.1
 """The kubelet takes a new list within some tens of milliseconds."""

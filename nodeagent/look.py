@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from nodeagent.advertise import Advertiser
-from nodeagent.cell import Cell
-from nodeagent.changes import Standing
-from nodeagent.confirm import Readings
-from nodeagent.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
-from nodeagent.holdings import Holdings
-from nodeagent.journal import Journal
-from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
-from nodeagent.node import NodeSeen
-from nodeagent.partitions import Partition, existing
-from nodeagent.plan import PlanSeen
+from nodeagent.steps.changes import Standing
+from nodeagent.hardware.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
+from nodeagent.steps.journal import Journal
+from nodeagent.hardware.partitions import Partition, existing
+from nodeagent.observed.cell import Cell
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.node import NodeSeen
+from nodeagent.observed.pods import PodBook, PodsSeen
+from nodeagent.observed.usage import Usage, Use, Verdict, judge, with_processes
+from nodeagent.offered.advertise import Advertiser
+from nodeagent.offered.confirm import Readings
 from nodeagent.plugin.config import PluginConfig, PluginFiles, read_ledger
 from nodeagent.plugin.files import Unreadable
 from nodeagent.plugin.news import News
-from nodeagent.pods import PodBook, PodsSeen
-from nodeagent.usage import Usage, Use, Verdict, judge, with_processes
+from nodeagent.wanted.plan import PlanSeen
 from partitioning.layouts import Instance
 
 log = logging.getLogger(__name__)

@@ -21,28 +21,28 @@ from crds.v1alpha1 import names
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
-from nodeagent.actuator import Actuator
-from nodeagent.advertise import Advertiser
 from nodeagent.agent import Agent
-from nodeagent.cell import Cell
-from nodeagent.confirm import Confirmer
-from nodeagent.driver import GpuDriver
-from nodeagent.driver_thread import ThreadedDriver
-from nodeagent.holdings import Holdings
-from nodeagent.journal import Journal
-from nodeagent.kubelet import Kubelet
+from nodeagent.steps.actuator import Actuator
+from nodeagent.hardware.driver import GpuDriver
+from nodeagent.hardware.driver_thread import ThreadedDriver
+from nodeagent.steps.journal import Journal
+from nodeagent.observed.cell import Cell
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.kubelet import Kubelet
 from nodeagent.look import Observer
-from nodeagent.metrics import AgentMetrics
-from nodeagent.node import NodeSeen, parse_node
-from nodeagent.plan import PlanSeen, parse_plan
+from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.observed.pods import NodePod, PodBook, parse_pod
+from nodeagent.offered.advertise import Advertiser
+from nodeagent.offered.confirm import Confirmer
+from nodeagent.offered.taint import NodeGuard, NodeWriter
 from nodeagent.plugin.watch import DirectoryWatch
-from nodeagent.pods import NodePod, PodBook, parse_pod
-from nodeagent.publish import StatusWriter
-from nodeagent.report import Reporter
-from nodeagent.serve import Server
+from nodeagent.reported.metrics import AgentMetrics
+from nodeagent.reported.publish import StatusWriter
+from nodeagent.reported.report import Reporter
+from nodeagent.reported.serve import Server
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
-from nodeagent.taint import NodeGuard, NodeWriter
+from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning import __version__
 
 log = logging.getLogger(__name__)

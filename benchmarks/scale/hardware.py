@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.scale.workload import Gpu, model
-from nodeagent.driver import (
+from nodeagent.hardware.driver import (
     ComputeInstance,
     GpuInstance,
     GpuProcess,
@@ -23,9 +23,9 @@ from nodeagent.driver import (
     ObservedGpu,
     RefusedError,
 )
-from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed
+from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed
+from nodeagent.observed.pods import NodePod
 from nodeagent.plugin.config import PluginConfig
-from nodeagent.pods import NodePod
 from partitioning.layouts import Instance, Layout, check_layout
 
 PodKey = tuple[str, str]
@@ -48,7 +48,7 @@ class _Card:
 
 
 class SimulatedDriver:
-    """A `nodeagent.driver.GpuDriver` of H100s."""
+    """A `nodeagent.hardware.driver.GpuDriver` of H100s."""
 
     def __init__(self, gpus: Sequence[Gpu], held: SimulatedKubelet) -> None:
         self._model = model()

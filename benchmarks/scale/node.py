@@ -24,25 +24,25 @@ from crds.v1alpha1 import names
 from kube import apply, errors
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
-from nodeagent.actuator import Actuator
-from nodeagent.advertise import Advertiser
 from nodeagent.agent import Agent
-from nodeagent.cell import Cell
-from nodeagent.confirm import Confirmer
-from nodeagent.holdings import Holdings
-from nodeagent.journal import Journal
 from nodeagent.look import Observer
-from nodeagent.metrics import AgentMetrics
-from nodeagent.node import NodeSeen
-from nodeagent.plan import PlanSeen
+from nodeagent.observed.cell import Cell
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.node import NodeSeen
+from nodeagent.observed.pods import NodePod, PodBook, parse_pod
+from nodeagent.offered.advertise import Advertiser
+from nodeagent.offered.confirm import Confirmer
+from nodeagent.offered.taint import NodeGuard, NodeWriter, stale
 from nodeagent.plugin.config import Loaded, write_loaded
-from nodeagent.pods import NodePod, PodBook, parse_pod
 from nodeagent.process import LEAST_PAUSE_SECONDS
-from nodeagent.publish import StatusWriter
-from nodeagent.report import Reporter
+from nodeagent.reported.metrics import AgentMetrics
+from nodeagent.reported.publish import StatusWriter
+from nodeagent.reported.report import Reporter
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
-from nodeagent.taint import NodeGuard, NodeWriter, stale
+from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.journal import Journal
+from nodeagent.wanted.plan import PlanSeen
 
 RESYNC_SECONDS = 600.0
 TICK_SECONDS = 10.0

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kube.events import EventType, ObjectReference
-from nodeagent.cell import Cell
-from nodeagent.node import NodeSeen, parse_node
-from nodeagent.plan import PlanSeen, parse_plan
-from nodeagent.publish import same
-from nodeagent.taint import _taint_operations
+from nodeagent.observed.cell import Cell
+from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.offered.taint import _taint_operations
+from nodeagent.reported.publish import same
+from nodeagent.wanted.plan import PlanSeen, parse_plan
 from tests.nodeagent.items import NODE, Raw
 from tests.nodeagent.node_fakes import FakeKubelet
 from tests.nodeagent.watched import Effects

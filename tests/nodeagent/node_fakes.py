@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 from nodeagent.plugin.config import (
     Allocation,
     Loaded,

@@ -13,7 +13,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply, clients
-from nodeagent.nvml import NvmlDriver
+from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.plugin.service import PluginService
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings

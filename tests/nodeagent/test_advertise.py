@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.advertise import Advertiser, counts
+from nodeagent.offered.advertise import Advertiser, counts
 from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, PluginFiles, write_config, write_loaded
 
 

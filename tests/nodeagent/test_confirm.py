@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent.confirm import Confirmer, Readings, Stage
-from nodeagent.kubelet import Allocatable, NoAnswer
-from nodeagent.node import NodeSeen
+from nodeagent.observed.kubelet import Allocatable, NoAnswer
+from nodeagent.observed.node import NodeSeen
+from nodeagent.offered.confirm import Confirmer, Readings, Stage
 from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, Problem
 from tests.nodeagent.watched import Clock
 

@@ -8,10 +8,10 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from kube import apply, clients
-from nodeagent.cell import Cell
-from nodeagent.node import NodeSeen, parse_node
-from nodeagent.plan import PlanSeen
-from nodeagent.taint import NodeGuard, NodeWriter, lowered, stale
+from nodeagent.observed.cell import Cell
+from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.offered.taint import NodeGuard, NodeWriter, lowered, stale
+from nodeagent.wanted.plan import PlanSeen
 from sandbox.apiserver import ApiServer
 
 R = "nvidia.com/mig-1g.10gb"

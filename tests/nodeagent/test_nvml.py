@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.driver import (
+from nodeagent.hardware.driver import (
     DriverError,
     DriverGoneError,
     GpuProcess,
@@ -15,7 +15,7 @@ from nodeagent.driver import (
     ObservedGpu,
     RefusedError,
 )
-from nodeagent.nvml import NvmlDriver
+from nodeagent.hardware.nvml import NvmlDriver
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel, known_models, model_for_product
 from sandbox.driver import faults, incidents, processes

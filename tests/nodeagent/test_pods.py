@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods import PodBook, parse_pod
+from nodeagent.observed.pods import PodBook, parse_pod
 from tests.nodeagent.items import RUNNING
 from tests.nodeagent.watched import Clock
 

@@ -19,7 +19,7 @@ from kube.errors import NotFound
 from nodeagent import process
 from nodeagent.__main__ import main
 from nodeagent.agent import Agent
-from nodeagent.nvml import NvmlDriver
+from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.process import AgentProcess, NoPassError
 from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.apiserver import ApiServer

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry
 
-from nodeagent import serve
+from nodeagent.reported import serve
 
 
 def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

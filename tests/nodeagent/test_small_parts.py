@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from kube.settings import SettingsError, load, read
-from nodeagent.actuator import Actuator
 from nodeagent.ages import Ages
-from nodeagent.changes import GpuChange
-from nodeagent.desired import AsItIs
-from nodeagent.driver import (
+from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.changes import GpuChange
+from nodeagent.hardware.driver import (
     ComputeInstance,
     DriverTimeoutError,
     GpuInstance,
@@ -20,10 +19,11 @@ from nodeagent.driver import (
     MigMode,
     ObservedGpu,
 )
-from nodeagent.driver_thread import Hanging, ThreadedDriver
-from nodeagent.journal import Action, Intent, Journal
+from nodeagent.hardware.driver_thread import Hanging, ThreadedDriver
+from nodeagent.steps.journal import Action, Intent, Journal
 from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError, StateDir
+from nodeagent.wanted.desired import AsItIs
 from partitioning.layouts import Instance
 from tests.nodeagent.watched import Clock
 

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 from crds.definition import definition
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.publish import same
+from nodeagent.reported.publish import same
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kube.kubelet_api.paths import KubeletPaths
-from nodeagent.kubelet import CheckpointEntry, Kubelet
+from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
 from tests.nodeagent.watched import Clock

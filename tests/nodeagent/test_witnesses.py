@@ -5,7 +5,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from nodeagent.kubelet import CheckpointEntry
+from nodeagent.observed.kubelet import CheckpointEntry
 from nodeagent.plugin.config import Allocation, write_ledger
 from nodeagent.plugin.ledger import Ledger
 from sandbox.driver import processes

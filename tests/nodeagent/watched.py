@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodeagent.advertise import Advertiser
-from nodeagent.holdings import Holdings
-from nodeagent.journal import Intent, Journal
-from nodeagent.kubelet import CheckpointEntry, Listed, NoAnswer
-from nodeagent.nvml import NvmlDriver
+from nodeagent.steps.journal import Intent, Journal
+from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.pods import PodsSeen
+from nodeagent.observed.usage import Votes
+from nodeagent.offered.advertise import Advertiser
 from nodeagent.plugin.config import Allocation, PluginConfig, PluginFiles
-from nodeagent.pods import PodsSeen
-from nodeagent.usage import Votes
 from partitioning.layouts import Instance
 
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodeagent.actuator import Actuator
 from nodeagent.agent import Agent
-from nodeagent.cell import Cell
-from nodeagent.confirm import Confirmer
-from nodeagent.driver import ObservedGpu
-from nodeagent.kubelet import CheckpointEntry
+from nodeagent.steps.actuator import Actuator
+from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.observed.cell import Cell
+from nodeagent.observed.kubelet import CheckpointEntry
 from nodeagent.look import Observer
-from nodeagent.metrics import AgentMetrics
-from nodeagent.node import NodeSeen, parse_node
-from nodeagent.nvml import NvmlDriver
-from nodeagent.plan import PlanSeen, parse_plan
-from nodeagent.pods import PodBook, parse_pod
-from nodeagent.report import Reporter
+from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.offered.confirm import Confirmer
+from nodeagent.offered.taint import NodeGuard
+from nodeagent.reported.metrics import AgentMetrics
+from nodeagent.reported.report import Reporter
 from nodeagent.statedir import StateDir
-from nodeagent.taint import NodeGuard
+from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning.models import GpuModel
 from sandbox.driver import processes
 from sandbox.driver.install import install

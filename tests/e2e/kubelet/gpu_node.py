@@ -18,7 +18,7 @@ import yaml
 
 from crds.v1alpha1 import names
 from kube import apply
-from nodeagent.kubelet import Allocatable, Kubelet
+from nodeagent.observed.kubelet import Allocatable, Kubelet
 from nodeagent.plugin.config import PluginFiles
 from partitioning.models import model_for_product
 from sandbox.driver import machine

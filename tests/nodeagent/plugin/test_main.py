@@ -22,7 +22,11 @@ def spawn(node: Node) -> Iterator[Spawn]:
     started: list[subprocess.Popen[str]] = []
 
     def start() -> "subprocess.Popen[str]":
-        folders = {"--state-dir": node.files.directory.parent, "--kubelet-dir": node.kubelet_dir, "--mps-root": node.mps_root}
+        folders = {
+            "--state-dir": node.files.directory.parent,
+            "--kubelet-dir": node.kubelet_dir,
+            "--mps-root": node.mps_root,
+        }
         arguments = [str(part) for pair in folders.items() for part in pair]
         process = subprocess.Popen(
             [sys.executable, "-m", "nodeagent.plugin", *arguments], stderr=subprocess.PIPE, text=True

@@ -1,0 +1,169 @@
+"""What the agent asks of GPU hardware: the protocol, its frozen values, and its errors.
+
+`nvml.NvmlDriver` is the implementation; tests bring their own. Words are those of `partitioning`: a GPU instance is
+seen as an `Instance` at its placement, plus the ids the driver needs to name it again. Each of the four changes is one
+driver call, so that the journal can stand between them. Nothing here decides what may be changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from partitioning.layouts import Instance, Layout
+from partitioning.models import GpuModel
+
+
+class MigMode(StrEnum):
+    """As the status shows it."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+    NOT_SUPPORTED = "NotSupported"
+
+
+class Health(StrEnum):
+    """As the status shows it."""
+
+    OK = "OK"
+    UNHEALTHY = "Unhealthy"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeInstance:
+    """A compute instance; `uuid` is that of its MIG device, which the driver reuses for the next one at this place."""
+
+    id: int
+    slices: int
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuInstance:
+    """A GPU instance as it stands: its id on this GPU, its placement, and what lies in it."""
+
+    id: int
+    placed: Instance
+    compute_slices: int
+    compute: tuple[ComputeInstance, ...] = ()
+
+    @property
+    def uuid(self) -> str | None:
+        """The MIG device that pods can get: only where one compute instance fills the whole GPU instance."""
+        if len(self.compute) == 1 and self.compute[0].slices == self.compute_slices:
+            return self.compute[0].uuid
+        return None
+
+    @property
+    def half_made(self) -> bool:
+        """Without a compute instance: no MIG device, no process, but the place is taken."""
+        return not self.compute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedGpu:
+    """One GPU as the driver shows it. With a `problem` nothing else but index and uuid is to be believed."""
+
+    index: int
+    uuid: str
+    name: str = ""
+    model: GpuModel | None = None
+    mig_mode: MigMode = MigMode.NOT_SUPPORTED
+    mig_mode_pending: MigMode = MigMode.NOT_SUPPORTED
+    instances: tuple[GpuInstance, ...] = ()
+    health: Health = Health.UNKNOWN
+    health_message: str = ""
+    problem: str = ""
+
+    @property
+    def layout(self) -> Layout:
+        """Every placement that is taken, half-made instances included."""
+        return Layout.of(instance.placed for instance in self.instances)
+
+    @property
+    def mig_enabled(self) -> bool:
+        return self.mig_mode is MigMode.ENABLED
+
+    def at(self, placed: Instance) -> GpuInstance | None:
+        """The GPU instance that has exactly this placement and profile."""
+        return next((instance for instance in self.instances if instance.placed == placed), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that the driver lists; `instance` is the GPU instance it runs in."""
+
+    pid: int
+    instance: int | None = None
+    mps_client: bool = False
+
+
+class GpuDriver(Protocol):
+    """One call at a time. Every method may raise DriverError."""
+
+    def version(self) -> str:
+        """Version of the kernel driver."""
+
+    def observe(self) -> tuple[ObservedGpu, ...]:
+        """All GPUs, by index; one that cannot be read comes with a `problem`, the others are not held up."""
+
+    def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
+        """The compute processes on a GPU or its instances, as they are now."""
+
+    def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
+        """Take exactly this placement; returns the id of the GPU instance."""
+
+    def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        """Fill a GPU instance with its default, full-size compute instance."""
+
+    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
+        """End a MIG device."""
+
+    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+        """Give the place back."""
+
+
+class DriverError(Exception):
+    """A driver call failed.
+
+    DriverError
+    |-- DriverGoneError      no library, no driver, driver upgraded under us: nothing can be known about any GPU
+    |-- DriverTimeoutError   no answer in time; the call may still take effect
+    |-- GpuLostError         this GPU is off the bus or wants a reset
+    |-- InUseError           a client holds what should change: information, not failure
+    |-- RefusedError         the driver will not do it: no room, bad argument, no MIG
+    `-- NotPermittedError    the agent lacks a privilege
+    """
+
+    kind = "other"
+
+    def __init__(self, attempted: str, answer: str) -> None:
+        super().__init__(f"{attempted}: {answer}")
+        self.attempted = attempted
+        self.answer = answer
+
+
+class DriverGoneError(DriverError):
+    kind = "driver-gone"
+
+
+class DriverTimeoutError(DriverError):
+    kind = "timeout"
+
+
+class GpuLostError(DriverError):
+    kind = "gpu-lost"
+
+
+class InUseError(DriverError):
+    kind = "in-use"
+
+
+class RefusedError(DriverError):
+    kind = "refused"
+
+
+class NotPermittedError(DriverError):
+    kind = "not-permitted"

@@ -1,0 +1,124 @@
+"""What exists on a GPU that a pod can hold: MIG instances, MPS slices, or the GPU as a whole.
+
+In go what the driver shows and what the device plugin was told; out come `Partition`s. MIG instances exist in hardware.
+MPS slices and whole GPUs exist because they are offered, so the plugin's config is their record, together with ids
+that pods were seen to hold. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+from nodeagent.hardware.driver import GpuInstance, ObservedGpu
+from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
+from partitioning.layouts import Instance
+from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
+from partitioning.resources import WHOLE, mig_resource
+
+_SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|gib)::(?P<number>\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition(Device):
+    """One device id of the kubelet, with what it stands for on the GPU."""
+
+    placed: Instance | None = None
+    """Of a MIG instance."""
+    offerable: bool = True
+    """False where somebody cut a MIG instance into parts of their own: it is reported and left alone."""
+
+    @property
+    def label(self) -> str:
+        """Profile or size, for people and metrics."""
+        if self.placed is not None:
+            return self.placed.profile
+        found = _SLICE_ID.fullmatch(self.id)
+        return f"{found['size']}{found['unit']}" if found else "whole" if self.kind is DeviceKind.WHOLE else self.id
+
+    @property
+    def number(self) -> int:
+        """Which of several equal MPS slices."""
+        found = _SLICE_ID.fullmatch(self.id)
+        return int(found["number"]) if found else 0
+
+    @property
+    def rank(self) -> tuple[int, str, int, str]:
+        """By place, then size and number."""
+        return (self.placed.start if self.placed else 0, self.resource, self.number, self.id)
+
+    @property
+    def title(self) -> str:
+        """As a sentence names it."""
+        if self.placed is not None:
+            return str(self.placed)
+        return "the whole GPU" if self.kind is DeviceKind.WHOLE else f"MPS slice {self.label} number {self.number}"
+
+    @property
+    def device(self) -> Device:
+        """What the device plugin is told of it."""
+        return Device(**{field.name: getattr(self, field.name) for field in fields(Device)})
+
+
+def whole(gpu: ObservedGpu) -> Partition:
+    """The GPU itself."""
+    memory_mib = gpu.model.memory_mib if gpu.model else 0
+    return Partition(id=gpu.uuid, resource=WHOLE, gpu=gpu.uuid, kind=DeviceKind.WHOLE, memory_mib=memory_mib)
+
+
+def mps_partition(gpu_uuid: str, share: MpsSlice, number: int) -> Partition:
+    """One MPS slice; its id says everything but the threads."""
+    return Partition(
+        id=f"{gpu_uuid}::{share.label}::{number}",
+        resource=share.resource,
+        gpu=gpu_uuid,
+        kind=DeviceKind.MPS,
+        memory_mib=share.memory_mib,
+        thread_percent=share.thread_percent,
+    )
+
+
+def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:
+    """None for a half-made instance: there is no MIG device that anybody could hold."""
+    if instance.half_made:
+        return None
+    spec = gpu.model.profile(instance.placed.profile) if gpu.model else None
+    return Partition(
+        id=instance.uuid or instance.compute[0].uuid,
+        resource=mig_resource(instance.placed.profile),
+        gpu=gpu.uuid,
+        kind=DeviceKind.MIG,
+        memory_mib=(spec.memory_mib or 0) if spec else 0,
+        placed=instance.placed,
+        offerable=instance.uuid is not None,
+    )
+
+
+def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tuple[Partition, ...]:
+    """Everything on one GPU that a pod holds or could hold, sorted by place, then id."""
+    recorded = [Partition(**asdict(device)) for device in config.devices if device.gpu == gpu.uuid]
+    if gpu.problem:
+        # It cannot be read now: what was offered of it before is all we know.
+        found = recorded
+    elif gpu.mig_enabled:
+        found = [partition for instance in gpu.instances if (partition := mig_partition(gpu, instance))]
+    else:
+        by_id = {partition.id: partition for partition in recorded if partition.kind is not DeviceKind.MIG}
+        for device_id in [*config.withdrawn, *held]:
+            partition = _of_id(gpu, device_id)
+            if partition is not None:
+                by_id.setdefault(device_id, partition)
+        found = list(by_id.values())
+    return tuple(sorted(found, key=lambda partition: partition.rank))
+
+
+def _of_id(gpu: ObservedGpu, device_id: str) -> Partition | None:
+    """A partition of this GPU that the config has forgotten, from its id."""
+    if device_id == gpu.uuid:
+        return whole(gpu)
+    found = _SLICE_ID.fullmatch(device_id)
+    if found is None or found["gpu"] != gpu.uuid:
+        return None
+    share = slice_of_gb(int(found["size"])) if found["unit"] == "gb" else slice_of_gib(int(found["size"]))
+    return mps_partition(gpu.uuid, share, int(found["number"]))

@@ -1,0 +1,64 @@
+"""The latest version of one object of the API: from the watch, or from the answer to our own write where that is newer.
+
+In go values with uid, generation and resourceVersion, out comes the newest. The watch lags behind our writes, so what
+it brings late is passed over; but the watch itself never goes back, and where it does, after a restore of etcd, it is
+believed. Reads and writes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, Protocol, TypeVar
+
+
+class Versioned(Protocol):
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def version(self) -> str:
+        """resourceVersion."""
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+class Cell(Generic[V]):
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: V | None = None
+        self._watched: V | None = None
+        """What the watch brought last."""
+
+    def change(self, _key: object, _old: V | None, new: V | None) -> None:
+        """One event of the watch."""
+        with self._lock:
+            before, self._watched = self._watched, new
+            if new is None or not _late(new, self._latest) or (before is not None and _older(new, before)):
+                self._latest = new
+
+    def accept(self, written: V) -> None:
+        """The answer to a write of ours: counts at once, the watch may take a while to bring it."""
+        with self._lock:
+            known = self._latest
+            if known is not None and known.uid == written.uid and not _older(written, known):
+                self._latest = written
+
+    def get(self) -> V | None:
+        with self._lock:
+            return self._latest
+
+
+def _late(new: V, known: V | None) -> bool:
+    """The watch brings what was there before our write."""
+    if known is None or new.uid != known.uid or new.generation > known.generation:
+        return False
+    return _older(new, known)
+
+
+def _older(one: V, other: V) -> bool:
+    """Versions that are no numbers cannot be compared; then the last word counts."""
+    return one.version.isdigit() and other.version.isdigit() and int(one.version) < int(other.version)

@@ -1,0 +1,202 @@
+"""The agent's memory of who held which device, kept on disk: witnesses that the present List cannot give.
+
+In go the readings of each pass, out come `Votes`. It remembers the ids that pods were seen with, because a List that
+lost a pod says nothing of its containers; doubts an answered Allocate until its pod was seen or its time ran out; and
+believes the checkpoint's entries of pods that nobody saw end. Written before anything may be destroyed on its word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, with_config
+
+from nodeagent.ages import Ages
+from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
+from nodeagent.observed.usage import Votes, lists_all_of
+from nodeagent.plugin.config import Allocation
+from nodeagent.plugin.files import WIRE, Unreadable, identity, read_json, write_json
+from partitioning.resources import classify
+
+log = logging.getLogger(__name__)
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A pod that was seen with devices and not seen to end."""
+
+    uid: str
+    title: Annotated[str, Field(alias="pod")]
+    grace_seconds: int
+    ids: tuple[str, ...]
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is on disk."""
+
+    pods: tuple[Holding, ...] = ()
+    answered: dict[str, float]
+    """Ledger entries (id and time) whose pod was seen, or never came."""
+    ended: tuple[str, ...] = ()
+    """UIDs of ended pods that the checkpoint still mentions."""
+    version: Literal[1] = 1
+
+
+_MEMORY = TypeAdapter(Memory)
+
+
+class Holdings:
+    """One per agent."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float], slack_seconds: float) -> None:
+        self._path = path
+        self._slack_seconds = slack_seconds
+        self._ages = Ages(clock)
+        self._saved = _load(path)
+        self._pods = {holding.uid: holding for holding in self._saved.pods}
+        self._answered, self._ended = self._saved.answered, self._saved.ended
+        self.problem = ""
+        """Why the memory is not on disk; while it is not, nothing may be destroyed on its word."""
+
+    def votes(
+        self,
+        pods: PodsSeen,
+        listed: Listed | NoAnswer,
+        allocations: Iterable[Allocation],
+        checkpoint: Iterable[CheckpointEntry],
+    ) -> Votes:
+        """Take this pass's readings in, and say what speaks for which id."""
+        # Until the pods were read, a pod that is missing has not vanished.
+        if pods.synced:
+            self._remember(pods, listed)
+            self._forget(pods)
+        entries = tuple(checkpoint)
+        known = self._known(pods, entries)
+        held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
+        held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
+        doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
+        for device_id, title, why in self._checkpointed(entries, pods):
+            if title:
+                held.setdefault(device_id, title)
+            else:
+                doubtful.setdefault(device_id, why)
+        self._ages.end_pass()
+        self._save()
+        return Votes(held=held, known=known, doubtful=doubtful)
+
+    def lost_ledger(self, path: Path) -> str:
+        """Why nothing may be believed free: an earlier ledger was lost, and its Allocates may not be in List yet.
+
+        Counted from our first look at the file that was kept aside. Call it before `votes`, which ends the pass.
+        """
+        found = identity(path)
+        if found is None or self._ages.seconds("ledger", *map(str, found)) >= self._patience_seconds:
+            return ""
+        return f"the device plugin lost its record of Allocates, see {path.name}"
+
+    def _save(self) -> None:
+        pods = tuple(holding for _, holding in sorted(self._pods.items()))
+        memory = Memory(pods=pods, answered=self._answered, ended=self._ended)
+        self.problem = ""
+        if memory != self._saved:
+            try:
+                write_json(self._path, _MEMORY, memory)
+            except OSError as error:
+                self.problem = f"the agent's memory of holders cannot be written: {error}"
+                return
+            self._saved = memory
+
+    def _known(self, pods: PodsSeen, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
+        found = {uid: set(holding.ids) for uid, holding in self._pods.items()}
+        for pod in _unended(pods):
+            found.setdefault(pod.uid, set()).update(pod.reported)
+        for entry in checkpoint:
+            found.setdefault(entry.pod_uid, set()).update(entry.ids)
+        return {uid: frozenset(ids) for uid, ids in sorted(found.items())}
+
+    def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
+        for pod in pods.pods:
+            if pod.ended:
+                self._pods.pop(pod.uid, None)
+            elif isinstance(listed, Listed) and pod.key in listed.pods:
+                self._note(pod, listed)
+
+    def _note(self, pod: NodePod, listed: Listed) -> None:
+        containers = listed.pods[pod.key]
+        ours = (ids for held in containers.values() for name, ids in held.items() if classify(name) is not None)
+        ids = {device_id for found in ours for device_id in found}
+        known = self._pods.get(pod.uid)
+        if known is not None and not lists_all_of(pod, containers):
+            # A kubelet that lost its memory lists a running pod without its devices, for good.
+            ids.update(known.ids)
+        if ids:
+            self._pods[pod.uid] = Holding(
+                uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
+            )
+
+    def _forget(self, pods: PodsSeen) -> None:
+        living = {pod.uid for pod in pods.pods}
+        vanished = {gone.pod.uid for gone in pods.vanished}
+        for uid, holding in sorted(self._pods.items()):
+            if uid in living:
+                continue
+            # Counted from our own first look without it, which covers pods that vanished while no agent ran.
+            gone_seconds = self._ages.seconds("gone", uid)
+            waited = gone_seconds >= holding.grace_seconds + self._slack_seconds
+            if uid in pods.ended or (waited and uid not in vanished):
+                del self._pods[uid]
+                # Its line in the checkpoint is no other pod's, and as old.
+                self._ended = (*self._ended, uid)
+
+    def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
+        entries = {entry.id: entry for entry in allocations}
+        answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
+        seen = {device_id for holding in self._pods.values() for device_id in holding.ids}
+        doubtful = {}
+        for device_id, entry in sorted(entries.items()):
+            if device_id in answered:
+                continue
+            waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
+            if listable and (device_id in seen or waited_seconds >= self._patience_seconds):
+                answered[device_id] = entry.at
+            else:
+                doubtful[device_id] = "the device plugin handed it out, and no pod was seen with it yet"
+        self._answered = answered
+        return doubtful
+
+    def _checkpointed(self, checkpoint: tuple[CheckpointEntry, ...], pods: PodsSeen) -> Iterable[tuple[str, str, str]]:
+        """Id, holder (or nothing), and why it is doubtful."""
+        living = {pod.uid: pod.title for pod in _unended(pods)}
+        mentioned = {entry.pod_uid for entry in checkpoint}
+        self._ended = tuple(sorted((mentioned & (pods.ended | set(self._ended))) - living.keys()))
+        for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
+            if entry.pod_uid in self._ended:
+                continue
+            title = living.get(entry.pod_uid, "")
+            if title or self._ages.seconds("stranger", entry.pod_uid) < self._patience_seconds:
+                why = f"the kubelet's checkpoint has it with a pod that is gone (UID {entry.pod_uid})"
+                yield from ((device_id, title, why) for device_id in entry.ids)
+
+    @property
+    def _patience_seconds(self) -> float:
+        return DEFAULT_GRACE_SECONDS + self._slack_seconds
+
+
+def _unended(pods: PodsSeen) -> list[NodePod]:
+    """Those that vanished before they were seen to end, then those that live."""
+    return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
+
+
+def _load(path: Path) -> Memory:
+    found = read_json(path, _MEMORY)
+    if isinstance(found, Unreadable):
+        log.warning("%s is not used: %s; who held what is learnt anew from the kubelet's List", path, found)
+    return found if isinstance(found, Memory) else Memory(answered={})

@@ -1,0 +1,153 @@
+"""What the kubelet says of devices: pod-resources, its checkpoint, and whether it started just now.
+
+In go the kubelet's directory and a clock, out come frozen readings; an answer that did not come is a `NoAnswer` with
+the reason, never an empty list, because "nothing is held" and "I could not ask" must not look alike. Reads only: the
+checkpoint belongs to the kubelet. Whether a reading may be believed is for `usage` to judge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import grpc
+
+from kube.kubelet_api import podresources_pb2 as messages
+from kube.kubelet_api.paths import KubeletPaths, unix_target
+from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from partitioning.resources import classify
+
+ANSWER_SECONDS = 5.0
+
+Held: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Device ids by resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAnswer:
+    """The question could not be put, or was refused."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """pod-resources List: devices by pod (namespace, name), then container. Plain init containers are never in it."""
+
+    pods: Mapping[tuple[str, str], Mapping[str, Held]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocatable:
+    """GetAllocatableResources: every healthy device that the kubelet has taken, held or not."""
+
+    ids: Held = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointEntry:
+    """A line of the kubelet's checkpoint on a GPU resource; lines of ended pods linger until it is written anew."""
+
+    pod_uid: str
+    ids: tuple[str, ...]
+
+
+class Kubelet:
+    """The kubelet of this node, seen from its own machine. `clock` is monotonic, and 0 at boot."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
+        self._paths = KubeletPaths(root)
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._identity: tuple[int, int] | None = None
+        self._started_at: float | None = None
+        self._channel: grpc.Channel | None = None
+
+    def listed(self) -> Listed | NoAnswer:
+        try:
+            answer = self._lister().List(messages.ListPodResourcesRequest(), timeout=ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            return self._no_answer("List", error)
+        return Listed(pods={(pod.namespace, pod.name): _containers(pod) for pod in answer.pod_resources})
+
+    def allocatable(self) -> Allocatable | NoAnswer:
+        try:
+            answer = self._lister().GetAllocatableResources(
+                messages.AllocatableResourcesRequest(), timeout=ANSWER_SECONDS
+            )
+        except grpc.RpcError as error:
+            return self._no_answer("GetAllocatableResources", error)
+        return Allocatable(ids=_by_resource(answer.devices))
+
+    def checkpoint(self) -> tuple[CheckpointEntry, ...]:
+        """Extra votes for "used": without a readable file there are none, and nothing follows from that."""
+        try:
+            content = json.loads(self._paths.checkpoint.read_text(encoding="utf-8"))
+            rows = content["Data"]["PodDeviceEntries"] or []
+            return tuple(
+                CheckpointEntry(
+                    pod_uid=str(row["PodUID"]),
+                    ids=tuple(sorted(str(i) for ids in (row["DeviceIDs"] or {}).values() for i in ids or ())),
+                )
+                for row in rows
+                if classify(row["ResourceName"]) is not None
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return ()
+
+    def seconds_since_start(self) -> float | None:
+        """Since this kubelet began to serve; None while it does not. A new socket means a new kubelet."""
+        try:
+            found = os.stat(self._paths.pod_resources_socket)
+        except OSError:
+            self._identity = self._started_at = None
+            return None
+        # The inode alone can be that of the socket before; its change time cannot.
+        identity = (found.st_ino, found.st_ctime_ns)
+        if identity != self._identity:
+            first_look = self._identity is None
+            self._identity = identity
+            age = max(self._wall_clock() - found.st_ctime, 0.0) if first_look else 0.0
+            # A clock that NTP has just put right would age it by hours; no kubelet is older than its machine's boot.
+            now = self._clock()
+            self._started_at = now - min(age, now)
+            self._forget_channel()
+        return self._clock() - (self._started_at or 0.0)
+
+    def close(self) -> None:
+        self._forget_channel()
+
+    def _lister(self) -> PodResourcesListerStub:
+        if self._channel is None:
+            # Without a limit of its own gRPC waits up to two minutes before it dials a kubelet that came back.
+            options = [("grpc.max_reconnect_backoff_ms", 1000), ("grpc.max_receive_message_length", 64 << 20)]
+            self._channel = grpc.insecure_channel(unix_target(self._paths.pod_resources_socket), options=options)
+        return PodResourcesListerStub(self._channel)
+
+    def _no_answer(self, method: str, error: grpc.RpcError) -> NoAnswer:
+        call: Any = error  # errors of calls are calls too, which the stubs do not know
+        if call.code() is grpc.StatusCode.UNAVAILABLE:
+            self._forget_channel()
+        return NoAnswer(reason=f"pod-resources {method}: {call.code().name}: {call.details()}")
+
+    def _forget_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+
+
+def _containers(pod: messages.PodResources) -> dict[str, Held]:
+    return {container.name: _by_resource(container.devices) for container in pod.containers}
+
+
+def _by_resource(devices: Iterable[messages.ContainerDevices]) -> dict[str, tuple[str, ...]]:
+    """One entry per device and none per resource, in random order: group and sort."""
+    found: dict[str, set[str]] = {}
+    for entry in devices:
+        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {resource: tuple(sorted(ids)) for resource, ids in sorted(found.items())}

@@ -1,0 +1,56 @@
+"""This node's own Node object: what the scheduler is told of our resources, and whether our taint stands.
+
+In go raw Nodes, out come frozen readings. Absent, `0` and `n/0` of a resource are one thing: the kubelet never removes
+the key of a resource that it once had. Writes nothing; see `taint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from crds.v1alpha1.names import TAINT_CHANGING
+from kube.quantities import to_int
+from partitioning.resources import classify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """What the agent must know of its Node."""
+
+    name: str
+    uid: str
+    boot_id: str = ""
+    version: str = ""
+    """resourceVersion."""
+    allocatable: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Of GPU resources only; a resource that is not in it counts 0."""
+    changing: bool = False
+    """Our taint stands."""
+
+    @property
+    def generation(self) -> int:
+        """Nodes have none that says anything."""
+        return 0
+
+    @property
+    def without_version(self) -> NodeSeen:
+        """For telling news from heartbeats."""
+        return replace(self, version="")
+
+
+def parse_node(raw: Mapping[str, Any]) -> NodeSeen:
+    """Read a Node of the API."""
+    status = raw.get("status") or {}
+    amounts = status.get("allocatable") or {}
+    taints = (raw.get("spec") or {}).get("taints") or []
+    return NodeSeen(
+        name=raw["metadata"]["name"],
+        uid=raw["metadata"].get("uid", ""),
+        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        version=raw["metadata"].get("resourceVersion", ""),
+        allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
+        changing=any(taint.get("key") == TAINT_CHANGING for taint in taints),
+    )

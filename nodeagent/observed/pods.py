@@ -1,0 +1,238 @@
+"""The pods of this node as the API shows them, and those that vanished from it.
+
+In go raw pods from the watch, out come frozen `NodePod`s with the devices that each container asks for. A pod that
+vanished without having ended keeps its devices for its grace period and some slack: after a force deletion its
+containers run on while the kubelet already gives their devices away. Knows nothing of what the kubelet says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kube.quantities import to_int
+from partitioning.resources import classify
+
+DEFAULT_GRACE_SECONDS = 30
+MIG_MANAGER = ("app", "nvidia-mig-manager")
+"""Label of the pods of NVIDIA's mig-manager, as the GPU Operator deploys them."""
+ENDED = ("Succeeded", "Failed")
+REMEMBERED_ENDS = 4096
+DEPARTED_SECONDS = 10.0
+"""The kubelet lists an ended pod for up to two seconds after its object may be gone."""
+Amounts = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePod:
+    """What the agent must know of a pod that is bound to its node."""
+
+    uid: str
+    namespace: str
+    name: str
+    containers: tuple[tuple[str, Amounts], ...] = ()
+    """App and sidecar containers that ask for devices, with how many of which resource."""
+    hidden: Amounts = ()
+    """Devices that plain init containers took beyond what later containers reuse: held, and never listed."""
+    ended: bool = False
+    """Finished, and no container is said to run: a phase that somebody else wrote does not end a container."""
+    ending: bool = False
+    """Finished, and a container is still said to run: the kubelet ends it, or nobody is left to say that it ended."""
+    handled: bool = False
+    """The kubelet has seen it (startTime is set)."""
+    grace_seconds: int = DEFAULT_GRACE_SECONDS
+    reported: tuple[str, ...] = ()
+    """Device ids in allocatedResourcesStatus."""
+    began: str = ""
+    """When the kubelet first spoke of it, else when it was created; as the API writes times."""
+    refused: str = ""
+    """Why the kubelet refused it for good, if it did so for want of a device."""
+    mig_manager: bool = False
+    """It cuts GPUs by a node label, and wipes what others made when it starts and when that label changes."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Every resource it may hold."""
+        asked = {resource for _, amounts in self.containers for resource, _ in amounts}
+        return tuple(sorted(asked | {resource for resource, _ in self.hidden}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VanishedPod:
+    """A pod that left the API before its containers were seen to end."""
+
+    pod: NodePod
+    gone_at: float
+    """On the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodsSeen:
+    """One moment of the pod book."""
+
+    pods: tuple[NodePod, ...] = ()
+    vanished: tuple[VanishedPod, ...] = ()
+    ended: frozenset[str] = frozenset()
+    """UIDs of pods that were seen to end, gone ones included."""
+    departed: frozenset[tuple[str, str]] = frozenset()
+    """Namespace and name of pods that ended and left the API a moment ago."""
+    synced: bool = False
+
+    @property
+    def mig_manager(self) -> str:
+        """The pod that cuts this node's GPUs beside us, if there is one."""
+        return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")
+
+
+def parse_pod(raw: Mapping[str, Any]) -> NodePod:
+    """Read a pod of the API."""
+    metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    grace = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
+    statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    running = any("running" in (found.get("state") or {}) for found in statuses)
+    init = spec.get("initContainers") or []
+    label, value = MIG_MANAGER
+    staying = [c for c in init if c.get("restartPolicy") == "Always"] + list(spec.get("containers") or [])
+    asks = [(container["name"], _asked(container)) for container in staying]
+    return NodePod(
+        uid=metadata.get("uid", ""),
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        containers=tuple((name, amounts) for name, amounts in asks if amounts),
+        hidden=_hidden(init, [amounts for _, amounts in asks]),
+        ended=status.get("phase") in ENDED and not running,
+        ending=status.get("phase") in ENDED and running,
+        handled=bool(status.get("startTime")),
+        began=status.get("startTime") or metadata.get("creationTimestamp") or "",
+        grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
+        reported=tuple(sorted(_reported(statuses))),
+        refused=_refused(status),
+        mig_manager=(metadata.get("labels") or {}).get(label) == value,
+    )
+
+
+def _asked(container: Mapping[str, Any]) -> Amounts:
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    asked = ((name, to_int(amount)) for name, amount in sorted(amounts.items()) if classify(name) is not None)
+    return tuple((name, count) for name, count in asked if count > 0)
+
+
+def _hidden(init: Iterable[Mapping[str, Any]], staying: Iterable[Amounts]) -> Amounts:
+    """Per resource: the most that was held at once during initialisation, less what List shows afterwards."""
+    listed: dict[str, int] = {}
+    for amounts in staying:
+        for name, count in amounts:
+            listed[name] = listed.get(name, 0) + count
+    peak: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for container in init:
+        for name, count in _asked(container):
+            if container.get("restartPolicy") == "Always":
+                kept[name] = kept.get(name, 0) + count
+            else:
+                peak[name] = max(peak.get(name, 0), kept.get(name, 0) + count)
+    beyond = ((name, count - listed.get(name, 0)) for name, count in sorted(peak.items()))
+    return tuple((name, count) for name, count in beyond if count > 0)
+
+
+def _reported(statuses: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {
+        device["resourceID"]
+        for container in statuses
+        for resource in container.get("allocatedResourcesStatus") or ()
+        for device in resource.get("resources") or ()
+        if "resourceID" in device and classify(resource.get("name", "")) is not None
+    }
+
+
+def _refused(status: Mapping[str, Any]) -> str:
+    reason = str(status.get("reason", ""))
+    ours = reason == "UnexpectedAdmissionError" or (
+        reason.startswith("OutOf") and classify(reason.removeprefix("OutOf")) is not None
+    )
+    return str(status.get("message") or reason) if status.get("phase") == "Failed" and ours else ""
+
+
+class PodBook:
+    """Fed by the watch, read by the pass."""
+
+    def __init__(self, *, clock: Callable[[], float], slack_seconds: float) -> None:
+        self._clock = clock
+        self._slack_seconds = slack_seconds
+        self._lock = threading.Lock()
+        self._pods: dict[tuple[str, str], NodePod] = {}
+        self._vanished: dict[str, VanishedPod] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._departed: dict[tuple[str, str], float] = {}
+        self._ending: dict[str, float] = {}
+        """Since when, by UID."""
+        self._synced = False
+
+    def change(self, key: tuple[str, str], _old: NodePod | None, new: NodePod | None) -> None:
+        """One event of the watch; a pod of the same name with another uid is another pod."""
+        with self._lock:
+            known = self._pods.pop(key, None)
+            if known is not None and (new is None or new.uid != known.uid):
+                if known.ended:
+                    self._departed[key] = self._clock()
+                else:
+                    self._vanished[known.uid] = VanishedPod(pod=known, gone_at=self._clock())
+            if new is not None:
+                if known is not None and new.uid == known.uid:
+                    # The first stop goes on with the period that it was given, whatever a later deletion says.
+                    new = replace(new, grace_seconds=max(new.grace_seconds, known.grace_seconds))
+                self._pods[key] = new
+                # A phase that somebody patched can be taken back by the kubelet.
+                self._ended.pop(new.uid, None)
+                if new.ended:
+                    self._ended[new.uid] = None
+                    while len(self._ended) > REMEMBERED_ENDS:
+                        self._ended.popitem(last=False)
+
+    def set_synced(self) -> None:
+        """The first whole list was handed in."""
+        with self._lock:
+            self._synced = True
+
+    def seen(self) -> PodsSeen:
+        """Pods and the vanished ones that still count as holders."""
+        now = self._clock()
+        with self._lock:
+            self._vanished = {
+                uid: gone
+                for uid, gone in self._vanished.items()
+                if now < gone.gone_at + gone.pod.grace_seconds + self._slack_seconds
+            }
+            self._end_late(now)
+            self._departed = {key: at for key, at in self._departed.items() if now < at + DEPARTED_SECONDS}
+            return PodsSeen(
+                pods=tuple(pod for _, pod in sorted(self._pods.items())),
+                vanished=tuple(gone for _, gone in sorted(self._vanished.items())),
+                ended=frozenset(self._ended),
+                departed=frozenset(self._departed),
+                synced=self._synced,
+            )
+
+    def _end_late(self, now: float) -> None:
+        """Take a finished pod for ended when its containers have had their time, whatever its last status says of them.
+
+        Else one that the kubelet no longer lists would make the whole node unknown for as long as it is kept.
+        """
+        ending = {pod.uid: pod for pod in self._pods.values() if pod.ending}
+        self._ending = {uid: self._ending.get(uid, now) for uid in sorted(ending)}
+        for uid, pod in sorted(ending.items()):
+            if now >= self._ending[uid] + pod.grace_seconds + self._slack_seconds:
+                self._pods[pod.key] = replace(pod, ended=True)
+                self._ended[uid] = None

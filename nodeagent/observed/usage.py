@@ -1,0 +1,153 @@
+"""Which device ids are in use: the verdict over everything that can bear witness.
+
+In go the node's pods, the kubelet's List, and the ids that memory, ledger and checkpoint vote for; out comes, for each
+id, Free, Used (and by which pod) or Unknown (and why). Pure. Unknown counts as used everywhere; an id is free only if a
+complete List shows no holder and nothing else speaks against it. NVML's processes are asked last, by whoever destroys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from nodeagent.hardware.driver import GpuProcess, ObservedGpu
+from nodeagent.hardware.partitions import Partition
+from nodeagent.observed.kubelet import Held, Listed, NoAnswer
+from nodeagent.observed.pods import NodePod, PodsSeen
+from nodeagent.plugin.config import DeviceKind
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Use(StrEnum):
+    FREE = "Free"
+    USED = "Used"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """On one device id. `pod` is namespace/name of the holder where known; `why` is a sentence for Unknown."""
+
+    use: Use
+    pod: str = ""
+    why: str = ""
+
+    @property
+    def free(self) -> bool:
+        return self.use is Use.FREE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Votes:
+    """Ids that something other than the present List speaks for."""
+
+    held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """By a pod (namespace/name) that lives, or vanished and may still run."""
+    known: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """All ids that a pod was seen with, by its UID: another pod may have its name by now."""
+    doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Why nobody can say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The answers of one pass."""
+
+    held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Pod by device id."""
+    doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Why, by device id."""
+    short: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Why nothing is known of a resource's other ids."""
+    blind: str = ""
+    """Why nothing is known of any id."""
+
+    def of(self, device_id: str, resource: str) -> Verdict:
+        if device_id in self.held:
+            return Verdict(use=Use.USED, pod=self.held[device_id])
+        why = self.doubtful.get(device_id) or self.blind or self.short.get(resource)
+        return Verdict(use=Use.UNKNOWN, why=why) if why else Verdict(use=Use.FREE)
+
+
+def with_processes(
+    verdict: Verdict, partition: Partition, gpu: ObservedGpu, processes: Iterable[GpuProcess], held: Iterable[str]
+) -> Verdict:
+    """NVML's word on a partition that nobody else claims. Of an MPS slice it can only doubt."""
+    if not verdict.free:
+        return verdict
+    if partition.kind is DeviceKind.MPS:
+        if any(device_id.startswith(f"{gpu.uuid}::") for device_id in held):
+            # The clients of a slice in use: NVML does not tell the slices of a GPU apart.
+            return verdict
+        clients = sorted(process.pid for process in processes if process.mps_client)
+        why = f"MPS client process {clients[0]} runs on the GPU, and no pod holds a slice of it" if clients else ""
+        return Verdict(use=Use.UNKNOWN, why=why) if clients else verdict
+    standing = gpu.at(partition.placed) if partition.placed is not None else None
+    place = standing.id if standing is not None else None
+    found = sorted(process.pid for process in processes if process.instance == place)
+    return Verdict(use=Use.USED, why=f"process {found[0]} runs on it") if found else verdict
+
+
+def judge(pods: PodsSeen, listed: Listed | NoAnswer, votes: Votes, *, too_early: str = "") -> Usage:
+    """`too_early` says why a List is not to be believed yet, however complete it looks."""
+    held = dict(votes.held)
+    if isinstance(listed, Listed):
+        for (namespace, name), containers in sorted(listed.pods.items()):
+            for device_id in _ids(containers.values()):
+                held[device_id] = f"{namespace}/{name}"
+    blind = too_early or _blind(pods, listed)
+    short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
+    return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind)
+
+
+def shortfalls(pods: PodsSeen, listed: Listed, votes: Votes) -> dict[str, str]:
+    """Per resource: the first pod of which not every device is known, and what is missing."""
+    found: dict[str, str] = {}
+    for pod in pods.pods:
+        if not pod.ended:
+            for resource, why in _unlisted(pod, listed.pods.get(pod.key, {})):
+                found.setdefault(resource, why)
+            for resource, count in pod.hidden:
+                why = f"init containers of pod {pod.title} hold {count} more of {resource}, unlisted, until it ends"
+                found.setdefault(resource, why)
+    for gone in pods.vanished:
+        asked = sum(count for _, amounts in gone.pod.containers for _, count in amounts)
+        if len(votes.known.get(gone.pod.uid, ())) < asked or gone.pod.hidden:
+            for resource in gone.pod.resources:
+                found.setdefault(resource, f"pod {gone.pod.title} left the API before it ended and may still run")
+    return found
+
+
+def lists_all_of(pod: NodePod, containers: Mapping[str, Held]) -> bool:
+    """The List shows as many devices as the pod's containers ask for."""
+    return not any(_unlisted(pod, containers))
+
+
+def _unlisted(pod: NodePod, containers: Mapping[str, Held]) -> Iterable[tuple[str, str]]:
+    for name, amounts in pod.containers:
+        for resource, count in amounts:
+            shown = len(containers.get(name, {}).get(resource, ()))
+            if shown < count:
+                yield resource, f"pod {pod.title} asks for {count} of {resource} and the kubelet lists {shown}"
+
+
+def _blind(pods: PodsSeen, listed: Listed | NoAnswer) -> str:
+    if isinstance(listed, NoAnswer):
+        return listed.reason
+    if not pods.synced:
+        return "the pods of this node were not read from the API yet"
+    for pod in pods.pods:
+        if pod.handled and not pod.ended and pod.key not in listed.pods:
+            return f"the kubelet does not list pod {pod.title}, which it has handled"
+    known = {pod.key for pod in pods.pods} | {gone.pod.key for gone in pods.vanished} | pods.departed
+    for namespace, name in sorted(listed.pods):
+        if (namespace, name) not in known:
+            return f"the kubelet lists pod {namespace}/{name}, which the API does not show on this node yet"
+    return ""
+
+
+def _ids(containers: Iterable[Held]) -> list[str]:
+    return sorted(device_id for held in containers for ids in held.values() for device_id in ids)

@@ -1,0 +1,100 @@
+"""What the device plugin shall offer: its config file, rendered from the changes of all GPUs.
+
+In go the changes, out goes `config.json`, written atomically and only when it differs from what is there. A config that
+takes something away is never replaced by another before the plugin has loaded it: a config that is skipped or loaded
+late could bring an id back after it was seen to be gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from nodeagent.steps.changes import GpuChange
+from nodeagent.plugin.config import Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
+from nodeagent.plugin.files import Unreadable
+from nodeagent.plugin.news import News
+
+log = logging.getLogger(__name__)
+
+
+def rendered(changes: Iterable[GpuChange], before: PluginConfig) -> PluginConfig:
+    """Every partition that exists and may be offered, the withdrawn ones among them.
+
+    A GPU that cannot even tell its UUID may be any of those that are not seen: what `before` says of these stays.
+    """
+    found = tuple(changes)
+    seen = {change.gpu.uuid for change in found}
+    kept = [device for device in before.devices if device.gpu not in seen] if "" in seen else []
+    offered = [partition for change in found for partition in change.offer]
+    withdrawn = [partition for change in found for partition in change.withdraw]
+    devices = {partition.id: partition.device for partition in [*withdrawn, *offered]}
+    refused = {p.id for p in withdrawn} - {p.id for p in offered}
+    refused |= {device.id for device in kept} & set(before.withdrawn)
+    return PluginConfig.of([*devices.values(), *kept], refused)
+
+
+def silenced(config: PluginConfig) -> PluginConfig:
+    """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
+    return PluginConfig.of(config.devices, {device.id for device in config.devices})
+
+
+def counts(config: PluginConfig) -> dict[str, int]:
+    """Offered devices per resource, zero for a resource of which all are withdrawn."""
+    offered = Counter(device.resource for device in config.offered())
+    return {resource: offered[resource] for resource in sorted({device.resource for device in config.devices})}
+
+
+class Advertiser:
+    """Owns `config.json`; the plugin owns `loaded.json`."""
+
+    def __init__(self, files: PluginFiles) -> None:
+        self._files, self._news = files, News(log)
+        found = read_config(files)
+        if isinstance(found, Unreadable):
+            log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
+        self.config = found if isinstance(found, PluginConfig) else PluginConfig()
+        self._exists = isinstance(found, PluginConfig)
+
+    def loaded(self) -> Loaded | None:
+        """What the plugin says it has in force."""
+        found = read_loaded(self._files)
+        problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
+        self._news.tell(problem)
+        return found if isinstance(found, Loaded) else None
+
+    def in_force(self, loaded: Loaded | None) -> bool:
+        """The plugin loaded exactly this config, and after it was written."""
+        if not self._exists or loaded is None or loaded.hash != self.config.hash:
+            return False
+        try:
+            written, confirmed = self._files.config.stat(), self._files.loaded.stat()
+        except OSError:
+            return False
+        return confirmed.st_mtime_ns >= written.st_mtime_ns
+
+    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
+        """Write it if it differs and may be written now, or `again`; True if it is on disk."""
+        if self._exists and config == self.config and self._stands() and not again:
+            return True
+        before = {device.id for device in self.config.offered()}
+        takes_away = before - {device.id for device in config.offered()}
+        if self._exists and takes_away and not (in_force or overdue):
+            return False
+        write_config(self._files, config)
+        self.config, self._exists = config, True
+        log.info("offered to the kubelet from now on: %s", _spelled(counts(config)))
+        return True
+
+    def _stands(self) -> bool:
+        """There, and not from the future: after a clock was set back no answer would ever be younger."""
+        try:
+            return self._files.config.stat().st_mtime_ns <= time.time_ns()
+        except OSError:
+            return False
+
+
+def _spelled(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"

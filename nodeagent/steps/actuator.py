@@ -1,0 +1,142 @@
+"""Carries out the hardware part of one GPU's change: destroy, finish, create, each step behind the journal.
+
+In goes a `GpuChange`, out comes what was done and, if the driver stopped it, why. Each step is written down before its
+first driver call. Right before a destruction NVML is asked once more for processes; that a client holds the instance is
+information, not failure. Never tries another order or placement, and stops between steps when a newer plan is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from nodeagent.steps.changes import GpuChange
+from nodeagent.hardware.driver import DriverError, GpuDriver, GpuInstance, InUseError, ObservedGpu
+from nodeagent.steps.journal import Action, Intent, Journal
+from partitioning.layouts import Instance
+
+log = logging.getLogger(__name__)
+FIRST_PAUSE_SECONDS = 1.0
+LAST_PAUSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actuated:
+    """What became of the work on one GPU."""
+
+    destroyed: tuple[Instance, ...] = ()
+    created: tuple[Instance, ...] = ()
+    error: DriverError | None = None
+    fresh: bool = True
+    """The driver was asked in this pass; else the error is that of an earlier try, and its pause is not over."""
+    interrupted: bool = False
+    """A newer generation came: the rest is for the next pass."""
+
+    @property
+    def acted(self) -> bool:
+        """The driver was asked to change something."""
+        return bool(self.destroyed or self.created or (self.error is not None and self.fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """After a failure on one GPU: the same plan is not tried again at once."""
+
+    edition: tuple[str, int]
+    error: DriverError
+    failures: int
+    over_at: float
+
+
+class Actuator:
+    def __init__(self, driver: GpuDriver, journal: Journal, *, clock: Callable[[], float]) -> None:
+        self._driver = driver
+        self._journal = journal
+        self._clock = clock
+        self._pauses: dict[str, _Pause] = {}
+
+    def run(self, change: GpuChange, *, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
+        """Work through the steps of one GPU as far as possible. `edition` is the plan's uid and generation."""
+        pause = self._pauses.get(change.gpu.uuid)
+        if not change.acts:
+            self._pauses.pop(change.gpu.uuid, None)
+            return Actuated()
+        if pause is not None and pause.edition == edition and self._clock() < pause.over_at:
+            return Actuated(error=pause.error, fresh=False)
+        result = self._work(change, edition, current)
+        if result.error is None:
+            self._pauses.pop(change.gpu.uuid, None)
+        else:
+            failures = 1 + (pause.failures if pause is not None and pause.edition == edition else 0)
+            seconds = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LAST_PAUSE_SECONDS)
+            self._pauses[change.gpu.uuid] = _Pause(edition, result.error, failures, self._clock() + seconds)
+            log.warning("GPU %d: %s; tried again in %g s", change.gpu.index, result.error, seconds)
+        return result
+
+    def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
+        """Until the first pause of these GPUs is over."""
+        pauses = [pause for gpu, pause in self._pauses.items() if gpu in gpus]
+        return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
+
+    def _work(self, change: GpuChange, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
+        gpu, interrupted = change.gpu, False
+        problem: DriverError | None = None
+        done: dict[Action, list[Instance]] = {Action.DESTROY: [], Action.CREATE: []}
+        stuck: list[Instance] = []
+        for action, placed, call in self._steps(change):
+            if interrupted := not current():
+                break
+            if action is Action.CREATE and any(_collide(gpu, placed, other) for other in stuck):
+                continue
+            try:
+                self._step(gpu, Intent.of(action, placed, edition), call)
+            except InUseError as error:
+                # Somebody holds this one; the other steps need not wait for it.
+                problem = error
+                stuck.append(placed)
+            except DriverError as error:
+                problem = error
+                break
+            else:
+                done[action].append(placed)
+                log.info("GPU %d: %s of %s is done", gpu.index, action, placed)
+        destroyed, created = tuple(done[Action.DESTROY]), tuple(done[Action.CREATE])
+        return Actuated(destroyed=destroyed, created=created, error=problem, interrupted=interrupted)
+
+    def _steps(self, change: GpuChange) -> Iterator[tuple[Action, Instance, Callable[[], None]]]:
+        gpu, driver = change.gpu, self._driver
+        for instance in change.destroy:
+            yield Action.DESTROY, instance.placed, partial(self._destroy, gpu, instance)
+        for instance in change.finish:
+            yield Action.CREATE, instance.placed, partial(driver.create_compute_instance, gpu.uuid, instance.id)
+        for placed in change.create:
+            yield Action.CREATE, placed, partial(self._create, gpu, placed)
+
+    def _step(self, gpu: ObservedGpu, intent: Intent, call: Callable[[], None]) -> None:
+        if intent.action is Action.DESTROY:
+            self._check_idle(gpu, intent.placed)
+        self._journal.begin(gpu.uuid, intent)
+        call()
+        self._journal.end(gpu.uuid, intent)
+
+    def _check_idle(self, gpu: ObservedGpu, placed: Instance) -> None:
+        # Of this instance only: others of the observation may be destroyed by now.
+        alone = replace(gpu, instances=tuple(instance for instance in gpu.instances if instance.placed == placed))
+        found = [process.pid for process in self._driver.processes(alone) if process.instance is not None]
+        if found:
+            raise InUseError(f"destroying {placed}", f"process {found[0]} runs on it")
+
+    def _destroy(self, gpu: ObservedGpu, instance: GpuInstance) -> None:
+        for compute in instance.compute:
+            self._driver.destroy_compute_instance(gpu.uuid, instance.id, compute.id)
+        self._driver.destroy_gpu_instance(gpu.uuid, instance.id)
+
+    def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
+        made = self._driver.create_gpu_instance(gpu.uuid, placed)
+        self._driver.create_compute_instance(gpu.uuid, made)
+
+
+def _collide(gpu: ObservedGpu, one: Instance, other: Instance) -> bool:
+    return bool(one.mask & other.mask) or (gpu.model is not None and gpu.model.excludes(one.profile, other.profile))

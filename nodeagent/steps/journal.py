@@ -1,0 +1,121 @@
+"""The write-ahead journal: what the agent is about to do to a GPU, on disk before it does it.
+
+One small file per GPU: its open intents, each with the plan's uid and generation. One that is found open was cut off
+somewhere between the driver calls of its step; there may be several, since a step that the driver refused does not stop
+the next one. What is then observed says how far each came, and the next pass goes on from there for whatever plan is
+the newest. Never replays anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import TypeAdapter, with_config
+
+from nodeagent.hardware.driver import DriverError, ObservedGpu
+from nodeagent.plugin.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.plugin.news import News
+from partitioning.layouts import Instance
+
+VERSION = 2
+log = logging.getLogger(__name__)
+
+
+class Action(StrEnum):
+    CREATE = "create"
+    DESTROY = "destroy"
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """One step on one placement, for one generation of one plan."""
+
+    action: Action
+    profile: str
+    start: int
+    size: int
+    plan_uid: str
+    generation: int
+
+    @classmethod
+    def of(cls, action: Action, placed: Instance, edition: tuple[str, int]) -> Intent:
+        """`edition` is the plan's uid and generation."""
+        uid, generation = edition
+        profile, start, size = placed.profile, placed.start, placed.size
+        return cls(action=action, profile=profile, start=start, size=size, plan_uid=uid, generation=generation)
+
+    @property
+    def placed(self) -> Instance:
+        return Instance(start=self.start, size=self.size, profile=self.profile)
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    intents: tuple[Intent, ...]
+    version: int
+
+
+_FILE = TypeAdapter(_File)
+
+
+class NotJournalledError(DriverError):
+    """The intent could not be written down, so the driver was not asked."""
+
+    kind = "journal"
+
+
+class Journal:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._news: defaultdict[str, News] = defaultdict(lambda: News(log))
+
+    def begin(self, gpu_uuid: str, intent: Intent) -> None:
+        """On disk when this returns; raises NotJournalledError where that cannot be."""
+        try:
+            self._write(gpu_uuid, (*self._others(gpu_uuid, intent), intent))
+        except OSError as error:
+            raise NotJournalledError(f"writing down the {intent.action} of {intent.placed}", str(error)) from error
+
+    def end(self, gpu_uuid: str, intent: Intent) -> None:
+        """The step is done, or was found not to have happened. An intent that cannot be removed is settled later."""
+        try:
+            if others := self._others(gpu_uuid, intent):
+                self._write(gpu_uuid, others)
+            else:
+                self._path(gpu_uuid).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the journal of %s was not ended: %s", gpu_uuid, error)
+
+    def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
+        """What was begun and not ended, one for each placement, in the order of beginning."""
+        content = read_json(self._path(gpu_uuid), _FILE)
+        self._news[gpu_uuid].tell(f"journal {content}" if isinstance(content, Unreadable) else "")
+        return content.intents if isinstance(content, _File) else ()
+
+    def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:
+        """End the intents that came to their end; name the placements of those that were left half-made."""
+        left = set()
+        for intent in self.intents(gpu.uuid) if not gpu.problem else ():
+            standing = gpu.at(intent.placed)
+            if standing is not None and standing.half_made:
+                left.add(intent.placed)
+                continue
+            how = "was not begun" if (standing is None) == (intent.action is Action.CREATE) else "is done"
+            log.info("GPU %d: the %s of %s that was cut off %s", gpu.index, intent.action, intent.placed, how)
+            self.end(gpu.uuid, intent)
+        return frozenset(left)
+
+    def _others(self, gpu_uuid: str, intent: Intent) -> tuple[Intent, ...]:
+        return tuple(known for known in self.intents(gpu_uuid) if known.placed != intent.placed)
+
+    def _write(self, gpu_uuid: str, intents: tuple[Intent, ...]) -> None:
+        write_json(self._path(gpu_uuid), _FILE, _File(intents=intents, version=VERSION))
+
+    def _path(self, gpu_uuid: str) -> Path:
+        return self._directory / f"{gpu_uuid}.json"

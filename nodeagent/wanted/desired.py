@@ -1,0 +1,216 @@
+"""What a GPU is to become: from the plan's effective item to an exact target, or the reason why not.
+
+In go an item, the GPU as observed and which of its instances are in use; out comes a `Target` or a `Refused`. Instances
+given by count get exact placements from the same packer that the controller uses, around what is in use and by choice
+where idle instances stand already, so that the answer stays the same while it is being carried out. Touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from crds.v1alpha1.names import Backend, Reason
+from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
+from nodeagent.hardware.driver import MigMode, ObservedGpu
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout
+from partitioning.models import GpuModel
+from partitioning.mps import MpsSlice, check_slices, slice_of_gb
+from partitioning.packing import NoRoom, Packed, pack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigTarget:
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpsTarget:
+    slices: tuple[MpsSlice, ...]
+    """Sorted; equal slices stand several times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeTarget:
+    """Offered uncut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsItIs:
+    """Unmanaged, or paused: what there is stays and is offered."""
+
+    planned: MigTarget | MpsTarget | WholeTarget | None = None
+    """What it would become if the plan were not paused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The item cannot be carried out on this GPU; what there is stays and is offered."""
+
+    reason: Reason
+    message: str
+
+
+Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | AsItIs | Refused
+
+
+def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Target:
+    """The exact state that `item` asks of this GPU."""
+    if gpu.problem:
+        return Refused(reason=Reason.UNHEALTHY, message=f"GPU {gpu.index} cannot be read: {gpu.problem}")
+    if item.uuid is not None and item.uuid != gpu.uuid:
+        return Refused(
+            reason=Reason.GPU_MISMATCH,
+            message=f"the plan means {item.uuid}, and GPU {gpu.index} is {gpu.uuid}: nothing is changed; "
+            "correct the item's uuid or leave it out",
+        )
+    if item.mig is not None:
+        return _mig_target(item.mig, gpu, Layout.of(in_use))
+    if gpu.mig_enabled:
+        return Refused(
+            reason=Reason.MIG_MODE_ENABLED,
+            message=f"MIG mode is on, so GPU {gpu.index} can be neither shared by MPS nor offered whole: "
+            "plan mig.instances, or turn the mode off with nvidia-smi -mig 0 while the GPU is idle",
+        )
+    return _mps_target(item.mps, gpu) if item.mps is not None else WholeTarget()
+
+
+def refused_for_all(spec: PlanSpec) -> Refused | None:
+    """What stops the whole plan before any of its items is looked at."""
+    backend = spec.device_plugin.backend if spec.device_plugin else None
+    if backend in (None, Backend.GPUPLAN):
+        return None
+    return Refused(
+        reason=Reason.NOT_SUPPORTED,
+        message=f"devicePlugin.backend {backend} is not supported by this agent: use gpuplan, or leave it out",
+    )
+
+
+def no_such_gpu(index: int, count: int) -> Refused:
+    """The plan lists an index that the node has not."""
+    have = "no GPU" if not count else "1 GPU, with index 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
+    return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: remove GPU {index} from the plan")
+
+
+def beside_mig_manager(wanted: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
+    """Two that cut one GPU undo each other's work: where something is to be changed, it is left to people."""
+    if wanted.layout == gpu.layout:
+        return wanted
+    return Refused(reason=Reason.FOREIGN_OWNER, message=f"nothing is cut while {mig_manager_remedy(pod)}")
+
+
+def mig_manager_remedy(pod: str) -> str:
+    return (
+        f"NVIDIA's mig-manager runs on this node (pod {pod}), which wipes what others cut: give the node the label "
+        "nvidia.com/gpu.deploy.mig-manager=false"
+    )
+
+
+def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | Refused:
+    model = gpu.model
+    if gpu.mig_mode is MigMode.NOT_SUPPORTED or model is None:
+        return Refused(
+            reason=Reason.MIG_NOT_SUPPORTED, message=f"{gpu.name} has no MIG: plan mps.slices or whole: {{}}"
+        )
+    if not gpu.mig_enabled:
+        pending = " (it is pending until the GPU is reset)" if gpu.mig_mode_pending is MigMode.ENABLED else ""
+        return Refused(
+            reason=Reason.MIG_MODE_DISABLED,
+            message=f"MIG mode of GPU {gpu.index} is off{pending}: turn it on with nvidia-smi -i {gpu.index} -mig 1 "
+            "while the GPU is idle",
+        )
+    exact = Layout.of(_placed(model, entry.profile, entry.start) for entry in item.instances if entry.start is not None)
+    counts: dict[str, int] = {}
+    for entry in item.instances:
+        if entry.start is None:
+            name = _name(model, entry.profile)
+            counts[name] = counts.get(name, 0) + (entry.count or 1)
+    asked_twice = len(exact) < sum(entry.start is not None for entry in item.instances)
+    problem = check_layout(model, exact)
+    if problem is None and not asked_twice:
+        packed = _packed(model, exact, counts, gpu.layout, in_use)
+        if isinstance(packed, Layout):
+            return MigTarget(layout=packed)
+        problem = packed.reason
+    else:
+        problem = problem and problem + _remedy(model, exact)
+    return Refused(reason=Reason.INVALID_LAYOUT, message=problem or "one placement is listed twice")
+
+
+def _remedy(model: GpuModel, exact: Layout) -> str:
+    """For exact placements that are possible alone, and not together: the first that can go elsewhere."""
+    if any(check_layout(model, Layout.of([placed])) for placed in exact):
+        return ""
+    for placed in reversed(tuple(exact)):
+        spec, others = model.profile(placed.profile), exact.without([placed])
+        for start in spec.starts if spec else ():
+            if check_layout(model, others.union([replace(placed, start=start)])) is None:
+                return f"; start {placed.profile} at {start}, or leave start out"
+    return "; leave start out, or plan less"
+
+
+def _packed(
+    model: GpuModel, exact: Layout, counts: dict[str, int], observed: Layout, in_use: Layout
+) -> Layout | NoRoom:
+    """Exact placements for the counted ones: first so that nobody must leave, then as if the GPU were idle."""
+    if not any(counts.values()):
+        return exact
+    idle = observed.without(in_use)
+    remaining = dict(counts)
+    serving: list[Instance] = []
+    for instance in in_use.without(exact):
+        if remaining.get(instance.profile) and check_layout(model, exact.union([*serving, instance])) is None:
+            serving.append(instance)
+            remaining[instance.profile] -= 1
+    obstacles = [
+        instance
+        for instance in in_use.without([*exact, *serving])
+        if check_layout(model, exact.union([*serving, instance])) is None
+    ]
+    answer: Packed | NoRoom = NoRoom(reason="", missing=())
+    for pinned, wanted, beside in (
+        (exact.union(serving), remaining, obstacles),
+        (exact.union(serving), remaining, []),
+        (exact, counts, []),
+    ):
+        answer = pack(model, pinned=pinned.union(beside), wanted=wanted, prefer=idle if beside else observed)
+        if isinstance(answer, Packed):
+            return answer.layout.without(beside)
+    return answer if isinstance(answer, NoRoom) else EMPTY
+
+
+def _mps_target(item: MpsItem, gpu: ObservedGpu) -> MpsTarget | Refused:
+    if item.slices is None:
+        return Refused(
+            reason=Reason.NOT_SUPPORTED,
+            message="mps.replicas is not supported by the gpuplan device plugin yet: use mps.slices",
+        )
+    slices: list[MpsSlice] = []
+    for entry in item.slices:
+        if entry.memory_gb is None:
+            return Refused(
+                reason=Reason.NOT_SUPPORTED,
+                message="mps.slices[].memoryGiB (aliyun.com/gpu-mem) is not supported yet: use memoryGB",
+            )
+        slices += [slice_of_gb(entry.memory_gb, entry.thread_percent)] * (entry.count or 1)
+    model = gpu.model
+    problem = check_slices(model.memory_mib, model.compute_capability, slices) if model else "the GPU is not known"
+    if problem is not None:
+        return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
+    return MpsTarget(slices=tuple(sorted(slices, key=_slice_order)))
+
+
+def _slice_order(share: MpsSlice) -> tuple[int, str, int]:
+    return (share.memory_mib, share.resource, share.thread_percent or 0)
+
+
+def _name(model: GpuModel, profile: str) -> str:
+    spec = model.profile(profile)
+    return spec.name if spec else profile
+
+
+def _placed(model: GpuModel, profile: str, start: int) -> Instance:
+    """Also for what cannot be: `check_layout` says best what is wrong with it."""
+    spec = model.profile(profile)
+    return Instance(start=start, size=spec.size if spec else 1, profile=spec.name if spec else profile)

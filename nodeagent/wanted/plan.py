@@ -1,0 +1,55 @@
+"""This node's GPUPartitionPlan as the agent last knew it.
+
+In go raw objects from the watch and the answers to our own status writes, out come typed plans. A plan that cannot be
+read keeps its problem, so that it can be reported instead of being taken for an empty one. Writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from crds.v1alpha1.plan import GPUPartitionPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSeen:
+    """One version of the plan."""
+
+    uid: str
+    generation: int
+    version: str
+    """resourceVersion."""
+    plan: GPUPartitionPlan | None
+    """None where the object cannot be read, which `problem` explains."""
+    problem: str = ""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """As the API holds it, for comparing before writing."""
+
+    @property
+    def edition(self) -> tuple[str, int]:
+        """Changes with the spec only; a plan that was created anew starts at generation 1 again."""
+        return (self.uid, self.generation)
+
+
+def parse_plan(raw: Mapping[str, Any]) -> PlanSeen:
+    """Read a plan of the API; never raises."""
+    metadata = raw["metadata"]
+    plan, problem = None, ""
+    try:
+        # The status is ours and is compared raw: an unreadable old one must not stop a good spec.
+        plan = GPUPartitionPlan.read({**raw, "status": None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return PlanSeen(
+        uid=metadata.get("uid", ""),
+        generation=int(metadata.get("generation") or 0),
+        version=metadata.get("resourceVersion", ""),
+        plan=plan,
+        problem=problem,
+        status=raw.get("status") or {},
+    )

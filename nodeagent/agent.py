@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
 from nodeagent.ages import Ages
-from nodeagent.steps.actuator import Actuated, Actuator
-from nodeagent.steps.changes import GpuChange, gpu_change
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.look import Observer, Seen
 from nodeagent.observed.usage import Verdict
@@ -30,6 +28,8 @@ from nodeagent.reported.conditions import UNDER_WAY
 from nodeagent.reported.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
 from nodeagent.reported.report import Reporter
 from nodeagent.reported.steady import Steady
+from nodeagent.steps.actuator import Actuated, Actuator
+from nodeagent.steps.changes import GpuChange, gpu_change
 from nodeagent.wanted.desired import no_such_gpu
 from nodeagent.wanted.orders import Orders, orders
 

@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from nodeagent.steps.changes import Standing
 from nodeagent.hardware.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
-from nodeagent.steps.journal import Journal
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.observed.cell import Cell
 from nodeagent.observed.holdings import Holdings
@@ -27,6 +25,8 @@ from nodeagent.offered.confirm import Readings
 from nodeagent.plugin.config import PluginConfig, PluginFiles, read_ledger
 from nodeagent.plugin.files import Unreadable
 from nodeagent.plugin.news import News
+from nodeagent.steps.changes import Standing
+from nodeagent.steps.journal import Journal
 from nodeagent.wanted.plan import PlanSeen
 from partitioning.layouts import Instance
 

@@ -22,14 +22,12 @@ from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from nodeagent.agent import Agent
-from nodeagent.steps.actuator import Actuator
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_thread import ThreadedDriver
-from nodeagent.steps.journal import Journal
+from nodeagent.look import Observer
 from nodeagent.observed.cell import Cell
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
-from nodeagent.look import Observer
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
 from nodeagent.offered.advertise import Advertiser
@@ -42,6 +40,8 @@ from nodeagent.reported.report import Reporter
 from nodeagent.reported.serve import Server
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
+from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.journal import Journal
 from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning import __version__
 

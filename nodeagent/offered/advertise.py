@@ -12,10 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from nodeagent.steps.changes import GpuChange
 from nodeagent.plugin.config import Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.plugin.files import Unreadable
 from nodeagent.plugin.news import News
+from nodeagent.steps.changes import GpuChange
 
 log = logging.getLogger(__name__)
 

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTiming:
     poll_seconds: float = 30.0
+    failed_seconds: float = 5.0
     daemon_check_seconds: float = 10.0
     registration: RegistrationTiming = field(default_factory=RegistrationTiming)
 
@@ -98,19 +99,26 @@ class PluginService:
         self._registrar.start()
         try:
             while not self._quit.is_set():
-                self._pass()
-                self._wake.wait(self._pause_seconds())
+                pause_seconds = self._pass()
+                self._wake.wait(pause_seconds)
                 self._wake.clear()
         finally:
             self._close()
 
-    def _pass(self) -> None:
-        for watch in self._watches:
-            watch.ensure()
-        self._take_config()
-        self._tend_daemons()
-        self._serve()
-        self._report()
+    def _pass(self) -> float:
+        """The seconds until another one is due."""
+        try:
+            for watch in self._watches:
+                watch.ensure()
+            self._take_config()
+            self._tend_daemons()
+            self._serve()
+            self._report()
+        except Exception:
+            # A plugin that ends takes every device from the kubelet: worse than one that is late.
+            log.exception("the pass failed")
+            return self._timing.failed_seconds
+        return max(min(self._timing.poll_seconds, self._daemons_due - time.monotonic()), 0.0)
 
     def _take_config(self) -> None:
         file = identity(self._files.config)  # before reading: a newer text under an older identity is read again
@@ -207,9 +215,6 @@ class PluginService:
             *(Problem(gpu=gpu, message=text) for gpu, text in sorted(self._daemon_problems.items())),
             *(Problem(resource=name, message=text) for name, text in self._registrar.problems().items()),
         )
-
-    def _pause_seconds(self) -> float:
-        return max(min(self._timing.poll_seconds, self._daemons_due - time.monotonic()), 0.0)
 
     def _close(self) -> None:
         """Daemons stay: containers use them."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from nodeagent.steps.actuator import Actuated
 from nodeagent.reported.outcome import GpuOutcome
+from nodeagent.steps.actuator import Actuated
 
 APPLY_BUCKETS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
 PASS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
-from nodeagent.steps.actuator import Actuated
-from nodeagent.steps.changes import GpuChange
 from nodeagent.hardware.driver import InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.look import Seen
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.offered.confirm import Confirmation, Stage
 from nodeagent.plugin.config import PluginConfig
+from nodeagent.steps.actuator import Actuated
+from nodeagent.steps.changes import GpuChange
 from nodeagent.wanted.desired import AsItIs, Refused
 from nodeagent.wanted.orders import Orders
 

@@ -15,6 +15,7 @@ from crds.v1alpha1 import names
 from crds.v1alpha1.names import GpuState
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
+from nodeagent.plugin.news import News
 from nodeagent.reported.metrics import AgentMetrics
 from nodeagent.reported.outcome import GpuOutcome, PassResult
 from nodeagent.reported.status import plan_status
@@ -40,7 +41,7 @@ class Reporter:
         self._write, self._emit, self._metrics = write, emit, metrics
         self._clock, self._now = clock, now
         self._agent_version, self._config_path = agent_version, config_path
-        self._plan_uid = ""
+        self._news, self._plan_uid = News(log), ""
         self._confirmed: dict[str, str] = {}
         self._begun: dict[str, tuple[str, float]] = {}
         self._states: dict[int, tuple[str, str]] = {}
@@ -82,11 +83,13 @@ class Reporter:
             result, plan, agent_version=self._agent_version, config_path=self._config_path, now=self._now()
         )
         try:
-            return self._write(plan, status)
+            seconds = self._write(plan, status)
         except ApiError as error:
-            log.warning("status was not written: %s", error)
+            self._news.tell(f"status was not written: {error}")
             self._metrics.error("status")
             return RETRY_SECONDS
+        self._news.tell("")
+        return seconds
 
     def _note(self, outcome: GpuOutcome, plan: PlanSeen | None) -> None:
         """One GPU: what was confirmed, how long it took, and whether its state is news."""

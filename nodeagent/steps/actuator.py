@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nodeagent.steps.changes import GpuChange
 from nodeagent.hardware.driver import DriverError, GpuDriver, GpuInstance, InUseError, ObservedGpu
+from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
 from partitioning.layouts import Instance
 

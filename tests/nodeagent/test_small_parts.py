@@ -8,8 +8,6 @@ import pytest
 
 from kube.settings import SettingsError, load, read
 from nodeagent.ages import Ages
-from nodeagent.steps.actuator import Actuator
-from nodeagent.steps.changes import GpuChange
 from nodeagent.hardware.driver import (
     ComputeInstance,
     DriverTimeoutError,
@@ -20,9 +18,11 @@ from nodeagent.hardware.driver import (
     ObservedGpu,
 )
 from nodeagent.hardware.driver_thread import Hanging, ThreadedDriver
-from nodeagent.steps.journal import Action, Intent, Journal
 from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError, StateDir
+from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.changes import GpuChange
+from nodeagent.steps.journal import Action, Intent, Journal
 from nodeagent.wanted.desired import AsItIs
 from partitioning.layouts import Instance
 from tests.nodeagent.watched import Clock

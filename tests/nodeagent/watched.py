@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodeagent.steps.journal import Intent, Journal
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
@@ -14,6 +13,7 @@ from nodeagent.observed.pods import PodsSeen
 from nodeagent.observed.usage import Votes
 from nodeagent.offered.advertise import Advertiser
 from nodeagent.plugin.config import Allocation, PluginConfig, PluginFiles
+from nodeagent.steps.journal import Intent, Journal
 from partitioning.layouts import Instance
 
 

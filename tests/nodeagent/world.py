@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodeagent.agent import Agent
-from nodeagent.steps.actuator import Actuator
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.look import Observer
 from nodeagent.observed.cell import Cell
 from nodeagent.observed.kubelet import CheckpointEntry
-from nodeagent.look import Observer
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
 from nodeagent.offered.confirm import Confirmer
@@ -24,6 +23,7 @@ from nodeagent.offered.taint import NodeGuard
 from nodeagent.reported.metrics import AgentMetrics
 from nodeagent.reported.report import Reporter
 from nodeagent.statedir import StateDir
+from nodeagent.steps.actuator import Actuator
 from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning.models import GpuModel
 from sandbox.driver import processes

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import grpc
 import pytest
 
 from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, read_ledger, write_config
+from nodeagent.plugin.service import PluginService
 from tests.nodeagent.plugin.conftest import Node, Running
 from tests.nodeagent.plugin.fake_kubelet import FakeKubelet, eventually
 
@@ -333,3 +335,22 @@ def test_a_plugin_without_the_mps_command_says_so(
         pytest.skip("this machine has the real command")
     start_plugin()
     assert messages(node.load(PluginConfig.of([mps(0)]))) == "nvidia-cuda-mps-control is not on PATH"
+
+
+def test_a_pass_that_fails_is_not_the_end_of_the_plugin(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+    tend = PluginService._tend_daemons
+
+    def fails_once(service: PluginService) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("a broken world")
+        tend(service)
+
+    monkeypatch.setattr(PluginService, "_tend_daemons", fails_once)
+    start_plugin(failed_seconds=0.01)
+
+    node.load(PluginConfig.of([mig(0)]))
+    assert failed.is_set()

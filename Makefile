@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types contracts generated unit e2e e2e-programs fmt clean
+.PHONY: demo test lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-programs fmt clean
 
 demo: .venv/.ready  ## the main job, in the sandbox, told as a story
 	$(BIN)/gpuplan sandbox demo
@@ -27,8 +27,24 @@ unit: .venv/.ready
 	$(BIN)/python -m pytest -q
 
 # Builds etcd, kube-apiserver, scheduler, controller-manager and kubelet from pinned Go modules where they are not cached yet.
+# Two halves at a time, each with a control plane of its own: both wait much and compute little.
+E2E = GPUPLAN_E2E=1 K8S=$(K8S) $(BIN)/python -u -m pytest -q
+labelled = awk '{ print "$(1) | " $$0; fflush() }'
+e2e-cluster e2e-nodes: SHELL := bash
+e2e-cluster e2e-nodes: .SHELLFLAGS := -o pipefail -c
+
 e2e: e2e-programs  ## the product on a real control plane and a real kubelet; K8S=1.30.14 chooses the version
-	GPUPLAN_E2E=1 K8S=$(K8S) $(BIN)/python -m pytest -q tests/e2e
+	@$(MAKE) --no-print-directory -j2 e2e-cluster e2e-nodes
+
+e2e-cluster:
+	@$(E2E) tests/e2e --ignore=tests/e2e/kubelet 2>&1 | $(call labelled,cluster)
+
+e2e-nodes:
+	@$(E2E) tests/e2e/kubelet 2>&1 | $(call labelled,nodes  )
+
+e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples, more clusters
+	GPUPLAN_E2E_LONG=1 GPUPLAN_E2E_SAMPLES=20 GPUPLAN_E2E_CLUSTERS=1000 GPUPLAN_E2E_SEEDS=5 $(E2E) \
+	  tests/e2e/kubelet tests/e2e/test_scheduler.py -k "long or latency or five_minutes or slice_made or random_clusters or planned_pods"
 
 e2e-programs: .venv/.ready
 	$(BIN)/python -m sandbox.controlplane build $(if $(K8S),--version $(K8S))

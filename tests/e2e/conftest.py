@@ -50,3 +50,15 @@ def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield found
     finally:
         plane.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster_count() -> int:
+    """How many random clusters are tried."""
+    return int(os.environ.get("GPUPLAN_E2E_CLUSTERS", "200"))
+
+
+@pytest.fixture(scope="session")
+def seed_count() -> int:
+    """How many plans of each mix are followed."""
+    return int(os.environ.get("GPUPLAN_E2E_SEEDS", "1"))

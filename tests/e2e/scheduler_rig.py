@@ -108,6 +108,10 @@ class Rig:
         items: list[Json] = json.loads(request(self.api, "GET", path))["items"]
         return items
 
+    def several(self, *paths: str) -> list[list[Json]]:
+        """All of each collection, asked for at the same time."""
+        return list(self._threads.map(self.all_of, paths))
+
     def pods(self) -> list[Json]:
         """Of all namespaces."""
         return self.all_of("/api/v1/pods")
@@ -169,14 +173,15 @@ class Rig:
 
     def clear(self) -> None:
         """No node, pod, claim or volume is left."""
-        for namespace in (PROBE, *NAMESPACES):
-            self._delete_all(f"/api/v1/namespaces/{namespace}/pods")
-        self._delete_all(NODES)
-        for namespace in (PROBE, "red"):
-            self._delete_all(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        self._delete_all(*(f"/api/v1/namespaces/{namespace}/pods" for namespace in (PROBE, *NAMESPACES)))
+        claims = [f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" for namespace in (PROBE, "red")]
+        self._delete_all(NODES, *claims)
         self._delete_all(VOLUMES)
 
-    def _delete_all(self, path: str) -> None:
+    def _delete_all(self, *paths: str) -> None:
+        list(self._threads.map(self._delete_one, paths))
+
+    def _delete_one(self, path: str) -> None:
         request(self.api, "DELETE", path, body=NOW)
         eventually(lambda: not self.all_of(path), f"nothing is left of {path}")
 

@@ -26,6 +26,7 @@ _TAINT = re.compile(r"node\(s\) had untolerated taint(\(s\)| \{.*?\})")
 # The scheduler's word for nodes that an affinity by name left out before any filter ran; ours names the filter.
 LEFT_OUT = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _OLD_WORDS = {"node(s) had volume node affinity conflict": "node(s) didn't match PersistentVolume's node affinity"}
+STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 TAINTED = "node(s) had untolerated taint(s)"
 
 
@@ -35,27 +36,24 @@ class Simulated:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._old = int(rig.plane.version.split(".")[1]) <= OLDEST
-        self.nodes: list[NodeView] = []
+        nodes, namespaces, classes = rig.several("/api/v1/nodes", "/api/v1/namespaces", STORAGE_CLASSES)
+        self.nodes = [_node(raw) for raw in nodes]
+        self._namespaces = {raw["metadata"]["name"]: read_namespace(raw) for raw in namespaces}
+        self._classes = {raw["metadata"]["name"]: read_storage_class(raw) for raw in classes}
         self.state = ClusterState()
         self.read()
 
     def read(self) -> None:
-        """Everything anew."""
-        rig = self._rig
-        self.nodes = [_node(raw) for raw in rig.all_of("/api/v1/nodes")]
-        pods = [self._pod(raw) for raw in rig.pods() if (raw.get("status") or {}).get("phase") not in FINISHED]
-        namespaces = {raw["metadata"]["name"]: read_namespace(raw) for raw in rig.all_of("/api/v1/namespaces")}
-        claims = {("red", raw["metadata"]["name"]): read_claim(raw) for raw in rig.all_of(CLAIMS)}
-        volumes = {raw["metadata"]["name"]: read_volume(raw) for raw in rig.all_of(VOLUMES)}
-        classes = {
-            raw["metadata"]["name"]: read_storage_class(raw)
-            for raw in rig.all_of("/apis/storage.k8s.io/v1/storageclasses")
-        }
+        """What changes when a pod is bound, anew."""
+        raw_pods, raw_claims, raw_volumes = self._rig.several("/api/v1/pods", CLAIMS, VOLUMES)
+        pods = [self._pod(raw) for raw in raw_pods if (raw.get("status") or {}).get("phase") not in FINISHED]
+        claims = {("red", raw["metadata"]["name"]): read_claim(raw) for raw in raw_claims}
+        volumes = {raw["metadata"]["name"]: read_volume(raw) for raw in raw_volumes}
         context = SchedulingContext(
-            namespaces={name: found for name, found in namespaces.items() if not isinstance(found, Unreadable)},
+            namespaces={name: each for name, each in self._namespaces.items() if not isinstance(each, Unreadable)},
             claims={key: found for key, found in claims.items() if not isinstance(found, Unreadable)},
             volumes={name: found for name, found in volumes.items() if not isinstance(found, Unreadable)},
-            storage_classes={name: found for name, found in classes.items() if not isinstance(found, Unreadable)},
+            storage_classes={name: each for name, each in self._classes.items() if not isinstance(each, Unreadable)},
         )
         self.state = ClusterState(self.nodes, [pod for pod in pods if pod.node], context=context)
 

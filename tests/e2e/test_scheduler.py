@@ -1,7 +1,8 @@
 """The simulator against the real kube-scheduler on random clusters, and what it makes of plans.
 
 Every disagreement is printed with the seed of its cluster: `random_cluster(SEED)` makes it again. What is printed is
-the result (`pytest -s`, or `-rP`).
+the result (`pytest -s`, or `-rP`). GPUPLAN_E2E_CLUSTERS says how many clusters (200), GPUPLAN_E2E_SEEDS how many plans
+of each mix (1): `make e2e-scale` tries more.
 """
 
 from collections import Counter
@@ -19,9 +20,7 @@ from tests.e2e.real_cluster import MERGE, call, eventually
 from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word, word_of
 from tests.e2e.simulated import Simulated
 
-CLUSTERS = 300
-SECONDS = 1800
-SEEDS = (1, 2)
+SECONDS = 3600
 MANNERS = (
     Manner(name="not nominated", nominate=False),
     Manner(name="nominated", nominate=True),
@@ -111,11 +110,11 @@ def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
 
 
 @pytest.mark.timeout(SECONDS)
-def test_random_clusters(rig: Rig) -> None:
+def test_random_clusters(rig: Rig, cluster_count: int) -> None:
     """Where the scheduler binds, ours says it fits; where it does not, ours counts the same reasons."""
     counts = Counter({"disagreeing": 0})
     problems: list[str] = []
-    for number in range(CLUSTERS):
+    for number in range(cluster_count):
         problems += compare(rig, number, counts)
         rig.clear()
         counts["clusters"] += 1
@@ -126,16 +125,16 @@ def test_random_clusters(rig: Rig) -> None:
 
 
 @pytest.mark.timeout(SECONDS)
-def test_planned_pods(rig: Rig) -> None:
+def test_planned_pods(rig: Rig, seed_count: int) -> None:
     """Nominated, every planned pod is bound. How many were bound where they were planned is printed for each manner.
 
     The scheduler clears a nomination when it tries the pod in vain, as it does when another node grows; another pod may
     then take its place, and it takes the other's. So it is frequent where nodes grow within a tenth of a second.
     """
-    print(f"\nkube-scheduler {rig.plane.version}: {SIZE}, seeds {SEEDS}")
+    print(f"\nkube-scheduler {rig.plane.version}: {SIZE}, {seed_count} of each mix")
     totals = {manner: Counter[str]() for manner in MANNERS}
     for mix in ("plain", "several", "tainted", "cpu"):
-        for seed in SEEDS:
+        for seed in range(1, seed_count + 1):
             snapshot = instance(**SIZE, seed=seed, mix=MIXES[mix])
             for manner, total in totals.items():
                 outcome = measure(rig, snapshot, manner)

@@ -86,6 +86,21 @@ def test_the_controllers_writes_to_a_full_plan(cluster: RealCluster) -> None:
     apply.delete(cluster.admin, path)
 
 
+def test_a_persons_write_to_a_full_plan(cluster: RealCluster) -> None:
+    name = f"{BIG}-person"
+    path, api = f"{PLANS}/{name}", fleet.controller(cluster)
+    apply.create(api, PLANS, plan(name))
+    assert call(api, "PATCH", path, plan(name, planned={"gpus": full()}), APPLY, **MANAGER).allowed
+    pins = [{key: value for key, value in item.items() if key != "uuid"} for item in full(start=2)]
+    for spec in ({"gpus": pins}, {"gpus": full(start=3)}, {"paused": True}):
+        answer = call(cluster.admin, "PATCH", path, {"spec": spec}, MERGE)
+        assert answer.allowed, answer.message
+    refused = call(cluster.admin, "PATCH", path, {"spec": {"planned": {"gpus": full(start=1)}}}, MERGE)
+    assert refused.status == 403
+    assert "spec.planned is written by the gpuplan controller" in refused.message
+    apply.delete(cluster.admin, path)
+
+
 def test_the_controllers_word_in_a_full_status(cluster: RealCluster) -> None:
     path = f"{PLANS}/{BIG}-status"
     apply.create(cluster.admin, PLANS, plan(f"{BIG}-status"))

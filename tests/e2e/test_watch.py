@@ -4,17 +4,22 @@ A control plane of its own, for its API server is killed. The reflector must end
 deletions that it could not see included.
 """
 
+import json
+import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from kube import apply
+from kube import apply, clients
 from kube.errors import ApiError, Gone
 from kube.reflector import Reflector
+from kube.transport import open_response
 from kube.watch import WatchStream, WatchTiming
 from sandbox.controlplane import Binaries, RealControlPlane
 from sandbox.controlplane.plane import API_SERVER
 from tests.e2e.real_cluster import PLANS, RealCluster, call, eventually, plan
+from tests.e2e.wire import Wire
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 SOON = ("--etcd-compaction-interval=5s",)
@@ -31,6 +36,14 @@ def mortal(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield found
     finally:
         plane.stop()
+
+
+def _admin_token(cluster: RealCluster) -> str:
+    """The wire speaks for bearers of tokens, not of certificates."""
+    cluster.kubectl("create", "serviceaccount", "wired", "-n", "default")
+    subject = ("--clusterrole=cluster-admin", "--serviceaccount=default:wired")
+    cluster.kubectl("create", "clusterrolebinding", "wired", *subject)
+    return cluster.kubectl("create", "token", "wired", "-n", "default", check=True).strip()
 
 
 def _map(name: str) -> dict[str, object]:
@@ -55,6 +68,51 @@ def test_a_version_that_is_too_old_is_gone(mortal: RealCluster) -> None:
 
     apply.create(mortal.admin, PLANS, plan("watched"))
     eventually(gone, "410 for resourceVersion 1")
+    query: dict[str, str | int | bool] = {"watch": True, "resourceVersion": "1", "timeoutSeconds": 2}
+    answer = open_response(mortal.admin, "GET", PLANS, query=query)
+    event = json.loads(answer.data.splitlines()[0])
+    assert answer.status == 200
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+def test_a_reflector_that_was_cut_off_until_its_version_was_too_old(
+    mortal: RealCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new API server's watch cache begins with its own start: what went on before it, only a list can tell."""
+    caplog.set_level(logging.DEBUG, "kube.reflector")
+    wire = Wire(mortal.plane.kubeconfig_with(_admin_token(mortal)))
+    config = tmp_path / "wired.kubeconfig"
+    config.write_text(wire.kubeconfig)
+    for name in ("cut-stays", "cut-goes", "cut-changes"):
+        apply.create(mortal.admin, MAPS, _map(name))
+    seen: list[tuple[str, bool]] = []
+    reflector: Reflector[str] = Reflector(
+        clients.load(str(config)),
+        MAPS,
+        project=lambda item: str(item["metadata"]["resourceVersion"]),
+        on_change=lambda key, _old, new: seen.append((key[1], new is not None)),
+    )
+    reflector.start()
+    try:
+        assert reflector.synced.wait(30)
+        wire.cut()
+        apply.delete(mortal.admin, f"{MAPS}/cut-goes")
+        apply.merge_patch(mortal.admin, f"{MAPS}/cut-changes", {"data": {"a": "c"}})
+        apply.create(mortal.admin, MAPS, _map("cut-comes"))
+        mortal.plane.parts[API_SERVER].kill()
+        mortal.plane.restart(API_SERVER)
+        wire.mend()
+        eventually(lambda: ("default", "cut-comes") in reflector.items(), "the reflector has listed again")
+        live = {item["metadata"]["name"]: item for item in apply.get(mortal.admin, MAPS)["items"]}
+        versions = {name: item["metadata"]["resourceVersion"] for name, item in live.items()}
+        assert {name: version for (_, name), version in reflector.items().items()} == versions
+        assert "too old resource version" in caplog.text, "the watch was resumed, and told 410"
+        assert seen.count(("cut-goes", False)) == seen.count(("cut-comes", True)) == 1
+        assert seen.count(("cut-changes", True)) == 2
+        assert seen.count(("cut-stays", True)) == 1
+    finally:
+        reflector.stop()
+        wire.close()
 
 
 def test_a_reflector_outlives_the_api_server(mortal: RealCluster) -> None:

@@ -1,0 +1,116 @@
+"""A wire between one client and the API server that a test can hold, cut and mend.
+
+In: a kubeconfig. Out: the same with the wire's address; the client speaks plain HTTP to the wire, the wire TLS to the
+server. `hold` keeps requests that begin in a given way until `release`, whatever becomes of their sender meanwhile.
+"""
+
+import base64
+import contextlib
+import re
+import socket
+import ssl
+import threading
+from urllib.parse import urlsplit
+
+import yaml
+
+CHUNK_BYTES = 1 << 16
+
+
+class Wire:
+    """Works from the start on; end it with `close`."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self._config = yaml.safe_load(kubeconfig)
+        (entry,) = self._config["clusters"]
+        server = urlsplit(entry["cluster"]["server"])
+        self._target = (str(server.hostname), int(server.port or 443))
+        authority = base64.b64decode(entry["cluster"].pop("certificate-authority-data")).decode()
+        self._context = ssl.create_default_context(cadata=authority)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        entry["cluster"]["server"] = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._kept: re.Pattern[bytes] | None = None
+        self._open = threading.Event()
+        self._whole = threading.Event()
+        self._open.set()
+        self._whole.set()
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.held = threading.Event()
+        """At least one request is being held."""
+        threading.Thread(target=self._accept, daemon=True, name="wire").start()
+
+    @property
+    def kubeconfig(self) -> str:
+        """For the client."""
+        return str(yaml.safe_dump(self._config))
+
+    def hold(self, request: re.Pattern[bytes]) -> None:
+        """From now on keep requests that begin like this."""
+        self.held.clear()
+        self._open.clear()
+        self._kept = request
+
+    def release(self) -> None:
+        """Let them go on to the server, and answers back."""
+        self._kept = None
+        self._open.set()
+
+    def cut(self) -> None:
+        """End every connection, and refuse new ones."""
+        self._whole.clear()
+        with self._lock:
+            ends, self._sockets = self._sockets, set()
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def mend(self) -> None:
+        """Connect again."""
+        self._whole.set()
+
+    def close(self) -> None:
+        """For good."""
+        self.release()
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+                if not self._whole.is_set():
+                    client.close()
+                    continue
+                server = self._context.wrap_socket(
+                    socket.create_connection(self._target, timeout=10), server_hostname=self._target[0]
+                )
+            except OSError:
+                if self._listener.fileno() < 0:
+                    return
+                client.close()
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._sockets |= {client, server}
+            threading.Thread(target=self._upstream, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._downstream, args=(client, server), daemon=True).start()
+
+    def _upstream(self, client: socket.socket, server: socket.socket) -> None:
+        """Requests. The server is not told when the client goes: a request under way is carried out all the same."""
+        with contextlib.suppress(OSError, ValueError):
+            while data := client.recv(CHUNK_BYTES):
+                kept = self._kept
+                if kept is not None and kept.match(data):
+                    self.held.set()
+                    self._open.wait()
+                server.sendall(data)
+
+    def _downstream(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while data := server.recv(CHUNK_BYTES):
+                with contextlib.suppress(OSError):
+                    client.sendall(data)
+        with contextlib.suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)

@@ -181,7 +181,10 @@ class Heartbeat:
         manager: str,
         lease_seconds: float = 40.0,
         renew_seconds: float = 10.0,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before` is called before each beat, and raises where there must be none."""
+        self._before, self._taken_at = before, time.monotonic()
         self._api, self._path, self._manager = api, lease_path(namespace, name), manager
         self._renew_seconds = renew_seconds
         self._spec = {"holderIdentity": identity, "leaseDurationSeconds": max(round(lease_seconds), 1)}
@@ -199,7 +202,8 @@ class Heartbeat:
             self._thread.join(2.0)
 
     def beat(self) -> None:
-        """Renew once; raises `kube.errors`."""
+        """Renew once; raises `kube.errors`, or what `before` raises."""
+        self._before()
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -208,6 +212,11 @@ class Heartbeat:
         }
         timeouts = Timeouts(connect_seconds=self._renew_seconds / 2, read_seconds=self._renew_seconds / 2)
         apply.apply(self._api, self._path, body, manager=self._manager, force=True, timeouts=timeouts)
+        self._taken_at = time.monotonic()
+
+    def age_seconds(self) -> float:
+        """Since the API took one; since the start, where it took none yet."""
+        return time.monotonic() - self._taken_at
 
     def _run(self) -> None:
         while not self._quit.is_set():

@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,35 +58,6 @@ class NoPassError(Exception):
     """A heartbeat would say that the status is kept true, and it is not."""
 
 
-class Pulse(Heartbeat):
-    """A heartbeat that stops while no pass comes to its end, and knows when it last succeeded."""
-
-    def __init__(
-        self, api: ApiClient, node_name: str, settings: Settings, *, idle_seconds: Callable[[], float]
-    ) -> None:
-        super().__init__(
-            api,
-            namespace=settings.namespace,
-            name=names.agent_lease(node_name),
-            identity=node_name,
-            manager=names.AGENT_MANAGER,
-            lease_seconds=4 * settings.heartbeat_seconds,
-            renew_seconds=settings.heartbeat_seconds,
-        )
-        self._taken_at = time.monotonic()
-        self._idle_seconds = idle_seconds
-
-    def beat(self) -> None:
-        if self._idle_seconds() > SILENT_SECONDS:
-            raise NoPassError(f"not sent: no pass came to its end for more than {SILENT_SECONDS:g} s")
-        super().beat()
-        self._taken_at = time.monotonic()
-
-    def age_seconds(self) -> float:
-        """Since the API took one; since the start, where it took none yet."""
-        return time.monotonic() - self._taken_at
-
-
 class AgentProcess:
     """`start`, then `run` until `stop`; `close` at the end."""
 
@@ -103,8 +73,8 @@ class AgentProcess:
         self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
         self.metrics = AgentMetrics(node_name, __version__)
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
-        self._pulse = Pulse(api, node_name, settings, idle_seconds=self._idle_seconds)
-        self.metrics.watch_heartbeat(self._pulse.age_seconds)
+        self._heartbeat = self._made_heartbeat()
+        self.metrics.watch_heartbeat(self._heartbeat.age_seconds)
         self._agent = self._made_agent()
         plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
         own = {"fieldSelector": f"metadata.name={node_name}"}
@@ -123,6 +93,19 @@ class AgentProcess:
             registry=self.metrics.registry,
             health=self._health,
             readiness=self._readiness,
+        )
+
+    def _made_heartbeat(self) -> Heartbeat:
+        renew_seconds = self._settings.heartbeat_seconds
+        return Heartbeat(
+            self._api,
+            namespace=self._settings.namespace,
+            name=names.agent_lease(self._node_name),
+            identity=self._node_name,
+            manager=names.AGENT_MANAGER,
+            lease_seconds=4 * renew_seconds,
+            renew_seconds=renew_seconds,
+            before=self._check_passes,
         )
 
     def _made_agent(self) -> Agent:
@@ -172,7 +155,7 @@ class AgentProcess:
 
     def start(self) -> None:
         self._events.start()
-        self._pulse.start()
+        self._heartbeat.start()
         self.server.start()
         for watch in self._watches.values():
             watch.start()
@@ -195,7 +178,7 @@ class AgentProcess:
         for watch in self._watches.values():
             watch.stop()
         self._files.stop()
-        self._pulse.stop()
+        self._heartbeat.stop()
         self._events.stop()
         self.server.stop()
         self._kubelet.close()
@@ -233,6 +216,11 @@ class AgentProcess:
 
     def _idle_seconds(self) -> float:
         return time.monotonic() - self._passed_at
+
+    def _check_passes(self) -> None:
+        """No heartbeat while no pass comes to its end."""
+        if self._idle_seconds() > SILENT_SECONDS:
+            raise NoPassError(f"not sent: no pass came to its end for more than {SILENT_SECONDS:g} s")
 
     def _plan_changed(self, key: tuple[str, str], old: PlanSeen | None, new: PlanSeen | None) -> None:
         known = self._plan.get()

@@ -40,21 +40,15 @@ MIB = 1 << 20
 MOST_INSTANCES = 16
 """Room for every answer: instance counts in profile infos were seen to be wrong (A30), and short arrays overflow."""
 
-ERRORS: dict[int, type[DriverError]] = {
-    NVML.NVML_ERROR_UNINITIALIZED: DriverGoneError,
-    NVML.NVML_ERROR_INVALID_ARGUMENT: RefusedError,
-    NVML.NVML_ERROR_NOT_SUPPORTED: RefusedError,
-    NVML.NVML_ERROR_NO_PERMISSION: NotPermittedError,
-    NVML.NVML_ERROR_NOT_FOUND: RefusedError,
-    NVML.NVML_ERROR_DRIVER_NOT_LOADED: DriverGoneError,
-    NVML.NVML_ERROR_TIMEOUT: DriverTimeoutError,
-    NVML.NVML_ERROR_LIBRARY_NOT_FOUND: DriverGoneError,
-    NVML.NVML_ERROR_GPU_IS_LOST: GpuLostError,
-    NVML.NVML_ERROR_RESET_REQUIRED: GpuLostError,
-    NVML.NVML_ERROR_LIB_RM_VERSION_MISMATCH: DriverGoneError,
-    NVML.NVML_ERROR_IN_USE: InUseError,
-    NVML.NVML_ERROR_INSUFFICIENT_RESOURCES: RefusedError,
+_CODES: dict[type[DriverError], tuple[str, ...]] = {
+    DriverGoneError: ("UNINITIALIZED", "DRIVER_NOT_LOADED", "LIBRARY_NOT_FOUND", "LIB_RM_VERSION_MISMATCH"),
+    DriverTimeoutError: ("TIMEOUT",),
+    GpuLostError: ("GPU_IS_LOST", "RESET_REQUIRED"),
+    InUseError: ("IN_USE",),
+    RefusedError: ("INVALID_ARGUMENT", "NOT_SUPPORTED", "NOT_FOUND", "INSUFFICIENT_RESOURCES"),
+    NotPermittedError: ("NO_PERMISSION",),
 }
+ERRORS = {getattr(NVML, f"NVML_ERROR_{code}"): kind for kind, codes in _CODES.items() for code in codes}
 
 
 @contextmanager

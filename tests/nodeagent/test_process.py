@@ -122,7 +122,7 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
 
     assert caplog.text.count("Traceback") == 1
     with pytest.raises(NoPassError, match="no pass came to its end"):
-        agent._pulse.beat()
+        agent._heartbeat.beat()
 
 
 def test_a_second_agent_is_refused(node: Node) -> None:

@@ -163,7 +163,8 @@ def table(result: Mapping[str, Any]) -> str:
     lines += ["", f"{'process':<28}{'CPU s':>8}{'peak MiB':>9}"]
     for name, row in result["processes"].items():
         lines.append(f"{name:<28}{row['cpu_seconds']:>8}{row['peak_mib']:>9}")
-    lines += ["", *(f"{name:<28}{value:>8}" for name, value in result["counts"].items())]
+    counts = {**result["counts"], **{f"agents: {name}": value for name, value in result.get("agents", {}).items()}}
+    lines += ["", *(f"{name:<28}{value:>8}" for name, value in counts.items())]
     return "\n".join(lines)
 
 

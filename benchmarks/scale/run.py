@@ -6,10 +6,12 @@ as such. The pods' clock is this process's monotonic one.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +45,7 @@ def run(
     directory: Path,
     *,
     limit_seconds: float,
+    quiet_seconds: float = QUIET_SECONDS,
     metrics_port: int,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
@@ -57,14 +60,14 @@ def run(
         seen = recorder
         stage.until(lambda: seen.ready_plans() == sizes.nodes, "every node has a plan that is Ready")
         say(f"{sizes.nodes} plans are Ready after {time.monotonic() - began:.0f} s")
-        time.sleep(QUIET_SECONDS)
+        time.sleep(quiet_seconds)
         measured = _measure(stage, sizes, recorder, deadline=began + limit_seconds, say=say)
     finally:
         if recorder is not None:
             recorder.stop()
         last_words = stage.stop()
-    say(f"the agents' processes: {'; '.join(last_words)}")
-    return measured | _requests(stage.audit_log, measured.pop("window"), sizes.pods)
+    agents = {"agents": _sum(last_words)}
+    return measured | agents | _requests(stage.audit_log, measured.pop("window"), sizes.pods)
 
 
 def _measure(
@@ -150,6 +153,14 @@ def _told(metrics: str) -> dict[str, float]:
     for name, value in _SERIES.findall(metrics):
         sums[name] = sums.get(name, 0.0) + float(value)
     return {name: round(sums[f"gpuplan_{name}"], 1) for name in TOLD if f"gpuplan_{name}" in sums}
+
+
+def _sum(counts: Iterable[str]) -> dict[str, int]:
+    """What the agents' processes have counted, over all of them."""
+    total: Counter[str] = Counter()
+    for line in counts:
+        total.update({name: int(value) for name, value in json.loads(line).items()})
+    return dict(total)
 
 
 def _requests(log: Path, window: tuple[float, float], pods: int) -> dict[str, Any]:

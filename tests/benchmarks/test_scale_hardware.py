@@ -1,0 +1,85 @@
+"""The simulated hardware and kubelet of the scale runs are as strict as the real ones, as far as the agent can tell."""
+
+import pytest
+
+from benchmarks.scale.hardware import SimulatedDriver, SimulatedKubelet, mig_uuid
+from benchmarks.scale.workload import Gpu
+from nodeagent.hardware.driver import InUseError, RefusedError
+from nodeagent.observed.pods import NodePod
+from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
+from partitioning.layouts import Instance, Layout
+
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+LARGE = Instance(start=0, size=4, profile="4g.40gb")
+SMALL = Instance(start=4, size=1, profile="1g.10gb")
+RESOURCE = "nvidia.com/mig-1g.10gb"
+
+
+def machine(*placed: Instance) -> tuple[SimulatedDriver, SimulatedKubelet]:
+    kubelet = SimulatedKubelet()
+    return SimulatedDriver([Gpu(uuid=UUID, mig=True, layout=Layout.of(placed))], kubelet), kubelet
+
+
+def device(placed: Instance) -> Device:
+    return Device(id=mig_uuid(UUID, placed), resource=RESOURCE, gpu=UUID, kind=DeviceKind.MIG)
+
+
+def pod(name: str, count: int = 1) -> NodePod:
+    return NodePod(uid=name, namespace="load", name=name, containers=(("main", ((RESOURCE, count),)),))
+
+
+def test_an_instance_is_made_in_two_steps_and_destroyed_in_two() -> None:
+    driver, _ = machine(LARGE)
+    made = driver.create_gpu_instance(UUID, SMALL)
+    half = driver.observe()[0].at(SMALL)
+    assert half is not None
+    assert half.half_made
+    driver.create_compute_instance(UUID, made)
+    whole = driver.observe()[0].at(SMALL)
+    assert whole is not None
+    assert whole.uuid == mig_uuid(UUID, SMALL)
+    assert driver.observe()[0].layout == Layout.of([LARGE, SMALL])
+    driver.destroy_compute_instance(UUID, made, 0)
+    driver.destroy_gpu_instance(UUID, made)
+    assert driver.observe()[0].layout == Layout.of([LARGE])
+
+
+@pytest.mark.parametrize(
+    "placed", [Instance(start=3, size=1, profile="1g.10gb"), LARGE, Instance(start=1, size=4, profile="3g.40gb")]
+)
+def test_what_does_not_fit_is_refused(placed: Instance) -> None:
+    driver, _ = machine(LARGE)
+    with pytest.raises(RefusedError):
+        driver.create_gpu_instance(UUID, placed)
+    assert driver.observe()[0].layout == Layout.of([LARGE])
+
+
+def test_what_a_container_uses_is_not_destroyed() -> None:
+    driver, kubelet = machine(SMALL)
+    kubelet.load(PluginConfig.of([device(SMALL)]))
+    assert kubelet.admit(pod("a"))
+    with pytest.raises(InUseError):
+        driver.destroy_compute_instance(UUID, 1, 0)
+    kubelet.release(("load", "a"))
+    driver.destroy_compute_instance(UUID, 1, 0)
+
+
+def test_pods_get_devices_that_are_offered_and_free_or_are_refused() -> None:
+    kubelet = SimulatedKubelet()
+    other = Instance(start=5, size=1, profile="1g.10gb")
+    config = PluginConfig.of([device(SMALL), device(other)], [mig_uuid(UUID, other)])
+    assert kubelet.load(config) == {RESOURCE: True}
+    assert kubelet.allocatable().ids == {RESOURCE: (mig_uuid(UUID, SMALL),)}
+    assert not kubelet.admit(pod("two", count=2))
+    assert kubelet.admit(pod("a"))
+    assert kubelet.admit(pod("a"))
+    assert not kubelet.admit(pod("b"))
+    assert kubelet.listed().pods == {("load", "a"): {"main": {RESOURCE: (mig_uuid(UUID, SMALL),)}}}
+
+
+def test_a_resource_that_is_gone_is_counted_as_none() -> None:
+    kubelet = SimulatedKubelet()
+    kubelet.load(PluginConfig.of([device(SMALL)]))
+    assert kubelet.counts() == {RESOURCE: 1}
+    kubelet.load(PluginConfig())
+    assert kubelet.counts() == {RESOURCE: 0}

@@ -1,0 +1,35 @@
+"""The scale benchmark at a size that takes a minute, so that it cannot rot: pods are bound, nothing is forbidden."""
+
+import socket
+from pathlib import Path
+
+from benchmarks.scale.run import run
+from benchmarks.scale.stage import Sizes
+from sandbox.controlplane import Binaries
+
+NODES, PODS = 20, 60
+
+
+def test_a_small_run_binds_every_pod_and_accounts_for_every_request(programs: Binaries, tmp_path: Path) -> None:
+    sizes = Sizes(
+        nodes=NODES,
+        pods=PODS,
+        gpus=2,
+        per_second=30.0,
+        seed=1,
+        agent_processes=2,
+        write_allocatable=False,
+        settings={"batchWindowTimeoutSeconds": 4.0, "batchWindowIdleSeconds": 1.0},
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    found = run(programs, sizes, tmp_path / "run", limit_seconds=240.0, quiet_seconds=0.0, metrics_port=port, say=print)
+    assert found["counts"]["pods bound"] == PODS, found
+    assert found["waits"]["created -> bound"]["pods"] + found["counts"]["slices found ready"] == PODS
+    assert found["waits"]["plan written -> plan Ready"]["pods"] > 0
+    for client in ("controller", "agents"):
+        assert found["requests"][client]["refused"] == 0
+        assert found["requests"][client]["requests"] > 0
+    assert found["processes"]["controller"]["peak_mib"] > 0
+    assert found["agents"]["failures"] == found["agents"]["pods_refused"] == 0

@@ -1,4 +1,4 @@
-"""Faults of real clusters: rival and frozen controllers, a CRD that grows, a Node that comes back.
+"""Faults of real clusters: rival and frozen controllers, a long outage, a CRD that grows, a Node that comes back.
 
 The audit log tells two controllers apart by their tokens, although they are one account. Runs on the fixtures of
 test_scenarios: a control plane of each test's own, every right as deploy/ gives it.
@@ -6,7 +6,8 @@ test_scenarios: a control plane of each test's own, every right as deploy/ gives
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,20 @@ from cli.manifests import load
 from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply
+from kube.errors import ApiError
 from sandbox.cluster import Cluster
+from sandbox.controlplane.plane import API_SERVER
 from sandbox.controlplane.seam import Role
 from sandbox.controlplane.tenants import RealServers
+from sandbox.driver import machine
 from tests.e2e.real_cluster import CRDS, NODES, PLANS, eventually
-from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, servers, start, starts
+from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, start, starts
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.CONTROLLER_LEASE}"
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 RIVAL = "controller-2"
-__all__ = ["cluster", "servers", "starts"]  # fixtures
+__all__ = ["cluster", "said", "servers", "starts"]  # fixtures
 
 
 def add_rival(found: Cluster, base: RealServers) -> None:
@@ -76,8 +80,58 @@ def test_two_controllers_and_one_of_them_writes(cluster: Cluster, servers: RealS
         cluster.create(pod)
     wanted = {pod["metadata"]["name"] for pod in pods}
     eventually(lambda: running(cluster) == wanted, "all pods run", SETTLE_SECONDS)
-    assert len({token for tokens in writers(tmp_path / "audit.log").values() for token in tokens}) == 1
+    log = tmp_path / "audit.log"
+    assert len({token for tokens in writers(log).values() for token in tokens}) == 1
     assert apply.get(cluster.api, LEASE)["spec"]["leaseTransitions"] == 0
+    assert len(candidates(log)) == 2, "both want to lead"
+
+
+def candidates(log: Path) -> set[str]:
+    """Tokens of the controllers that look at the Lease."""
+    return {
+        event["user"]["extra"][CREDENTIAL][0]
+        for event in audited(log)
+        if event["objectRef"].get("name") == names.CONTROLLER_LEASE and event["verb"] == "get"
+    }
+
+
+def test_an_api_server_that_is_away_for_longer_than_a_lease(
+    cluster: Cluster, servers: RealServers, starts: list[tuple[datetime, datetime]]
+) -> None:
+    """The leader gives up, the agents do not; what ran runs on, and what waited gets its slices."""
+    wanted = start(cluster, "mig")
+    eventually(lambda: running(cluster), "a pod runs", SETTLE_SECONDS)
+    agents = {name: child.pid for name, child in cluster.supervisor.children.items() if name.startswith("agent-")}
+    held = used(cluster)
+    killed_at = datetime.now(UTC)
+    servers.plane.parts[API_SERVER].kill()
+    eventually(lambda: cluster.supervisor.children["controller"].restarts > 0, "the leader gives up", SETTLE_SECONDS)
+    assert held.items() <= used(cluster).items()
+    servers.plane.restart(API_SERVER)
+    starts.append((killed_at, datetime.now(UTC)))
+    eventually(lambda: quietly(lambda: running(cluster)) == wanted, "all pods run", SETTLE_SECONDS)
+    eventually(lambda: quietly(lambda: settled(cluster)), "everything is settled", SETTLE_SECONDS)
+    assert held.items() <= used(cluster).items(), "no instance in use was touched"
+    assert agents == {name: cluster.supervisor.children[name].pid for name in agents}
+
+
+def used(found: Cluster) -> dict[int, Any]:
+    """GPU and instance of every process on simulated hardware."""
+    states = [machine.observe(node.machine) for node in found.nodes.values() if node.has_gpus]
+    return {
+        process["pid"]: (gpu["uuid"], process["gpu_instance"])
+        for state in states
+        for gpu in state["gpus"]
+        for process in gpu["processes"]
+    }
+
+
+def quietly(look: Callable[[], Any]) -> Any:
+    """None while the API server cannot answer."""
+    try:
+        return look()
+    except ApiError:
+        return None
 
 
 @pytest.mark.parametrize("frozen_after", ["pods", "plan"])
@@ -116,8 +170,10 @@ def test_a_crd_that_grows_under_stored_objects(cluster: Cluster) -> None:
     properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     properties["note"] = {"type": "string", "maxLength": 64, "description": "Something new."}
     version["additionalPrinterColumns"].append({"name": "Note", "type": "string", "jsonPath": ".spec.note"})
-    apply.apply(cluster.api, f"{CRDS}/{names.PLURAL}.{names.GROUP}", grown, manager="upgrade", force=True)
     path = f"{PLANS}/gpu-node-1"
+    stored = apply.get(cluster.api, path)
+    crd = f"{CRDS}/{names.PLURAL}.{names.GROUP}"
+    apply.apply(cluster.api, crd, grown, manager="upgrade", force=True)
     eventually(
         lambda: apply.merge_patch(cluster.api, path, {"spec": {"note": "grown"}})["spec"].get("note"), "the new field"
     )
@@ -125,6 +181,16 @@ def test_a_crd_that_grows_under_stored_objects(cluster: Cluster) -> None:
     apply.merge_patch(cluster.api, path, {"spec": {"gpus": [{"index": 0, "mig": {"instances": []}}]}})
     generation = apply.get(cluster.api, path)["metadata"]["generation"]
     eventually(lambda: _observed(cluster, "gpu-node-1") == generation, "the agent has read it", SETTLE_SECONDS)
+    after = apply.get(cluster.api, path)
+    assert after["spec"]["note"] == "grown", "programs that do not know the new field leave it alone"
+    assert after["metadata"]["uid"] == stored["metadata"]["uid"]
+    # And back, as when an upgrade is undone: the field goes, the object works on.
+    apply.apply(cluster.api, crd, definition(), manager="upgrade", force=True)
+    eventually(lambda: "note" not in apply.get(cluster.api, path)["spec"], "the old schema")
+    apply.merge_patch(cluster.api, path, {"spec": {"gpus": stored["spec"]["gpus"]}})
+    generation = apply.get(cluster.api, path)["metadata"]["generation"]
+    eventually(lambda: _observed(cluster, "gpu-node-1") == generation, "the agent has read that, too", SETTLE_SECONDS)
+    eventually(lambda: settled(cluster), "everything is settled", SETTLE_SECONDS)
 
 
 def _observed(found: Cluster, name: str) -> int | None:
@@ -138,6 +204,9 @@ def test_a_node_deleted_and_back_at_once_keeps_its_pins(cluster: Cluster) -> Non
     eventually(lambda: settled(cluster), "everything is settled", SETTLE_SECONDS)
     path = f"{PLANS}/gpu-node-1"
     before = apply.get(cluster.api, path)
+    assert before["spec"]["gpus"], "there are pins"
+    hardware = instances(cluster, "gpu-node-1")
+    assert hardware
     manifest = next(body for body in load([str(SURVIVORS.parent / "manual")]) if body["kind"] == "Node")
     old_uid = apply.get(cluster.api, f"{NODES}/gpu-node-1")["metadata"]["uid"]
     apply.delete(cluster.api, f"{NODES}/gpu-node-1")
@@ -147,6 +216,21 @@ def test_a_node_deleted_and_back_at_once_keeps_its_pins(cluster: Cluster) -> Non
     eventually(
         lambda: apply.get(cluster.api, path)["status"]["node"]["uid"] == new_uid, "the agent is back", SETTLE_SECONDS
     )
+    eventually(lambda: ready(cluster, path), "the plan is Ready for the new Node", SETTLE_SECONDS)
     after = apply.get(cluster.api, path)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"] == before["spec"]
+    assert instances(cluster, "gpu-node-1") == hardware, "the same instances, not new ones like them"
+
+
+def instances(found: Cluster, node: str) -> list[Any]:
+    """Every instance of a node's GPUs, as the simulated driver keeps it."""
+    state = machine.observe(found.nodes[node].machine)
+    return [(gpu["uuid"], instance) for gpu in state["gpus"] for instance in gpu["gpu_instances"]]
+
+
+def ready(found: Cluster, path: str) -> bool:
+    """The plan's newest edition is carried out."""
+    plan = apply.get(found.api, path)
+    conditions = {each["type"]: each for each in plan["status"]["conditions"]}
+    return {conditions[kind]["status"] for kind in ("Ready", "AgentAlive")} == {"True"}

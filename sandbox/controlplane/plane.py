@@ -94,10 +94,9 @@ class RealControlPlane:
         part.wait(SERVE_SECONDS)
 
     def stop(self) -> None:
-        """End every server; remove the folder unless it was given."""
+        """End every server; remove the folder, or where it was given only the data: logs are what people read."""
         self._stop_parts()
-        if self._own_directory:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.rmtree(self.directory if self._own_directory else self.directory / "etcd", ignore_errors=True)
 
     @property
     def _laid_out(self) -> flags.Layout:

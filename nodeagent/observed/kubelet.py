@@ -8,6 +8,7 @@ checkpoint belongs to the kubelet. Whether a reading may be believed is for `usa
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,8 +21,10 @@ import grpc
 from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from nodeagent.plugin.news import News
 from partitioning.resources import classify
 
+log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
 
 Held: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -67,6 +70,7 @@ class Kubelet:
         self._identity: tuple[int, int] | None = None
         self._started_at: float | None = None
         self._channel: grpc.Channel | None = None
+        self._news = News(log)
 
     def listed(self) -> Listed | NoAnswer:
         try:
@@ -89,7 +93,7 @@ class Kubelet:
         try:
             content = json.loads(self._paths.checkpoint.read_text(encoding="utf-8"))
             rows = content["Data"]["PodDeviceEntries"] or []
-            return tuple(
+            found = tuple(
                 CheckpointEntry(
                     pod_uid=str(row["PodUID"]),
                     ids=tuple(sorted(str(i) for ids in (row["DeviceIDs"] or {}).values() for i in ids or ())),
@@ -97,8 +101,13 @@ class Kubelet:
                 for row in rows
                 if classify(row["ResourceName"]) is not None
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except FileNotFoundError:
             return ()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._news.tell(f"{self._paths.checkpoint.name} is no witness, it cannot be read: {error!r}")
+            return ()
+        self._news.tell("")
+        return found
 
     def seconds_since_start(self) -> float | None:
         """Since this kubelet began to serve; None while it does not. A new socket means a new kubelet."""

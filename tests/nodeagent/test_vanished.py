@@ -65,6 +65,21 @@ def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:
     assert found == (CheckpointEntry(pod_uid="u", ids=("MIG-1",)),)
 
 
+def test_a_checkpoint_of_another_form_is_no_witness_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet = Kubelet(tmp_path, clock=Clock(), wall_clock=Clock())
+    assert kubelet.checkpoint() == ()
+    assert caplog.messages == []
+    file = KubeletPaths(tmp_path).checkpoint
+    file.parent.mkdir()
+    file.write_text(json.dumps({"Data": {"PodDeviceEntries": {"v3": []}}}))
+
+    assert [kubelet.checkpoint() for _ in range(3)] == [()] * 3
+    assert [line for line in caplog.messages if "kubelet_internal_checkpoint is no witness" in line] == caplog.messages
+    assert len(caplog.messages) == 1
+
+
 @pytest.mark.parametrize(
     ("uptime_seconds", "ahead_seconds", "seconds"),
     [

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-programs fmt clean
+.PHONY: demo test lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-load e2e-programs fmt clean
 
 demo: .venv/.ready  ## the main job, in the sandbox, told as a story
 	$(BIN)/gpuplan sandbox demo
@@ -45,6 +45,10 @@ e2e-nodes:
 e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples, more clusters
 	GPUPLAN_E2E_LONG=1 GPUPLAN_E2E_SAMPLES=20 GPUPLAN_E2E_CLUSTERS=1000 GPUPLAN_E2E_SEEDS=5 $(E2E) \
 	  tests/e2e/kubelet tests/e2e/test_scheduler.py -k "long or latency or five_minutes or slice_made or random_clusters or planned_pods"
+	@$(MAKE) --no-print-directory e2e-load
+
+e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and PODS=10000 pods on a real control plane
+	K8S=$(K8S) $(BIN)/python -m benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),10000)
 
 e2e-programs: .venv/.ready
 	$(BIN)/python -m sandbox.controlplane build $(if $(K8S),--version $(K8S))

@@ -39,7 +39,6 @@ def main() -> int:
         settings={name: value for name, value in named.items() if value is not None},
     )
     directory = args.keep or Path(tempfile.mkdtemp(prefix="gpuplan-scale-"))
-    directory.mkdir(parents=True, exist_ok=True)
     try:
         found = run(programs, sizes, directory, limit_seconds=args.limit_seconds, metrics_port=_free_port(), say=_say)
     except (StageError, ControlPlaneFailed) as error:

@@ -72,6 +72,7 @@ class Stage:
     ) -> None:
         self._sizes, self._directory, self._say, self._metrics_port = sizes, directory, say, metrics_port
         self.audit_log = directory / "audit.log"
+        directory.mkdir(parents=True, exist_ok=True)
         (directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
         audit = [f"--audit-policy-file={directory / 'audit-policy.json'}", f"--audit-log-path={self.audit_log}"]
         extra = {

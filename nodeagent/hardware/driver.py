@@ -86,6 +86,12 @@ class ObservedGpu:
     def mig_enabled(self) -> bool:
         return self.mig_mode is MigMode.ENABLED
 
+    def collide(self, one: Instance, other: Instance) -> bool:
+        """They cannot stand on this GPU together."""
+        return bool(one.mask & other.mask) or (
+            self.model is not None and self.model.excludes(one.profile, other.profile)
+        )
+
     def at(self, placed: Instance) -> GpuInstance | None:
         """The GPU instance that has exactly this placement and profile."""
         return next((instance for instance in self.instances if instance.placed == placed), None)

@@ -88,7 +88,7 @@ class Actuator:
         for action, placed, call in self._steps(change):
             if interrupted := not current():
                 break
-            if action is Action.CREATE and any(_collide(gpu, placed, other) for other in stuck):
+            if action is Action.CREATE and any(gpu.collide(placed, other) for other in stuck):
                 continue
             try:
                 self._step(gpu, Intent.of(action, placed, edition), call)
@@ -136,7 +136,3 @@ class Actuator:
     def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
         made = self._driver.create_gpu_instance(gpu.uuid, placed)
         self._driver.create_compute_instance(gpu.uuid, made)
-
-
-def _collide(gpu: ObservedGpu, one: Instance, other: Instance) -> bool:
-    return bool(one.mask & other.mask) or (gpu.model is not None and gpu.model.excludes(one.profile, other.profile))

@@ -16,7 +16,7 @@ from nodeagent.hardware.partitions import Partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.plugin.config import DeviceKind
 from nodeagent.wanted.desired import AsItIs, MigTarget, MpsTarget, Refused, Target, WholeTarget
-from partitioning.layouts import Instance, Layout
+from partitioning.layouts import Instance
 from partitioning.mps import MAX_CLIENTS, MpsSlice
 from partitioning.steps import change
 
@@ -126,7 +126,8 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
         withdraw=tuple(doomed) + held,
         destroy=tuple(destroy),
         finish=tuple(finish),
-        create=tuple(place for place in steps.create if _fits(gpu, left, place)),
+        # Beside what still stands once this pass has destroyed what it may.
+        create=tuple(place for place in steps.create if not any(gpu.collide(place, other) for other in left)),
         in_the_way=tuple((by_place[place], standing.verdict(by_place[place])) for place in [*steps.blocked, *spoilt]),
         missing=tuple(str(place) for place in target.layout if place not in by_place or place in spoilt),
     )
@@ -225,11 +226,3 @@ def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition])
     taken = {p.id for p in here}
     candidates = (mps_partition(gpu.uuid, share, number) for number in range(MAX_CLIENTS))
     return next((new for new in candidates if new.id not in taken), None)
-
-
-def _fits(gpu: ObservedGpu, left: Layout, new: Instance) -> bool:
-    """Beside what still stands once this pass has destroyed what it may."""
-    return not any(
-        new.mask & other.mask or (gpu.model is not None and gpu.model.excludes(new.profile, other.profile))
-        for other in left
-    )

@@ -241,6 +241,22 @@ def test_every_granted_verb_passes_rbac(cluster: RealCluster, account: str) -> N
     assert refused == []
 
 
+@pytest.mark.parametrize("who", [CONTROLLER, AGENT, "bound agent"])
+def test_nobody_speaks_for_another(cluster: RealCluster, node: EnabledNode, who: str) -> None:
+    """Rights that are no verbs on resources: to impersonate, and what the API server tells of itself."""
+    account = f"system:serviceaccount:{names.NAMESPACE}:{CONTROLLER if who != CONTROLLER else AGENT}"
+    for user in (account, "system:admin", "system:node:rbac-node"):
+        api = client(cluster, node, who) if who != "bound agent" else cluster.bearer(node.token)
+        api.default_headers["Impersonate-User"] = user
+        answer = call(api, "GET", "/api/v1/nodes", limit="1")
+        api.default_headers.pop("Impersonate-User")
+        assert answer.status == 403
+        assert "cannot impersonate" in answer.message
+    api = client(cluster, node, who)
+    for path in ("/metrics", "/logs/", "/debug/pprof/", "/configz"):
+        assert call(api, "GET", path).status in (403, 404), path
+
+
 def test_the_controller_updates_its_own_lease_only(cluster: RealCluster) -> None:
     api = fleet.controller(cluster)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"

@@ -281,10 +281,14 @@ def _offers(resource: str, models: Sequence[GpuModel]) -> str:
         if not size_gb:
             return "MPS slices need a GPU of Volta or newer"
         return f"the largest slice a GPU here can hold is gpu-{size_gb}gb ({largest.product})"
-    return "; ".join(
-        f"{model.product} offers {', '.join(spec.name for spec in model.profiles) or 'no MIG, but MPS slices'}"
-        for model in models
-    )
+    return "; ".join(f"{model.product} offers {_profiles(model)}" for model in models)
+
+
+def _profiles(model: GpuModel) -> str:
+    names = ", ".join(spec.name for spec in model.profiles if spec.max_instances)
+    if model.geometries is not None:
+        return f"{names or 'nothing'} (by knownMigGeometries)"
+    return names or "no MIG, but MPS slices"
 
 
 def _cores(milli: int) -> str:

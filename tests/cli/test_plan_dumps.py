@@ -378,3 +378,16 @@ def test_lines_fit_the_terminal(
         assert main(["plan", "-f", str(path)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert most - 25 < max(map(len, lines)) <= most
+
+
+def test_what_the_known_geometries_forbid_is_not_said_to_be_offered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    known, config = tmp_path / "known.yaml", tmp_path / "config.yaml"
+    known.write_text("- {models: [NVIDIA-H100-80GB-HBM3], allowedGeometries: [{3g.40gb: 2}, {7g.80gb: 1}]}")
+    config.write_text(f"knownMigGeometriesFile: {known}")
+    found = planned(capsys, dump(tmp_path, *cluster()), config=config)
+
+    assert {one["message"] for one in found["unplaced"]} == {
+        "no GPU here offers nvidia.com/mig-1g.10gb: NVIDIA-H100-80GB-HBM3 offers 3g.40gb, 7g.80gb (by knownMigGeometries)"
+    }

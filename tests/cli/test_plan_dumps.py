@@ -389,5 +389,6 @@ def test_what_the_known_geometries_forbid_is_not_said_to_be_offered(
     found = planned(capsys, dump(tmp_path, *cluster()), config=config)
 
     assert {one["message"] for one in found["unplaced"]} == {
-        "no GPU here offers nvidia.com/mig-1g.10gb: NVIDIA-H100-80GB-HBM3 offers 3g.40gb, 7g.80gb (by knownMigGeometries)"
+        "no GPU here offers nvidia.com/mig-1g.10gb: "
+        "NVIDIA-H100-80GB-HBM3 offers 3g.40gb, 7g.80gb (by knownMigGeometries)"
     }

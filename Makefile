@@ -29,7 +29,7 @@ unit: .venv/.ready
 # Builds etcd, kube-apiserver, scheduler, controller-manager and kubelet from pinned Go modules where they are not cached yet.
 # Two halves at a time, each with a control plane of its own: both wait much and compute little.
 E2E = GPUPLAN_E2E=1 K8S=$(K8S) $(BIN)/python -u -m pytest -q
-labelled = awk '{ print "$(1) | " $$0; fflush() }'
+labelled = while IFS= read -r line; do echo "$(1) | $$line"; done
 e2e-cluster e2e-nodes: SHELL := bash
 e2e-cluster e2e-nodes: .SHELLFLAGS := -o pipefail -c
 

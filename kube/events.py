@@ -103,6 +103,8 @@ class EventRecorder:
             self._queue.put_nowait(_Emitted(about, event_type, reason, message[:MESSAGE_CHARS]))
         except queue.Full:
             self.dropped += 1
+            if self.dropped % 1000 == 1:
+                log.warning("events lost, %d so far: they come faster than the API takes them", self.dropped)
 
     def _run(self) -> None:
         while (emitted := self._queue.get()) is not None:

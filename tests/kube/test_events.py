@@ -104,13 +104,16 @@ def test_an_event_that_expired_is_written_anew(serve: Serve, record: Callable[..
     assert [event["count"] for event in store.items.values()] == [1]
 
 
-def test_a_hanging_api_neither_blocks_nor_raises(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+def test_a_hanging_api_neither_blocks_nor_raises(
+    serve: Serve, record: Callable[..., EventRecorder], caplog: pytest.LogCaptureFixture
+) -> None:
     recorder = record(serve(lambda request: Hang()), queue_size=3)
     started = time.monotonic()
     for number in range(20):
         recorder.emit(POD, "Normal", "Same", str(number))
     assert time.monotonic() - started < 1.0
     assert recorder.dropped >= 16
+    assert caplog.messages == ["events lost, 1 so far: they come faster than the API takes them"]
 
 
 def test_refusals_are_survived(serve: Serve, record: Callable[..., EventRecorder]) -> None:

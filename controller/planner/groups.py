@@ -71,7 +71,7 @@ def why_not(
     """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
     profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
     misfit = None
-    for variant in expected_after(node, mps=True, relabels=relabels) if _shares(pod.gpu) else (node,):
+    for variant in expected_after(node, mps=_shares(pod.gpu), relabels=relabels):
         verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
         if not isinstance(verdict, Misfit):
             return None

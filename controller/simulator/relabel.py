@@ -40,7 +40,13 @@ def expected_after(node: NodeView, *, mps: bool, relabels: bool = False) -> tupl
     Where the plugin `relabels` there is one; with ours the labels stay, unless the cluster's owner sees to it that they
     tell of the sharing: either is possible.
     """
+    if not (mps or _may_share(node.labels)):
+        return (node,)
     relabelled = replace(node, labels=labels_after(node.labels, mps=mps))
     if relabelled.labels == node.labels:
         return (node,)
     return (relabelled,) if relabels else (node, relabelled)
+
+
+def _may_share(labels: Mapping[str, str]) -> bool:
+    return labels.get(PRODUCT, "").endswith(SHARED_SUFFIX) or STRATEGY in labels or MPS_CAPABLE in labels

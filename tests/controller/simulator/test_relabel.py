@@ -2,10 +2,12 @@
 
 import pytest
 
+from controller.planner.groups import why_not
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
 from tests.controller.objects import Json, plan, plan_reading
 from tests.controller.planner.builders import node
+from tests.controller.simulator.words import REQUIRED, a_pod
 
 PRODUCT, STRATEGY, CAPABLE = "nvidia.com/gpu.product", "nvidia.com/gpu.sharing-strategy", "nvidia.com/mps.capable"
 PLAIN = {PRODUCT: "NVIDIA-A100-SXM4-40GB", "zone": "a"}
@@ -56,3 +58,42 @@ def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, produc
 )
 def test_the_plan_tells_which_plugin_it_is(spec: Json, status: Json, relabels: bool) -> None:
     assert plan_reading(plan(spec=spec, status=status)).relabels is relabels
+
+
+IN, NOT_IN = "In", "NotIn"
+MIG, MPS = {"nvidia.com/mig-1g.5gb": "1"}, {"nvidia.com/gpu-10gb": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asks", "now", "selector", "relabelled", "kept"),
+    [
+        # MIG -> MPS: a device plugin that relabels has -SHARED come; with ours either may be.
+        (MPS, PLAIN, (IN, PLAIN), False, True),
+        (MPS, PLAIN, (IN, SHARED), True, True),
+        (MPS, PLAIN, (NOT_IN, PLAIN), True, True),
+        (MPS, PLAIN, (NOT_IN, SHARED), False, True),
+        # MPS -> MIG: it goes.
+        (MIG, SHARED, (IN, PLAIN), True, True),
+        (MIG, SHARED, (IN, SHARED), False, True),
+        (MIG, SHARED, (NOT_IN, PLAIN), False, True),
+        (MIG, SHARED, (NOT_IN, SHARED), True, True),
+        # What is cut already as the pod needs it stays as it is labelled.
+        (MPS, SHARED, (IN, PLAIN), False, False),
+        (MPS, SHARED, (IN, SHARED), True, True),
+        (MPS, SHARED, (NOT_IN, SHARED), False, False),
+        (MIG, PLAIN, (IN, PLAIN), True, True),
+        (MIG, PLAIN, (IN, SHARED), False, False),
+        (MIG, PLAIN, (NOT_IN, PLAIN), False, False),
+    ],
+)
+def test_selectors_are_tried_against_the_labels_after_the_cut(
+    asks: Json, now: Json, selector: tuple[str, Json], relabelled: bool, kept: bool
+) -> None:
+    operator, wanted = selector
+    expression = {"key": PRODUCT, "operator": operator, "values": [wanted[PRODUCT]]}
+    required = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    containers = [{"name": "c", "resources": {"limits": asks}}]
+    pod = a_pod("p", spec={"containers": containers, "affinity": {"nodeAffinity": required}})
+
+    assert (why_not(pod, node(labels=now), relabels=True) is None) == relabelled
+    assert (why_not(pod, node(labels=now), relabels=False) is None) == kept

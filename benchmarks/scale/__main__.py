@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -44,6 +45,8 @@ def main() -> int:
     except (StageError, ControlPlaneFailed) as error:
         _say(f"{error} (logs in {directory})")
         return 2
+    if args.keep is None:
+        shutil.rmtree(directory)
     print(json.dumps(found, indent=1) if args.json else table(found))
     return 0 if found["counts"]["pods bound"] == args.pods else 1
 

@@ -18,6 +18,7 @@ from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
 from partitioning.resources import mig_resource, mps_resource_gb
 
+PLATFORM = (("os", "linux"), ("arch", "amd64"))
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 NAMESPACE = "load"
 MPS_NODES = 5
@@ -96,7 +97,7 @@ def node_object(name: str, gpus: int) -> dict[str, Any]:
         LABEL_PRODUCT: PRODUCT,
         "nvidia.com/gpu.count": str(gpus),
         "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
+        **{f"{prefix}kubernetes.io/{name}": value for prefix in ("", "beta.") for name, value in PLATFORM},
     }
     return {
         "apiVersion": "v1",

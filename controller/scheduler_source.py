@@ -2,12 +2,15 @@
 
 In go the settings and, for a ConfigMap, a client; out come the profiles, or None where the settings name no source or
 there is nothing at the place that they name. What is there and cannot be read or understood is a SettingsError: to plan
-by other filters than the scheduler's would cut GPUs for pods that it never binds.
+by other filters than the scheduler's would cut GPUs for pods that it never binds. `SourceWatch` looks again and again,
+and says when a process that was started with other profiles should end; trouble meanwhile changes nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from kubernetes.client import ApiClient
@@ -23,32 +26,84 @@ from kube.settings import SettingsError
 log = logging.getLogger(__name__)
 
 
+LOOK_SECONDS = 30.0
+
+
 def scheduler_profiles(settings: Settings, api: ApiClient | None = None) -> SchedulerProfiles | None:
     """The profiles, remarked upon once in the log. Without a client a ConfigMap is passed over."""
-    found = _from_file(settings.scheduler_config_file) if settings.scheduler_config_file else None
-    if not settings.scheduler_config_file and settings.scheduler.config.name and api is not None:
-        found = _from_config_map(api, settings.scheduler.config)
+    found = _read(settings, api)
+    if found is None and _named(settings, api):
+        log.warning("%s is not there: pods are filtered as by kube-scheduler's default", _named(settings, api))
     for line in remarks(found or {}):
         log.warning("%s", line)
     return found
 
 
-def _from_file(path: str) -> SchedulerProfiles | None:
-    try:
-        found = load_profiles(Path(path))
-    except SchedulerConfigError as error:
-        raise SettingsError(f"schedulerConfigFile: {error}") from error
-    if found is None:
-        log.warning("schedulerConfigFile: %s is not there: pods are filtered as by kube-scheduler's default", path)
-    return found
+class SourceWatch:
+    """A thread that reads the source again every so often."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        api: ApiClient,
+        known: SchedulerProfiles,
+        *,
+        changed: Callable[[], None],
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """`known` are the profiles that count now; `changed` is called once, when they are others, from the thread."""
+        self._settings, self._api, self._known, self._changed = settings, api, dict(known), changed
+        self._look_seconds = look_seconds
+        self._quit = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler's configuration")
+
+    def start(self) -> None:
+        """Without a source there is nothing to look at."""
+        if _named(self._settings, self._api):
+            self._thread.start()
+
+    def stop(self) -> None:
+        """A look under way ends unheard."""
+        self._quit.set()
+
+    def _run(self) -> None:
+        said = ""
+        while not self._quit.wait(self._look_seconds):
+            try:
+                found = dict(_read(self._settings, self._api) or {})
+            except SettingsError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("%s: going on with what was read before", said)
+                continue
+            if found != self._known and not self._quit.is_set():
+                self._changed()
+                return
 
 
-def _from_config_map(api: ApiClient, place: ConfigMapKey) -> SchedulerProfiles | None:
-    title = f"scheduler.config: ConfigMap {place.namespace}/{place.name}"
+def _named(settings: Settings, api: ApiClient | None) -> str:
+    """The source; '' where there is none."""
+    place = settings.scheduler.config
+    if settings.scheduler_config_file:
+        return f"schedulerConfigFile: {settings.scheduler_config_file}"
+    return f"scheduler.config: ConfigMap {place.namespace}/{place.name}" if place.name and api is not None else ""
+
+
+def _read(settings: Settings, api: ApiClient | None) -> SchedulerProfiles | None:
+    if settings.scheduler_config_file:
+        try:
+            return load_profiles(Path(settings.scheduler_config_file))
+        except SchedulerConfigError as error:
+            raise SettingsError(f"schedulerConfigFile: {error}") from error
+    if not settings.scheduler.config.name or api is None:
+        return None
+    return _from_config_map(api, settings.scheduler.config, _named(settings, api))
+
+
+def _from_config_map(api: ApiClient, place: ConfigMapKey, title: str) -> SchedulerProfiles | None:
     try:
         data = apply.get(api, paths.config_map(place.namespace, place.name)).get("data") or {}
     except NotFound:
-        log.warning("%s is not there: pods are filtered as by kube-scheduler's default", title)
         return None
     except ApiError as error:
         raise SettingsError(f"{title} cannot be read: {error}") from error

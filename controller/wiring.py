@@ -27,6 +27,7 @@ from controller.options import planner_options, telling
 from controller.parse import read_node, read_pod
 from controller.parse_plan import read_plan
 from controller.report import Reporter
+from controller.scheduler_source import SourceWatch
 from controller.serve import Server, check_page, json_page, metrics_page
 from controller.settings import Settings
 from controller.state import State
@@ -62,7 +63,7 @@ class Controller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.lost = False
-        """The Lease was lost while running: this process must not go on."""
+        """The Lease was lost, or the scheduler filters in another way: this process must not go on."""
         self._stopping = False
         self._awake = threading.Event()
         self._settings = settings
@@ -96,6 +97,7 @@ class Controller:
                 reflector.start()
             if self._elector is not None:
                 self._elector.start()
+            self._source.start()
             self._loop.run()
         finally:
             self._take_down()
@@ -107,6 +109,7 @@ class Controller:
 
     def _take_down(self) -> None:
         self._stopping = True
+        self._source.stop()
         if self._elector is not None:
             self._elector.stop()  # first: the next leader need not wait for the rest
         for reflector in self._reflectors:
@@ -142,6 +145,12 @@ class Controller:
         self.lost = True
         self._loop.stop()
 
+    def _scheduler_changed(self) -> None:
+        if not self._stopping:
+            log.warning("the scheduler's configuration has changed: ending, so that a new process starts with it")
+            self.lost = True
+            self._loop.stop()
+
     def _leading(self) -> bool:
         return self._elector is None or self._elector.leading
 
@@ -150,6 +159,7 @@ class Controller:
     ) -> Loop:
         settings, leading, metrics = self._settings, self._leading, self.metrics
         options = planner_options(settings, api)
+        self._source = SourceWatch(settings, api, options.profiles, changed=self._scheduler_changed)
         self._surroundings = Surroundings(
             api, options.profiles, changed=lambda path: self.state.context_changed(f"objects of {path}")
         )

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
@@ -17,9 +18,10 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from controller import paths
+from controller import paths, wiring
 from controller.__main__ import main
 from controller.planner import plan
+from controller.scheduler_source import SourceWatch
 from controller.settings import read_settings
 from controller.wiring import Controller
 from kube import apply
@@ -320,3 +322,18 @@ def test_what_cannot_be_used_is_said_in_one_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert len(told.splitlines()) == 1
+
+
+def test_another_configuration_of_the_scheduler_ends_the_process(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "SourceWatch", partial(SourceWatch, look_seconds=0.05))
+    path = tmp_path / "scheduler.yaml"
+    configuration = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path.write_text(yaml.safe_dump(configuration))
+    controller = world.start(schedulerConfigFile=str(path))
+    assert not controller.lost
+
+    path.write_text(yaml.safe_dump({**configuration, "profiles": [{"schedulerName": "another"}]}))
+
+    assert wait_for(lambda: controller.lost, "the controller to notice")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.options import planner_options
-from controller.scheduler_source import scheduler_profiles
+from controller.scheduler_source import SourceWatch, scheduler_profiles
 from controller.scheduling import FilterProfile
 from controller.settings import read_settings
 from kube import apply, clients
@@ -111,3 +113,64 @@ def test_a_config_map_of_another_content(server: ApiServer) -> None:
 
     with pytest.raises(SettingsError, match=r"ConfigMap default/odd, key config\.yaml: the configuration must be"):
         found(server, scheduler={"config": PLACE | {"name": "odd"}})
+
+
+def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(MINE)
+    settings = read_settings({"schedulerConfigFile": str(path)})
+    known = scheduler_profiles(settings) or {}
+    changed = threading.Semaphore(0)
+    watch = SourceWatch(
+        settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.release, look_seconds=0.01
+    )
+    watch.start()
+    try:
+        path.write_text(MINE + "\n# the same, with a remark")
+        assert not changed.acquire(timeout=0.1)
+        with caplog.at_level(logging.WARNING):
+            path.write_text("[]")
+            assert wait_for(lambda: "going on with what was read before" in caplog.text)
+        assert caplog.text.count("going on") == 1
+        path.unlink()
+        assert changed.acquire(timeout=10)
+        assert not changed.acquire(timeout=0.1)
+    finally:
+        watch.stop()
+
+
+def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:
+    config_map(server, "changing", {"config.yaml": MINE})
+    api = clients.for_url(server.url)
+    settings = read_settings({"scheduler": {"config": PLACE | {"name": "changing"}}})
+    changed = threading.Semaphore(0)
+    watch = SourceWatch(
+        settings, api, scheduler_profiles(settings, api) or {}, changed=changed.release, look_seconds=0.01
+    )
+    watch.start()
+    try:
+        assert not changed.acquire(timeout=0.1)
+        apply.merge_patch(
+            api,
+            "/api/v1/namespaces/default/configmaps/changing",
+            {"data": {"config.yaml": MINE.replace("mine", "ours")}},
+        )
+        assert changed.acquire(timeout=10)
+    finally:
+        watch.stop()
+
+
+def test_without_a_source_nothing_is_looked_at() -> None:
+    watch = SourceWatch(
+        read_settings({}), clients.for_url("http://127.0.0.1:9"), {}, changed=pytest.fail, look_seconds=0.0
+    )
+    watch.start()
+    assert "scheduler's configuration" not in {thread.name for thread in threading.enumerate()}
+    watch.stop()
+
+
+def wait_for(look: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not look() and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    return look()

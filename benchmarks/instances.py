@@ -1,7 +1,8 @@
 """Random planning instances: clusters partly in use, and pending pods, from a seed.
 
-In go sizes, a mix and a seed, out comes a Snapshot. Nodes are H100 servers whose GPUs hold used and idle MIG instances;
-pods ask for the profiles in proportions seen in practice. The same arguments give the same snapshot on every machine.
+In go sizes, a mix and a seed, out comes a Snapshot. Nodes are H100 servers whose GPUs hold used and idle MIG instances
+or MPS slices; pods ask for profiles in proportions seen in practice, or for slices of memory. The same arguments give
+the same snapshot on every machine.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from controller.views import (
     GpuView,
     MigDesired,
+    MpsDesired,
     NodeView,
     PartitionView,
     PlannedGpu,
@@ -24,11 +26,13 @@ from controller.views import (
 )
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
+from partitioning.mps import MpsSlice, slice_of_gb
 from partitioning.placements import placements_of
-from partitioning.resources import mig_resource
+from partitioning.resources import mig_resource, mps_resource_gb, profile_of_resource
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 _WEIGHTS = {"1g.10gb": 40, "2g.20gb": 18, "3g.40gb": 20, "4g.40gb": 5, "7g.80gb": 8, "1g.20gb": 9}
+_WEIGHTS_GB = {5: 35, 8: 15, 10: 30, 20: 20}
 _GIB = 2**30
 _FILLS = (0.25, 0.5, 0.75, 1.0)
 
@@ -46,6 +50,10 @@ class Mix:
     priorities: Sequence[int] = (0,)
     filled: float = 0.85
     """Share of GPUs that hold something already."""
+    shared_nodes: float = 0.0
+    """Share of nodes whose GPUs are shared by MPS."""
+    mps_pods: float = 0.0
+    """Share of pods that ask for a slice of memory."""
 
 
 MIXES = {
@@ -55,6 +63,8 @@ MIXES = {
     "tainted": Mix(pools=3, pooled_pods=0.4, tainted_nodes=0.1, several=0.1),
     "cpu": Mix(cpu_milli_per_slice=(1000, 2000, 4000, 8000), cpu_milli_per_node=96_000),
     "priorities": Mix(priorities=(0, 10, 100), several=0.05),
+    "mps": Mix(shared_nodes=1.0, mps_pods=1.0),
+    "mixed": Mix(shared_nodes=0.5, mps_pods=0.5, several=0.1),
 }
 
 
@@ -77,7 +87,10 @@ def _node(
 ) -> tuple[NodeView, PlanView, list[PodView]]:
     name = f"node-{number:05}"
     running: list[PodView] = []
-    views = tuple(_gpu(rng, mix, model, node=name, index=index, running=running) for index in range(gpus))
+    # Nothing is drawn where a mix has no MPS: its instances stay what they were.
+    shared = mix.shared_nodes > 0 and rng.random() < mix.shared_nodes
+    make = _shared_gpu if shared else _gpu
+    views = tuple(make(rng, mix, model, node=name, index=index, running=running) for index in range(gpus))
     allocatable = {"cpu": mix.cpu_milli_per_node, "memory": 2048 * _GIB, "pods": 110}
     for view in views:
         for part in view.partitions:
@@ -89,7 +102,7 @@ def _node(
         labels={"pool": str(rng.randrange(mix.pools))},
         taints=(Taint(key="reserved", effect="NoSchedule"),) if tainted else (),
         allocatable=allocatable,
-        partitioning="mig",
+        partitioning="mps" if shared else "mig",
         product=PRODUCT,
         gpu_count=gpus,
     )
@@ -120,6 +133,43 @@ def _gpu(rng: random.Random, mix: Mix, model: GpuModel, *, node: str, index: int
         partitions=tuple(partitions),
         desired=MigDesired(layout=Layout.of([*used, *idle])),
     )
+
+
+def _shared_gpu(
+    rng: random.Random, mix: Mix, model: GpuModel, *, node: str, index: int, running: list[PodView]
+) -> GpuView:
+    """The same with slices of memory."""
+    slices: list[tuple[MpsSlice, str]] = []
+    free_mib = round(rng.choice(_FILLS) * model.memory_mib) if rng.random() < mix.filled else 0
+    while True:
+        size_gb = _size_gb(rng)
+        one = slice_of_gb(size_gb)
+        if one.memory_mib > free_mib:
+            break
+        free_mib -= one.memory_mib
+        holder = ""
+        if rng.random() < 2 / 3:
+            pod = _holder(rng, node, f"{node}-{index}-{len(slices)}", one.resource, size_gb / 10)
+            running.append(pod)
+            holder = pod.title
+        slices.append((one, holder))
+    partitions = (
+        PartitionView(resource=one.resource, memory_mib=one.memory_mib, state="Used" if holder else "Free", pod=holder)
+        for one, holder in slices
+    )
+    desired = MpsDesired(slices=tuple(sorted((one for one, _ in slices), key=lambda one: one.memory_mib)))
+    return GpuView(
+        index=index,
+        uuid=f"GPU-{node}-{index}",
+        model=model,
+        state="Ready",
+        partitions=tuple(partitions),
+        desired=desired if slices else None,
+    )
+
+
+def _size_gb(rng: random.Random) -> int:
+    return rng.choices(list(_WEIGHTS_GB), weights=list(_WEIGHTS_GB.values()))[0]
 
 
 def _cut(rng: random.Random, mix: Mix, model: GpuModel) -> tuple[list[Instance], list[Instance]]:
@@ -155,8 +205,11 @@ def _partition(one: Instance, holder: str) -> PartitionView:
 
 
 def _running(rng: random.Random, node: str, name: str, one: Instance) -> PodView:
-    resource = mig_resource(one.profile)
-    requests = {"cpu": rng.choice((1000, 2000)) * one.size, "memory": 4 * _GIB * one.size, resource: 1}
+    return _holder(rng, node, name, mig_resource(one.profile), one.size)
+
+
+def _holder(rng: random.Random, node: str, name: str, resource: str, slices: float) -> PodView:
+    requests = {"cpu": int(rng.choice((1000, 2000)) * slices), "memory": int(4 * _GIB * slices), resource: 1}
     return PodView(
         namespace="running",
         name=name,
@@ -171,10 +224,13 @@ def _running(rng: random.Random, node: str, name: str, one: Instance) -> PodView
 def _pod(rng: random.Random, mix: Mix, number: int) -> PodView:
     profile = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
     count = rng.choice((2, 2, 3, 4)) if rng.random() < mix.several else 1
-    slices = int(profile.split("g.")[0]) * count
+    slices = float(profile.split("g.")[0]) * count
     resource = mig_resource(profile)
-    cpu_milli = rng.choice(list(mix.cpu_milli_per_slice)) * slices
-    requests = {"cpu": cpu_milli, "memory": 8 * _GIB * slices, resource: count}
+    if mix.mps_pods and rng.random() < mix.mps_pods:
+        size_gb, count = _size_gb(rng), 1
+        resource, slices = mps_resource_gb(size_gb), size_gb / 10
+    cpu_milli = int(rng.choice(list(mix.cpu_milli_per_slice)) * slices)
+    requests = {"cpu": cpu_milli, "memory": int(8 * _GIB * slices), resource: count}
     selector = (("pool", str(rng.randrange(mix.pools))),) if rng.random() < mix.pooled_pods else ()
     tolerant = rng.random() < mix.tainted_nodes
     return PodView(
@@ -185,6 +241,7 @@ def _pod(rng: random.Random, mix: Mix, number: int) -> PodView:
         priority=rng.choice(list(mix.priorities)),
         requests=tuple(sorted(requests.items())),
         gpu=((resource, count),),
+        most_mps_per_container=int(profile_of_resource(resource) is None),
         unschedulable=True,
         node_selector=selector,
         tolerations=(Toleration(key="reserved", operator="Exists"),) if tolerant else (),

@@ -18,9 +18,10 @@ import numpy as np
 from controller.demand import Demand, collect, kind_of
 from controller.planner.groups import NodeGroups, constraints_of
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
+from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, Snapshot
 from partitioning.mps import MAX_CLIENTS
-from partitioning.resources import MigRequest
+from partitioning.resources import WHOLE, MigRequest
 from partitioning.states import state_table
 
 Supply = tuple[tuple[str, int], ...]
@@ -46,6 +47,8 @@ class _Set:
     pods: int = 0
     gpus: Counter[tuple[Supply, ...]] = field(default_factory=Counter)
     """How many GPUs have these choices of geometry."""
+    ready: Counter[str] = field(default_factory=Counter)
+    """Partitions and whole GPUs that need no cut: on GPUs that must not be changed, or on their way."""
 
 
 class _Program:
@@ -89,13 +92,15 @@ class _Program:
         solver.passModel(program)
         solver.run()
         info = solver.getInfo()
-        pods = int(info.mip_dual_bound + 1e-6)
-        found = round(info.objective_function_value)
+        # In too little time HiGHS may have proved nothing yet.
+        trivial = float(np.dot(program.col_cost_, program.col_upper_))
+        pods = int(min(info.mip_dual_bound, trivial) + 1e-6)
+        found = max(0, round(info.objective_function_value)) if np.isfinite(info.objective_function_value) else 0
         return Bound(pods=pods, found=found, solved=pods == found)
 
 
 def exact_bound(snapshot: Snapshot, *, per_node: bool = False, seconds: float = 60.0) -> Bound:
-    """The bound over all priorities; idle partitions count as raw space, so supply on closed GPUs is not seen."""
+    """The bound over all priorities. Idle partitions of GPUs that may be changed count as raw space."""
     demands = collect(snapshot.pending, PlannerOptions()).helpable
     stocks = take_stock(snapshot)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in demands])
@@ -129,6 +134,8 @@ def _sets(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Sequence[s
         for gpu in stock.gpus:
             if gpu.closed is None:
                 nodes.gpus[_geometries(gpu, resources)] += 1
+        supply = supply_of(stock)
+        nodes.ready += Counter(divide(stock, supply)[0]) + Counter(supply.under_way)
     return list(sets.values())
 
 
@@ -138,7 +145,8 @@ def _geometries(gpu: GpuStock, resources: Sequence[str]) -> tuple[Supply, ...]:
     if gpu.cut is Cut.MPS:
         free_mib = gpu.model.memory_mib - mps_mib(gpu.staying)
         sizes = [(slice_mib(name), name) for name in resources if slice_mib(name)]
-        return tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.staying), sorted(sizes, reverse=True)))
+        fillings = tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.staying), sorted(sizes, reverse=True)))
+        return (*fillings, ((WHOLE, 1),)) if WHOLE in resources and not gpu.staying else fillings
     names = {kind.profile: name for name in resources for kind in (kind_of(name),) if isinstance(kind, MigRequest)}
     table = state_table(gpu.model, frozenset(names))
     vectors = table.pareto(table.mask_of(mig_layout(gpu.staying)))
@@ -180,8 +188,8 @@ def _add_set(program: _Program, nodes: _Set, resources: Sequence[str]) -> _Part:
             for name, given in supply:
                 part.partitions[name][column] = -float(given)
         program.at_most(count, dict.fromkeys(columns, 1.0))
-    for terms in part.partitions.values():
-        program.rows.append((0.0, terms))
+    for name, terms in part.partitions.items():
+        program.rows.append((float(nodes.ready[name]), terms))
     program.rows += [(nodes.cpu, part.cpu), (nodes.memory, part.memory), (nodes.pods, part.pods)]
     return part
 

@@ -17,6 +17,7 @@ from itertools import combinations_with_replacement
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Pool
+from controller.planner.fillings import richest, slice_gb, units
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from partitioning.models import ProfileSpec
 from partitioning.resources import WHOLE
@@ -147,8 +148,10 @@ def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) ->
     if not sizes:
         return 0.0
     if len(sizes) > 1:
-        densest = max(weight / size_mib for size_mib, weight in sizes)
-        return sum(count * pool.free_mib(state) * densest for state, count in states.items())
+        served = {name: size_mib for name, size_mib in pool.sizes_mib.items() if weights.get(name)}
+        gb = {state: units(pool.free_mib(state), pool.clients(state), served) for state in states}
+        worth = richest([(slice_gb(size_mib), weight) for size_mib, weight in sizes], max(gb.values(), default=0))
+        return sum(count * worth[gb[state]][0] for state, count in states.items())
     size_mib, weight = sizes[0]
     return sum(
         count * min(pool.free_mib(state) // size_mib, pool.clients(state)) * weight for state, count in states.items()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from controller.planner.asks import Ask
 from controller.planner.board import Board
+from controller.planner.devices import Pool
 from controller.planner.gangs import GangKey, key_of
 from controller.planner.prices import Scale, Shares
 from controller.planner.tally import Tally
@@ -30,8 +31,34 @@ class _Priced:
 
 
 def choose(board: Board, group: int, asks: Sequence[Ask], scale: Scale) -> tuple[list[Ask], list[Ask]]:
+    """The chosen and the rest."""
     priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in asks])
     tally = Tally.of(board, group)
+    served: list[Ask] = []
+    unserved: list[Ask] = []
+    for rivals in _rivals(board.groups[group].pools, priced):
+        chosen, rest = _choose(rivals, tally)
+        served += chosen
+        unserved += rest
+    return served, unserved
+
+
+def _rivals(pools: Sequence[Pool], priced: list[_Priced]) -> list[list[_Priced]]:
+    """Asks that compete for the same GPUs, where nothing else is scarce: shares of unlike GPUs do not add up."""
+    cpu, memory = (sum(one.shares[dimension] for one in priced) for dimension in (1, 2))
+    if max(cpu, memory) > _SCARCE or any(one.ask.demand.pod.gang for one in priced):
+        return [priced]
+    together = [set(pool.serves) for pool in pools]
+    together += [{name for name, _ in wants} for wants in {one.ask.demand.wants for one in priced} if len(wants) > 1]
+    kinds: list[set[str]] = []
+    for names in together:
+        touching = [kind for kind in kinds if kind & names]
+        kinds = [kind for kind in kinds if not kind & names] + [names.union(*touching)]
+    found = [[one for one in priced if one.ask.demand.wants[0][0] in kind] for kind in kinds]
+    return [rivals for rivals in found if rivals]
+
+
+def _choose(priced: list[_Priced], tally: Tally) -> tuple[list[Ask], list[Ask]]:
     best: tuple[int, list[_Priced]] | None = None
     for prices in _grid(priced):
         ordered = sorted(priced, key=lambda one: (_cost(one, prices), *_tie_break(one.ask.demand.pod)))

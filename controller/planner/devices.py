@@ -136,6 +136,9 @@ class Pool(ABC):
         fitting = self.fit(state, resource) if len(ready) > gone else None
         return None if fitting is None else fitting._replace(part=Part(ready[0], ready=True))
 
+    def demand(self, resources: Iterable[str]) -> None:  # noqa: B027  # stocks do not care
+        """Say which resources are still to be placed: free space is worth what they can make of it."""
+
     def bucket(self, state: int) -> int:
         return state
 

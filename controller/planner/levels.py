@@ -16,7 +16,6 @@ from controller.planner.choose import choose
 from controller.planner.deal import deal_ready, use_ready
 from controller.planner.gangs import Gangs
 from controller.planner.improve import Improver
-from controller.planner.pools import MigPool
 from controller.planner.prices import Scale, measure
 from controller.planner.split import split
 
@@ -62,8 +61,7 @@ def demand(board: Board, group: int, resources: Iterable[str]) -> None:
     """Say what is still to be placed in a group."""
     named = frozenset(resources)
     for pool in board.groups[group].pools:
-        if isinstance(pool, MigPool):
-            pool.demand(named)
+        pool.demand(named)
 
 
 def _load(asks: Iterable[Ask], scale: Scale) -> float:

@@ -7,14 +7,17 @@ how the board uses them, is in `devices`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from controller.planner.devices import Device, Fitting, Part, Pool, Reach, Share
 from partitioning.models import GpuModel
-from partitioning.mps import MAX_CLIENTS
+from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS
 from partitioning.placements import Placement
 from partitioning.resources import WHOLE
 from partitioning.states import state_table
 
+_MOST_GB = 512
+"""More memory than any GPU has."""
 _CLIENT_BITS = 6
 _CLIENT_MASK = (1 << _CLIENT_BITS) - 1
 
@@ -56,7 +59,6 @@ class MigPool(Pool):
         self._fittings_of = {self._demanded: self._fittings}
 
     def demand(self, resources: Iterable[str]) -> None:
-        """Say which resources are still to be placed: free space is worth what they can make of it."""
         demanded = frozenset(self.profiles[name] for name in resources if name in self.profiles)
         if demanded != self._demanded:
             self._demanded = demanded
@@ -104,15 +106,29 @@ class MigPool(Pool):
 
 
 class MpsPool(Pool):
-    """GPUs shared by MPS, of any model: free memory is free memory. The loss is what remains, so the tightest wins.
+    """GPUs shared by MPS, of any model: free memory is free memory.
 
-    One that has no client may also be had whole, and then it is full.
+    Free memory is worth what slices of the demanded sizes can make of it; of equal losses the tightest GPU wins. One
+    that has no client may also be had whole, and then it is full.
     """
 
     def __init__(self, sizes_mib: Mapping[str, int], *, whole: bool = False) -> None:
         super().__init__((*sizes_mib, *((WHOLE,) if whole else ())))
         self.whole = whole
         self.sizes_mib = sizes_mib
+        self._sizes_gb = {name: -(-mib * BYTES_PER_MIB // BYTES_PER_GB) for name, mib in sizes_mib.items()}
+        self._demanded = frozenset(self._sizes_gb.values())
+        self._fillable = fillable(self._demanded)
+
+    def demand(self, resources: Iterable[str]) -> None:
+        demanded = frozenset(self._sizes_gb[name] for name in resources if name in self._sizes_gb)
+        if demanded != self._demanded:
+            self._demanded, self._fillable = demanded, fillable(demanded)
+            self._orders.clear()
+
+    def potential(self, state: int) -> int:
+        """The most GB that slices of the demanded sizes can still take; names of sizes are whole GB."""
+        return self._fillable[min((self.free_mib(state) + 1) * BYTES_PER_MIB // BYTES_PER_GB, len(self._fillable) - 1)]
 
     def room(self, state: int) -> int:
         return self.free_mib(state)
@@ -143,8 +159,9 @@ class MpsPool(Pool):
         left_mib = self.free_mib(state) - size_mib
         if left_mib < 0 or not self.clients(state):
             return None
-        part = Part(Share(resource, size_mib))
-        return Fitting(loss=left_mib, regret=0, after=state - (size_mib << _CLIENT_BITS) - 1, part=part)
+        after = state - (size_mib << _CLIENT_BITS) - 1
+        loss = self.potential(state) - self.potential(after)
+        return Fitting(loss=loss, regret=left_mib, after=after, part=Part(Share(resource, size_mib)))
 
     def restored(self, device: Device) -> int:
         shares = [part.what for part in device.parts if isinstance(part.what, Share)]
@@ -152,3 +169,12 @@ class MpsPool(Pool):
             return 0
         taken_mib = sum(share.memory_mib for share in shares)
         return device.base - (taken_mib << _CLIENT_BITS) - len(shares)
+
+
+@lru_cache(maxsize=512)
+def fillable(sizes: frozenset[int]) -> tuple[int, ...]:
+    """Per amount of memory, how much of it slices of these sizes can take at most."""
+    filled = [0] * (_MOST_GB + 1)
+    for amount in range(1, _MOST_GB + 1):
+        filled[amount] = max((filled[amount - size] + size for size in sizes if size <= amount), default=0)
+    return tuple(filled)

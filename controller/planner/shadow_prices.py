@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from controller.planner.asks import Ask
+from controller.planner.fillings import richest, slice_gb, units
 from controller.planner.sides import Amounts, Side
 from partitioning.mps import MAX_CLIENTS
 from partitioning.resources import WHOLE
@@ -117,21 +118,22 @@ def _offered(side: Side, price: Amounts) -> tuple[float, Amounts]:
 
 
 def _offer_shared(side: Side, price: Amounts, offered: Amounts) -> float:
-    """By memory as if slices could be cut short, or by clients, whichever proves less."""
+    """By memory, or by clients as if each had the dearest slice, whichever proves less."""
     sizes = side.sizes_mib
-    densest = max(sizes, key=lambda name: (price[name] / sizes[name], name), default="")
-    dearest = max(sizes, key=lambda name: (price[name], name), default="")
+    names = sorted(sizes)
+    dearest = max(names, key=lambda name: (price[name], name), default="")
+    gb = {gpu: units(*gpu, sizes) for gpu in side.shared}
+    fillings = richest([(slice_gb(sizes[name]), price[name]) for name in names], max(gb.values(), default=0))
     worth = 0.0
-    for (free_mib, clients), count in side.shared.items():
-        name, number = WHOLE, 0.0
-        if sizes:
-            by_memory, by_clients = free_mib / sizes[densest], float(clients)
-            shorter = by_memory * price[densest] <= by_clients * price[dearest]
-            name, number = (densest, by_memory) if shorter else (dearest, by_clients)
-        if WHOLE in price and clients == MAX_CLIENTS and price[WHOLE] >= number * price[name]:
-            name, number = WHOLE, 1.0
-        if number:
-            worth += count * number * price[name]
+    for gpu, count in side.shared.items():
+        best, filling = fillings[gb[gpu]]
+        slices: list[tuple[str, float]] = list(zip(names, filling, strict=True))
+        if dearest and gpu[1] * price[dearest] < best:
+            best, slices = gpu[1] * price[dearest], [(dearest, gpu[1])]
+        if WHOLE in price and gpu[1] == MAX_CLIENTS and price[WHOLE] >= best:
+            best, slices = price[WHOLE], [(WHOLE, 1)]
+        worth += count * best
+        for name, number in slices:
             offered[name] += count * number
     return worth
 

@@ -13,7 +13,6 @@ from heapq import heapify, heappop, heappush
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Pool
-from controller.planner.pools import MigPool
 
 
 class Tally:
@@ -47,8 +46,7 @@ class Tally:
             left = wanted[resource]
             for pool, states in counts:
                 if left and resource in pool.serves:
-                    if isinstance(pool, MigPool):
-                        pool.demand(hardest_first[position:])
+                    pool.demand(hardest_first[position:])
                     left = _pour(pool, states, resource, left)
             if left:
                 return False

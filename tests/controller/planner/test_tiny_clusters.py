@@ -10,7 +10,7 @@ from tests.controller.planner.checker import check
 from tests.controller.planner.tiny import best, tiny_clusters, verdict_of
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(tiny_clusters())
 def test_nothing_better_is_possible(snapshot: Snapshot) -> None:
     result = plan(snapshot)

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from controller.options import planner_options
 from controller.planner import plan
 from controller.reasons import UnplacedReason
 from controller.settings import Settings, load_settings
-from controller.views import PlanningResult, PodKey
+from controller.views import PlanningResult, PodKey, PodView, Unplaced
 from controller.writer import planned_items
 from crds.v1alpha1.names import API_VERSION, KIND
+from partitioning.resources import WHOLE
 
 Json = dict[str, Any]
 
@@ -54,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
-    found.remarks += _left_to_the_scheduler(found, result)
+    result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
     document = _document(found, result, seconds)
     if arguments.output == "json":
         print(json.dumps(document, indent=2))
@@ -66,12 +68,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _left_to_the_scheduler(found: WhatIf, result: PlanningResult) -> Iterable[str]:
-    """Pods that ask for GPUs, and of which planning says nothing."""
+def _left_to_others(found: WhatIf, result: PlanningResult) -> Iterable[Unplaced]:
+    """Pods that want whole GPUs of another scheduler, or of DRA: planning is silent about them, a person may wonder."""
     said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
-    left = [pod.title for pod in found.snapshot.pending if pod.gpu and not pod.deleting and pod.uid not in said]
-    if left:
-        yield f"{len(left)} pods ask another scheduler, or DRA, for whole GPUs, the first of them {left[0]}"
+    for pod in found.snapshot.pending:
+        if pod.gpu and not pod.deleting and pod.uid not in said:
+            message = f"{_whose(pod, found)}: nothing to plan here"
+            yield Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.NOT_SERVED, message=message)
+
+
+def _whose(pod: PodView, found: WhatIf) -> str:
+    if pod.claims:
+        return "the pod has resource claims, which DRA serves"
+    if WHOLE in found.snapshot.context.dra_resources:
+        return f"a DeviceClass maps {WHOLE}, so DRA serves it"
+    return f"its scheduler {pod.scheduler_name} serves it"
 
 
 def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:

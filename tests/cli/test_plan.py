@@ -149,5 +149,6 @@ def test_pods_that_want_whole_gpus_of_another_scheduler_are_left_to_it(
     whole = pod("whole", asks={"nvidia.com/gpu": "1"}, schedulerName="volcano")
     found = planned(capsys, dump(tmp_path, whole, pod("plain", asks={})))
 
-    assert (found["placed"], found["unplaced"]) == ([], [])
-    assert found["remarks"] == ["1 pods ask another scheduler, or DRA, for whole GPUs, the first of them default/whole"]
+    assert found["placed"] == []
+    assert reasons(found) == {"whole": "NotServed"}
+    assert [one["message"] for one in found["unplaced"]] == ["its scheduler volcano serves it: nothing to plan here"]

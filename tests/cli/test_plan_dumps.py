@@ -392,3 +392,29 @@ def test_what_the_known_geometries_forbid_is_not_said_to_be_offered(
         "no GPU here offers nvidia.com/mig-1g.10gb: "
         "NVIDIA-H100-80GB-HBM3 offers 3g.40gb, 7g.80gb (by knownMigGeometries)"
     }
+
+
+def test_what_is_left_to_dra_is_told_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    whole = {"nvidia.com/gpu": "1"}
+    classes = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": resource.rpartition("/")[2]},
+            "spec": {"extendedResourceName": resource},
+        }
+        for resource in ("nvidia.com/gpu", "nvidia.com/mig-2g.20gb")
+    ]
+    pods = [
+        pod("claim", resourceClaims=[{"name": "x", "resourceClaimName": "c"}]),
+        pod("template", resourceClaims=[{"name": "x", "resourceClaimTemplateName": "c"}]),
+        pod("mapped", asks={"nvidia.com/mig-2g.20gb": "1"}),
+        pod("whole", asks=whole),
+        pod("both", asks=whole, resourceClaims=[{"name": "x", "resourceClaimName": "c"}]),
+        pod("ours"),
+    ]
+    found = planned(capsys, dump(tmp_path, node(), *pods, *classes))
+
+    assert places(found) == {"ours": "n1"}
+    assert reasons(found) == dict.fromkeys(("claim", "template", "mapped", "whole", "both"), "NotServed")
+    assert all("DRA serves" in one["message"] for one in found["unplaced"])

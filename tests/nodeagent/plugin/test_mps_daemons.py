@@ -39,9 +39,9 @@ def test_unneeded_daemons_are_ended_and_needed_ones_kept(node: Node, daemons: Mp
     assert daemons.quit_unused([])  # nothing left, and nothing wrong
 
 
-def test_a_hanging_command_is_given_up(node: Node) -> None:
-    daemons = MpsDaemons(node.mps_root, node.environment, timeout_seconds=1.0)
+def test_a_hanging_command_is_given_up(node: Node, daemons: MpsDaemons) -> None:
     assert daemons.ensure(GPU) is None
+    daemons = MpsDaemons(node.mps_root, node.environment, timeout_seconds=1.0)
     state(node).write_text(json.dumps({**json.loads(state(node).read_text()), "hang_seconds": 60}))
     assert daemons.ensure(GPU) == "nvidia-cuda-mps-control did not answer within 1 s"
     assert not daemons.quit_unused([])

@@ -24,6 +24,7 @@ from controller.settings import load_settings, read_settings
 from controller.wiring import Controller
 from kube import clients
 from kube.settings import SettingsError
+from partitioning import __version__
 
 log = logging.getLogger("controller")
 
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(argv)
     try:
         settings = load_settings(arguments.config) if arguments.config else read_settings({})
-        api = clients.load(arguments.kubeconfig, arguments.context)
+        api = clients.load(arguments.kubeconfig, arguments.context, user_agent=f"gpuplan-controller/{__version__}")
     except SettingsError as error:
         return _unusable(str(error))
     except (ConfigException, OSError) as error:

@@ -23,6 +23,7 @@ from nodeagent.plugin.__main__ import main as plugin_main
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError
+from partitioning import __version__
 
 log = logging.getLogger("nodeagent")
 
@@ -53,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=chosen.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
     try:
-        process = AgentProcess(arguments.node_name, chosen, clients.load(arguments.kubeconfig), NvmlDriver())
+        api = clients.load(arguments.kubeconfig, user_agent=f"gpuplan-nodeagent/{__version__}")
+        process = AgentProcess(arguments.node_name, chosen, api, NvmlDriver())
     except (AnotherAgentError, OSError) as error:
         log.error("%s", error)
         return 1

@@ -31,5 +31,6 @@ def test_a_small_run_binds_every_pod_and_accounts_for_every_request(programs: Bi
     for client in ("controller", "agents"):
         assert found["requests"][client]["refused"] == 0
         assert found["requests"][client]["requests"] > 0
+    assert '"userAgent":"gpuplan-controller/' in (tmp_path / "run" / "audit.log").read_text()
     assert found["processes"]["controller"]["peak_mib"] > 0
     assert found["agents"]["failures"] == found["agents"]["pods_refused"] == 0

@@ -28,7 +28,6 @@ from controller.parse import read_node, read_pod
 from controller.parse_plan import read_plan
 from controller.report import Reporter
 from controller.scheduler_source import SourceWatch
-from controller.serve import Server, check_page, json_page, metrics_page
 from controller.settings import Settings
 from controller.state import State
 from controller.surroundings import Surroundings
@@ -38,6 +37,7 @@ from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_leas
 from kube.events import EventRecorder, ObjectReference
 from kube.leases import Elector, LeaseTiming, lease_path
 from kube.reflector import Reflector
+from kube.serve import Server, check_page, json_page, metrics_page
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from crds.v1alpha1 import names
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
+from kube.serve import Server, check_page, metrics_page
 from nodeagent.agent import Agent
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_thread import ThreadedDriver
@@ -36,7 +37,6 @@ from nodeagent.plugin.watch import DirectoryWatch
 from nodeagent.reported.metrics import AgentMetrics
 from nodeagent.reported.publish import StatusWriter
 from nodeagent.reported.report import Reporter
-from nodeagent.reported.serve import Server
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
@@ -90,9 +90,11 @@ class AgentProcess:
         self.server = Server(
             settings.metrics_address,
             settings.metrics_port,
-            registry=self.metrics.registry,
-            health=self._health,
-            readiness=self._readiness,
+            {
+                "/metrics": metrics_page(self.metrics.registry),
+                "/healthz": check_page(self._health),
+                "/readyz": check_page(self._readiness),
+            },
         )
 
     def _made_heartbeat(self) -> Heartbeat:

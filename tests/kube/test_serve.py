@@ -1,6 +1,7 @@
 """The pages, over HTTP."""
 
 import json
+import socket
 from collections.abc import Iterator
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -8,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from controller.serve import Page, Server, check_page, json_page, metrics_page
+from kube.serve import Page, Server, check_page, json_page, metrics_page
 
 
 class Desk:
@@ -70,3 +71,13 @@ def test_an_unknown_path_names_the_known_ones(desk: Desk) -> None:
 def test_a_broken_page_is_an_answer_too(desk: Desk) -> None:
     assert desk.get("/broken")[0] == 500
     assert desk.get("/healthz")[0] == 200
+
+
+def test_a_client_that_says_nothing_is_dropped() -> None:
+    server = Server("127.0.0.1", 0, {}, client_seconds=0.05)
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
+            assert silent.recv(1) == b""
+    finally:
+        server.stop()

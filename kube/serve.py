@@ -1,4 +1,4 @@
-"""HTTP for people and probes: /metrics, /healthz, /readyz and /decisions, on loopback unless the settings say other.
+"""HTTP for people and probes of the controller and of the agents: /metrics, /healthz, /readyz and what else is given.
 
 In go functions that make a page when it is asked for, out come their answers, each request on a thread of its own.
 Read only: there is no path that changes anything, and nothing here knows what the pages mean.
@@ -25,6 +25,8 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 POLL_SECONDS = 0.1
 """How long `stop` may have to wait."""
+CLIENT_SECONDS = 10.0
+"""A client that sends nothing must not hold its thread for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +64,10 @@ def json_page(document: Callable[[], Any]) -> Callable[[], Page]:
 
 
 class Server:
-    """Serves until `stop`; port 0 takes a free one."""
+    """Serves until `stop`; port 0 takes a free one. Raises OSError where the port is taken."""
 
-    def __init__(self, address: str, port: int, pages: Pages) -> None:
-        self._http = _Http((address, port), pages)
+    def __init__(self, address: str, port: int, pages: Pages, client_seconds: float = CLIENT_SECONDS) -> None:
+        self._http = _Http((address, port), pages, client_seconds)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), name="http", daemon=True)
 
     @property
@@ -87,14 +89,18 @@ class Server:
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], pages: Pages) -> None:
+    def __init__(self, address: tuple[str, int], pages: Pages, client_seconds: float) -> None:
         self.pages = pages
+        self.client_seconds = client_seconds
         super().__init__(address, _Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Http
-    timeout = 10.0
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(self.server.client_seconds)
 
     def do_GET(self) -> None:
         make = self.server.pages.get(urlsplit(self.path).path)

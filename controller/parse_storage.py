@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.parse import Unreadable, readable
-from controller.parse_scheduling import label_selector, node_selector
-from controller.scheduling import ClaimView, Labels, LabelSelector, Requirement, StorageClassView, VolumeView
+from controller.parse_scheduling import label_selector, labels, node_selector
+from controller.scheduling import ClaimView, Labels, LabelSelector, Requirement, Storage, StorageClassView, VolumeView
 from controller.simulator.volumes import ZONE_LABELS
+from kube.quantities import to_int
 
 Raw = Mapping[str, Any]
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -68,18 +69,38 @@ def _claim(raw: Raw) -> ClaimView:
         deleting=bool(metadata.get("deletionTimestamp")),
         one_pod_only="ReadWriteOncePod" in (spec.get("accessModes") or ()),
         owner_uid=owner.get("uid", ""),
+        uid=metadata.get("uid", ""),
+        wants=_storage(spec, (spec.get("resources") or {}).get("requests")),
+        selector=label_selector(spec.get("selector")),
     )
 
 
 def _volume(raw: Raw) -> VolumeView:
     metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     required = (spec.get("nodeAffinity") or {}).get("required")
-    phase = status.get("phase")
+    kept_for = spec.get("claimRef")
     return VolumeView(
         node_affinity=None if required is None else node_selector(required),
         zones=tuple(_zones(metadata.get("labels") or {})),
         storage_class=(metadata.get("annotations") or {}).get(OLD_CLASS, spec.get("storageClassName")) or "",
-        available=phase == "Available" or (phase != "Bound" and spec.get("claimRef") is not None),
+        available=status.get("phase") == "Available",
+        claim=None if kept_for is None else _claim_key(kept_for),
+        offers=_storage(spec, spec.get("capacity")),
+        labels=labels(metadata),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _claim_key(reference: Raw) -> tuple[str, str, str]:
+    return (reference.get("namespace") or "", reference.get("name") or "", reference.get("uid") or "")
+
+
+def _storage(spec: Raw, amounts: Raw | None) -> Storage:
+    return Storage(
+        size=to_int((amounts or {}).get("storage", 0)),
+        modes=tuple(spec.get("accessModes") or ()),
+        block=spec.get("volumeMode") == "Block",
+        attributes_class=spec.get("volumeAttributesClassName") or "",
     )
 
 

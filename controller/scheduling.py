@@ -108,6 +108,16 @@ class ClaimUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """What a claim wants, or a volume offers. `size` in bytes; `block`: a raw device, not a file system."""
+
+    size: int = 0
+    modes: tuple[str, ...] = ()
+    block: bool = False
+    attributes_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
     """A PersistentVolumeClaim. `volume` may be named before `bound` (the annotation bind-completed) is set."""
 
@@ -121,6 +131,10 @@ class ClaimView:
     """Access mode ReadWriteOncePod."""
     owner_uid: str = ""
     """Of the controlling owner, which is the pod for an ephemeral volume."""
+    uid: str = ""
+    wants: Storage = Storage()
+    selector: LabelSelector | None = None
+    """Of volumes, by their labels; None: any will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +146,11 @@ class VolumeView:
     storage_class: str = ""
     available: bool = False
     """No claim has it yet, so that a claim of its class may get it."""
+    claim: tuple[str, str, str] | None = None
+    """Namespace, name and uid ('': any) of the claim that it is kept for, or bound to."""
+    offers: Storage = Storage()
+    labels: Labels = ()
+    deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """The volume filters of kube-scheduler 1.36, as far as they can be known without asking a storage system.
 
 Simulated: claims that are missing, lost, deleted or still unbound though their class binds at once; the node affinity
-and zone labels of bound volumes; the node selected for a claim; allowedTopologies of the class of a claim that waits
-for its first consumer; ReadWriteOncePod. Not simulated, and named in `unknown`: which free volume such a claim gets,
-the capacity of the storage behind it, and how many volumes a node can attach. What is unknown passes.
+and zone labels of bound volumes; the node selected for a claim; the free volumes that a claim may get which waits for
+its first consumer, and allowedTopologies of its class; ReadWriteOncePod. Not simulated, and named in `unknown`: the
+capacity of storage that makes volumes, and how many volumes a node can attach. What is unknown passes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from controller.scheduling import (
     StorageClassView,
     VolumeView,
 )
+from controller.simulator.free_volumes import Candidates, candidates
 from controller.simulator.population import Place
 from controller.simulator.selectors import matches_labels
 from controller.simulator.verdicts import Misfit, misfit
@@ -45,14 +46,13 @@ _OTHER_ZONE = misfit(ZONE, "node(s) had no available volume zone")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """Claims of one class that wait for their first consumer. `free`: volumes of the class that nobody has."""
+    """Claims of one class that wait for their first consumer."""
 
     storage_class: StorageClassView
-    claims: int
-    """How many may take a free volume."""
+    claims: tuple[Candidates, ...]
+    """The free volumes that each may take, for the smallest claim first."""
     selected: tuple[str, ...]
     """Nodes that were chosen already for others of them, for which volumes are being made there."""
-    free: tuple[VolumeView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,8 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
         if reason:
             return VolumeState(refused=misfit(plugin, reason))
     found = [(use, claim) for use, claim in claims if claim is not None]
-    waiting = _waiting([claim for _, claim in found], context.volumes, context.storage_classes)
+    named = [(use.claim, claim) for use, claim in found]
+    waiting = _waiting(pod.namespace, named, context.volumes, context.storage_classes)
     return VolumeState(
         bound=tuple(context.volumes.get(claim.volume) for _, claim in found if claim.bound and claim.volume),
         zoned=tuple(
@@ -102,28 +103,31 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
 
 
 def _waiting(
-    claims: Iterable[ClaimView], volumes: Mapping[str, VolumeView], classes: Mapping[str, StorageClassView]
+    namespace: str,
+    claims: Iterable[tuple[str, ClaimView]],
+    volumes: Mapping[str, VolumeView],
+    classes: Mapping[str, StorageClassView],
 ) -> tuple[_Waiting, ...]:
-    by_class: dict[str, list[ClaimView]] = {}
-    for claim in claims:
+    by_class: dict[str, list[tuple[str, ClaimView]]] = {}
+    for name, claim in sorted(claims, key=lambda one: one[1].wants.size):
         if not claim.volume and claim.storage_class in classes:
-            by_class.setdefault(claim.storage_class, []).append(claim)
+            by_class.setdefault(claim.storage_class, []).append((name, claim))
     return tuple(
         _Waiting(
-            storage_class=classes[name],
-            claims=sum(not claim.selected_node for claim in members),
-            selected=tuple(claim.selected_node for claim in members if claim.selected_node),
-            free=tuple(
-                volumes[key] for key in sorted(volumes) if volumes[key].available and volumes[key].storage_class == name
+            storage_class=classes[storage_class],
+            claims=tuple(
+                candidates(namespace, name, claim, volumes) for name, claim in members if not claim.selected_node
             ),
+            selected=tuple(claim.selected_node for _, claim in members if claim.selected_node),
         )
-        for name, members in by_class.items()
+        for storage_class, members in by_class.items()
     )
 
 
 def _unknown(profile: FilterProfile, waiting: Sequence[_Waiting]) -> tuple[str, ...]:
     limits = ("how many volumes a node can attach",) if LIMITS in profile.filters else ()
-    return (*limits, "the storage that its claims wait for") if waiting else limits
+    made = any(_is_provisioned(one.storage_class) for one in waiting)
+    return (*limits, "the storage that its claims wait for") if made else limits
 
 
 _Claims = Sequence[tuple[ClaimUse, ClaimView | None]]
@@ -235,17 +239,30 @@ def _binding_reasons(node: NodeView, state: VolumeState) -> Iterable[str]:
 
 
 def _can_be_served(node: NodeView, waiting: _Waiting) -> bool:
-    """By free volumes that are reachable from there (their sizes are not looked at), else by new ones."""
+    """By free volumes that are reachable from there, else by new ones."""
     if any(name != node.name for name in waiting.selected):
         return False
-    reachable = sum(_reaches(volume, node) for volume in waiting.free)
-    if reachable >= waiting.claims and not waiting.selected:
+    if not waiting.selected and _all_get_one(node, waiting.claims):
         return True
-    storage_class = waiting.storage_class
-    if storage_class.provisioner in ("", NO_PROVISIONER):
+    if not _is_provisioned(waiting.storage_class):
         return False
-    topologies = storage_class.topologies
+    topologies = waiting.storage_class.topologies
     return not topologies or any(terms and matches_labels(terms, node.labels) for terms in topologies)
+
+
+def _all_get_one(node: NodeView, claims: Iterable[Candidates]) -> bool:
+    """Each the first that is left and within reach, as the scheduler does it."""
+    taken: set[str] = set()
+    for each in claims:
+        name = next((name for name, volume in each if name not in taken and _reaches(volume, node)), None)
+        if name is None:
+            return False
+        taken.add(name)
+    return True
+
+
+def _is_provisioned(storage_class: StorageClassView) -> bool:
+    return storage_class.provisioner not in ("", NO_PROVISIONER)
 
 
 def _reaches(volume: VolumeView, node: NodeView) -> bool:

@@ -19,6 +19,7 @@ from controller.scheduling import (
     LabelSelector,
     NodeSelectorTerm,
     Requirement,
+    Storage,
     StorageClassView,
     VolumeView,
 )
@@ -52,7 +53,22 @@ def test_a_namespace() -> None:
             ClaimView(storage_class="old"),
         ),
         ({"annotations": {"volume.kubernetes.io/selected-node": "n"}}, {}, ClaimView(selected_node="n")),
-        ({}, {"accessModes": ["ReadWriteOncePod"]}, ClaimView(one_pod_only=True)),
+        (
+            {"uid": "u"},
+            {
+                "accessModes": ["ReadWriteOncePod"],
+                "resources": {"requests": {"storage": "1.5Gi"}},
+                "volumeMode": "Block",
+                "volumeAttributesClassName": "fast",
+                "selector": {"matchLabels": {"a": "b"}},
+            },
+            ClaimView(
+                uid="u",
+                one_pod_only=True,
+                wants=Storage(size=3 << 29, modes=("ReadWriteOncePod",), block=True, attributes_class="fast"),
+                selector=LabelSelector(requirements=(requirement("a", "b"),)),
+            ),
+        ),
         ({"ownerReferences": [{"uid": "x"}, {"uid": "u", "controller": True}]}, {}, ClaimView(owner_uid="u")),
         ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, ClaimView(deleting=True)),
     ],
@@ -66,8 +82,13 @@ def test_a_claim(metadata: Json, spec: Json, expected: ClaimView) -> None:
     [
         ({"storageClassName": "s"}, "Available", VolumeView(storage_class="s", available=True)),
         ({"storageClassName": "s"}, "Bound", VolumeView(storage_class="s")),
-        ({"claimRef": {"name": "c"}}, "Pending", VolumeView(available=True)),
-        ({"claimRef": {"name": "c"}}, "Bound", VolumeView()),
+        ({"claimRef": {"name": "c"}}, "Pending", VolumeView(claim=("", "c", ""))),
+        ({"claimRef": {"namespace": "n", "name": "c", "uid": "u"}}, "Bound", VolumeView(claim=("n", "c", "u"))),
+        (
+            {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"},
+            "Released",
+            VolumeView(offers=Storage(size=1 << 30, modes=("ReadWriteOnce",))),
+        ),
         ({}, "Released", VolumeView()),
         ({"nodeAffinity": {}}, "Bound", VolumeView()),
         (
@@ -93,7 +114,10 @@ def test_a_volume(spec: Json, phase: str, expected: VolumeView) -> None:
 def test_the_zones_of_a_volume(label: str, values: tuple[str, ...] | None) -> None:
     raw = {"metadata": {"name": "v", "labels": {ZONE: label, "other": "x"}}, "spec": {}}
 
-    assert read_volume(raw) == VolumeView(zones=((ZONE, values),) if values else ())
+    read = read_volume(raw)
+    assert isinstance(read, VolumeView)
+    assert read.zones == (((ZONE, values),) if values else ())
+    assert read.labels == (("other", "x"), (ZONE, label))
 
 
 def test_a_storage_class() -> None:

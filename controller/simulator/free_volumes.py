@@ -1,0 +1,46 @@
+"""Which volumes that nobody has a claim may get: kube-scheduler's matching, for claims that wait for their consumer.
+
+In go a claim and all volumes, out come those that would do wherever the pod goes, in the order in which the scheduler
+takes them: one that is kept for this very claim and no other, else the smallest first. Whether a node reaches them is
+asked later, node by node. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.scheduling import ClaimView, VolumeView
+from controller.simulator.selectors import selects
+
+Candidates = tuple[tuple[str, VolumeView], ...]
+"""Volumes by name."""
+
+
+def candidates(namespace: str, name: str, claim: ClaimView, volumes: Mapping[str, VolumeView]) -> Candidates:
+    """For a claim of this name."""
+    kept: list[tuple[str, VolumeView]] = []
+    free: list[tuple[str, VolumeView]] = []
+    for title, volume in volumes.items():
+        if volume.storage_class != claim.storage_class or volume.deleting or not _suffices(volume, claim):
+            continue
+        if volume.claim is not None:
+            if volume.claim in ((namespace, name, claim.uid), (namespace, name, "")):
+                kept.append((title, volume))
+        elif volume.available and _is_meant(volume, claim):
+            free.append((title, volume))
+    if kept:
+        return (min(kept, key=lambda one: one[0]),)
+    return tuple(sorted(free, key=lambda one: (one[1].offers.size, one[0])))
+
+
+def _suffices(volume: VolumeView, claim: ClaimView) -> bool:
+    offers, wants = volume.offers, claim.wants
+    return (
+        offers.size >= wants.size and offers.block == wants.block and offers.attributes_class == wants.attributes_class
+    )
+
+
+def _is_meant(volume: VolumeView, claim: ClaimView) -> bool:
+    if claim.selector is not None and not selects(claim.selector, dict(volume.labels)):
+        return False
+    return set(claim.wants.modes) <= set(volume.offers.modes)

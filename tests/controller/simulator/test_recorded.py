@@ -92,6 +92,13 @@ def test_objects_are_taken_as_the_scheduler_saw_them() -> None:
     }
 
 
+def test_free_volumes_are_matched_as_the_scheduler_does() -> None:
+    pairs = list(compare(read_file(DATA / "verdicts-volumes.json.gz")))
+
+    assert [pair for pair in pairs if not pair.agrees] == []
+    assert sum(pair.expected[:1] == ("VolumeBinding",) for pair in pairs) > 100
+
+
 def test_one_framework_judged_all_pods(tmp_path: Path) -> None:
     """The first profile is asked even for pods that name another scheduler."""
     node = {"metadata": {"name": "n", "labels": {}}, "spec": {"unschedulable": True}, "status": {"allocatable": {}}}

@@ -17,6 +17,7 @@ from typing import Any
 from cli.manifests import load_cluster
 from cli.tables import WRAP_WIDTH, wrapped_table
 from cli.whatif import KINDS, WhatIf, what_if
+from controller.collector import collector_paused
 from controller.geometries import all_warnings
 from controller.options import planner_options
 from controller.planner import plan
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         f"{count} x {kind} passed over: planning does not read it" for kind, count in files.skipped.items()
     ]
     began = time.perf_counter()
-    result = plan(found.snapshot, options)
+    with collector_paused():  # as the controller's loop does
+        result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
     result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
     document = _document(found, result, seconds)

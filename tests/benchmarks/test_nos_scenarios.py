@@ -35,6 +35,12 @@ def test_ours_falls_short_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert "24 cases: 19 run, 0 fall short, 5 not run" in capsys.readouterr().out
 
 
+def test_nor_on_more_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(DATA.with_name("nos_scenarios_more.yaml"))]) == 0
+
+    assert "19 cases: 17 run, 0 fall short, 2 not run" in capsys.readouterr().out
+
+
 def test_pods_and_reasons_of_recorded_cases() -> None:
     found = {one.case: one for one in verdicts(CONTENT)}
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from controller.views import IMPROVE_STEPS
 from crds.v1alpha1.names import NAMESPACE
 from kube import settings
 from kube.settings import Section
@@ -75,14 +76,14 @@ class Settings(Section):
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 9840
     """Port of the same; 0 takes any free one and logs it."""
     nominate_pods: bool = True
-    """Write status.nominatedNodeName of planned pods when their slice is there, so that no other pod takes it."""
+    """Write status.nominatedNodeName of planned pods, so that no other takes the slice; false: plan in queue order."""
     scheduler_names: Annotated[tuple[str, ...], Field(min_length=1)] = ("default-scheduler",)
     """Pods of these schedulers are planned for; any other's are left alone. Not given: those of the configuration."""
     scheduler_config_file: Annotated[str, Field(max_length=4096)] = ""
     """The KubeSchedulerConfiguration in force. Where there is no such file, pods are filtered as by default."""
     scheduler: Scheduler = Scheduler()
     """The same from a ConfigMap. Where there is no such ConfigMap, pods are filtered as by default."""
-    improve_steps: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
+    improve_steps: Annotated[int, Field(ge=0, le=10_000_000)] = IMPROVE_STEPS
     """How many exchanges of planned pods the planner may try after its first placement."""
     known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""
     """A file in the format of nos' knownMigGeometries: models that it names are cut in these ways only. Empty: none."""

@@ -35,6 +35,8 @@ from partitioning.mps import MpsSlice
 __all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
 
 PodKey = tuple[str, str]  # namespace and name
+IMPROVE_STEPS = 5_000
+"""How many exchanges of planned pods are tried where nobody sets another number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +242,9 @@ class PlannerOptions:
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
-    improve_steps: int = 5_000
+    improve_steps: int = IMPROVE_STEPS
+    queue_order: bool = False
+    """Nobody nominates: plan for the pods to which the scheduler will hand the slices by itself."""
     geometries: KnownGeometries | None = None
     """What people allow per GPU model; None: whatever is possible."""
 

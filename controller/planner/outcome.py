@@ -7,7 +7,7 @@ nobody is placed; new layouts only where somebody is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from controller.demand import Demand, DemandSet
 from controller.planner.asks import Ask
@@ -18,7 +18,8 @@ from controller.planner.gangs import Gangs
 from controller.planner.inventory import NodeStock
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
-from controller.views import Counts, Placed, PlanningResult, Supply
+from controller.reasons import UnplacedReason
+from controller.views import Counts, Placed, PlanningResult, PodView, Supply, Unplaced
 
 _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 
@@ -32,12 +33,16 @@ def outcome(
     bound: int,
     explainer: Explainer,
     gangs: Gangs,
+    uncounted: Collection[str],
 ) -> PlanningResult:
-    realised = _realise_all(stocks, board)
-    placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
+    """`uncounted`: pods whose slices are made, but may go to pods before them in the scheduler's queue."""
+    placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0 and ask.demand.pod.uid not in uncounted)
+    outrun = tuple(_outrun(ask.demand.pod) for ask in asks if ask.node >= 0 and ask.demand.pod.uid in uncounted)
     missed = [ask for ask in asks if ask.node < 0]
-    unplaced = (*demands.refused, *(gangs.why_not(ask.demand.pod) or explainer.explain(ask) for ask in missed))
+    explained = (gangs.why_not(ask.demand.pod) or explainer.explain(ask) for ask in missed)
+    unplaced = (*demands.refused, *outrun, *explained)
     supplies = Counter(one.supply for one in placed)
+    realised = _realise_all(stocks, board, for_somebody=bool(placed))
     return PlanningResult(
         node_changes=tuple(one.change for one in realised),
         placed=placed,
@@ -57,12 +62,12 @@ def outcome(
     )
 
 
-def _realise_all(stocks: Sequence[NodeStock], board: Board) -> list[Realised]:
+def _realise_all(stocks: Sequence[NodeStock], board: Board, *, for_somebody: bool) -> list[Realised]:
     changes = []
     for stock, devices in zip(stocks, board.devices, strict=True):
         if stock.plan is None:
             continue
-        changed = [device for device in devices if device.changed]
+        changed = [device for device in devices if for_somebody and device.changed]
         found = realise(stock, repaired(stock), changed)
         if found is not None:
             changes.append(found)
@@ -74,6 +79,16 @@ def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:
     supply = max((_SUPPLIES.index(_supply(device, part)) for device, part in ask.taken), default=0)
     pod = ask.demand.pod
     return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=_SUPPLIES[supply])
+
+
+def _outrun(pod: PodView) -> Unplaced:
+    return Unplaced(
+        uid=pod.uid,
+        key=pod.key,
+        reason=UnplacedReason.NO_CAPACITY,
+        message="what is there or will be made for it may go to pods before it in its scheduler's queue: "
+        "set nominatePods to true, add a node, or wait",
+    )
 
 
 def _supply(device: Device, part: Part) -> Supply:

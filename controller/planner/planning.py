@@ -13,6 +13,7 @@ from controller.demand import Demand, collect, queue_order
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.bound import upper_bound
+from controller.planner.by_queue import outrun, place_in_queue_order
 from controller.planner.consolidate import consolidate
 from controller.planner.devices import Reach
 from controller.planner.explain import Explainer
@@ -43,25 +44,36 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
     board = _set_up(stocks, groups, claims)
 
-    by_level = [asks_of(level, groups) for level in levels(claims, snapshot.aged)]
+    # Schedulers know nothing of ageing: where they deal, it would only make plans that do not come true.
+    aged = frozenset[str]() if options.queue_order else snapshot.aged
+    by_level = [asks_of(level, groups) for level in levels(claims, aged)]
     everybody = [ask for level in by_level for ask in level]
     tried = [ask for ask in everybody if ask.demand.tried]
     bound = upper_bound(board, tried)
     sides = sides_of(board)
     singly = Singly(snapshot, options, board, everybody)
     rules = Rules(
-        promises=_promises(snapshot), gangs=gangs, singly=singly, improve_steps=options.improve_steps, bound=bound
+        promises={} if options.queue_order else _promises(snapshot),
+        gangs=gangs,
+        singly=singly,
+        improve_steps=options.improve_steps,
+        bound=bound,
     )
-    place_levels(board, by_level, rules)
-    consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
-    Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
+    if options.queue_order:
+        everybody.sort(key=lambda ask: queue_order(ask.demand.pod))
+        place_in_queue_order(board, stocks, everybody, by_level, rules)
+    else:
+        place_levels(board, by_level, rules)
+        consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
+        Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
     singly.verify()
     gangs.drop_broken(board, tried)
     placed = sum(ask.node >= 0 for ask in tried)
     if placed < bound:
         bound = tightened(sides, tried, bound=bound, placed=placed)
+    uncounted = outrun(board, stocks, everybody, singly) if options.queue_order else frozenset[str]()
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
-    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs)
+    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs, uncounted=uncounted)
 
 
 def _stays(ask: Ask, rules: Rules) -> bool:

@@ -179,7 +179,7 @@ def _identified(raw: Json) -> Json:
     metadata = raw.get("metadata")
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
         return raw
-    return {**raw, "metadata": {"uid": metadata["name"], **metadata}}
+    return {**raw, "metadata": {"uid": f"{metadata.get('namespace', '')}/{metadata['name']}", **metadata}}
 
 
 def _read(reader: Callable[[Json], View | Unreadable], raw: Json, place: str) -> View:

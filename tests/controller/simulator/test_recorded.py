@@ -114,6 +114,20 @@ def test_one_framework_judged_all_pods(tmp_path: Path) -> None:
     assert main([write(tmp_path / "verdicts.json", [cluster])]) == 0
 
 
+def test_pods_of_one_name_are_told_apart_by_their_namespace(tmp_path: Path) -> None:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}}
+    running = [
+        {"metadata": {"name": "r", "namespace": space}, "spec": {"nodeName": "n", "containers": containers}}
+        for space in ("a", "b")
+    ]
+    pod = {"metadata": {"name": "p", "namespace": "a"}, "spec": {"containers": containers}}
+    said = ["NodeResourcesFit", "Insufficient cpu"]
+    cluster = {"Nodes": [node], "Existing": running, "Pods": [pod], "Expected": {"p": {"n": said}}}
+
+    assert main([write(tmp_path / "verdicts.json", [cluster])]) == 0
+
+
 BARE: dict[str, Any] = {"Nodes": [], "Existing": [], "Pods": [], "Expected": {}}
 
 

@@ -1,7 +1,7 @@
-"""What the controller may write when RBAC grants it everything: the policies alone must hold.
+"""What the controller may write of plans when RBAC grants it everything: the policies alone must hold.
 
-Of a plan's spec `planned`, and in Manual or paused plans only that pinned indexes leave it; of a plan's status two
-conditions; of a pod's status the nomination; of a Node the removal of a silent agent's taint; its own Lease and Events.
+Of a plan's spec `planned`, and in Manual or paused plans only that pinned indexes leave it; of its status two
+conditions. What it may write beside plans is in test_controller_cluster_policy.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1 import names
 from kube import apply
 from tests.e2e import fleet
-from tests.e2e.fleet import KEPT_TAINT
 from tests.e2e.real_cluster import (
     APPLY,
     CONTROLLER,
@@ -247,92 +246,3 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
     # An agent that is back says Ready itself; the controller's next word on AgentAlive leaves that standing.
     apply.apply_status(cluster.admin, path, agents, manager=names.AGENT_MANAGER)
     assert attempt(conditions=[_condition("AgentAlive", "True", "Heartbeat")]).allowed
-
-
-def test_of_a_pods_status_the_nomination(cluster: RealCluster, controller: ApiClient) -> None:
-    assert call(controller, "PATCH", f"{POD}/status", {"status": {"nominatedNodeName": NAME}}, MERGE).allowed
-    assert call(controller, "PATCH", f"{POD}/status", {"status": {"nominatedNodeName": None}}, MERGE).allowed
-    others: tuple[dict[str, Any], ...] = (
-        {"phase": "Failed"},
-        {"message": "x"},
-        {"conditions": []},
-        {"nominatedNodeName": NAME, "reason": "x"},
-        {"startTime": "2026-01-01T00:00:00Z"},
-        {"hostIP": "10.0.0.1"},
-    )
-    for status in others:
-        refused = call(controller, "PATCH", f"{POD}/status", {"status": status}, MERGE)
-        assert refused.status == 403, status
-        assert "of a pod's status it may write nominatedNodeName only" in refused.message
-
-
-def test_of_a_node_the_removal_of_our_taint(cluster: RealCluster, controller: ApiClient) -> None:
-    path = f"{NODES}/{NAME}"
-    sentence = "of a node it may remove the taint gpuplan.dev/changing only"
-    add = [{"op": "add", "path": "/spec/taints/-", "value": CHANGING}]
-    assert sentence in call(controller, "PATCH", path, add, JSON_PATCH).message
-    apply.json_patch(cluster.admin, path, add)
-    others: tuple[dict[str, Any], ...] = (
-        {"unschedulable": True},
-        {"taints": [CHANGING]},
-        {"taints": []},
-        {"providerID": "x"},
-    )
-    for spec in others:
-        refused = call(controller, "PATCH", path, {"spec": spec}, MERGE)
-        assert refused.status == 403, spec
-        assert sentence in refused.message
-    taints = apply.get(cluster.admin, path)["spec"]["taints"]
-    position = [taint["key"] for taint in taints].index(names.TAINT_CHANGING)
-    off = [{"op": "remove", "path": f"/spec/taints/{position}"}]
-    assert call(controller, "PATCH", path, off, JSON_PATCH).allowed
-    assert KEPT_TAINT in apply.get(cluster.admin, path)["spec"]["taints"]
-
-
-def test_its_own_lease_and_events(cluster: RealCluster, controller: ApiClient) -> None:
-    def lease(name: str) -> dict[str, Any]:
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}}
-
-    for name in (names.agent_lease(NAME), "kube-scheduler"):
-        refused = call(controller, "POST", LEASES, lease(name))
-        assert refused.status == 403
-        assert "may write its own Lease only" in refused.message
-    assert call(controller, "POST", LEASES, lease(names.CONTROLLER_LEASE), dryRun="All").allowed
-    event = {
-        "metadata": {"name": "e2e-event"},
-        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
-        "reason": "Planned",
-        "type": "Normal",
-    }
-    events = "/api/v1/namespaces/default/events"
-    for component, allowed in ((CONTROLLER, True), ("default-scheduler", False)):
-        answer = call(controller, "POST", events, {**event, "source": {"component": component}}, dryRun="All")
-        assert answer.allowed is allowed, answer.message
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("DELETE", POD, None),
-        ("POST", f"{POD}/binding", {"metadata": {"name": "e2e-nominated"}, "target": {"kind": "Node", "name": NAME}}),
-        ("POST", f"{POD}/eviction", {"metadata": {"name": "e2e-nominated"}}),
-        ("PATCH", f"{NODES}/{NAME}/status", {"status": {"allocatable": {"nvidia.com/gpu": "1"}}}),
-        ("DELETE", f"{NODES}/{NAME}", None),
-        ("POST", NODES, {"metadata": {"name": "e2e-new"}}),
-        ("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "e2e-new"}}),
-        ("POST", f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/gpuplan-agent/token", {"spec": {}}),
-        ("DELETE", f"{LEASES}/e2e-nothing-but-policy", None),
-        ("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/gpuplan-agent", None),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_everything_else_is_refused(
-    cluster: RealCluster, controller: ApiClient, method: str, path: str, body: Any
-) -> None:
-    if path.startswith(LEASES):
-        call(cluster.admin, "POST", LEASES, {"metadata": {"name": path.rpartition("/")[2]}, "spec": {}})
-    if path == "/api/v1/namespaces/default/pods":
-        body = {**body, "spec": {"containers": [{"name": "c", "image": "none"}]}}
-    answer = call(controller, method, path, body, MERGE if method == "PATCH" else "application/json")
-    assert answer.status == 403, answer
-    assert "gpuplan controller: may not" in answer.message

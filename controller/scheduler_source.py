@@ -67,7 +67,7 @@ class SourceWatch:
         self._quit.set()
 
     def _run(self) -> None:
-        said = ""
+        said, before = "", self._known
         while not self._quit.wait(self._look_seconds):
             try:
                 found = dict(_read(self._settings, self._api) or {})
@@ -76,9 +76,11 @@ class SourceWatch:
                     said = str(error)
                     log.warning("%s: going on with what was read before", said)
                 continue
-            if found != self._known and not self._quit.is_set():
+            # Twice the same: a file may be seen half written.
+            if found == before and found != self._known and not self._quit.is_set():
                 self._changed()
                 return
+            before = found
 
 
 def _named(settings: Settings, api: ApiClient | None) -> str:

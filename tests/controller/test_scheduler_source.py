@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from controller import scheduler_source
 from controller.options import planner_options
 from controller.scheduler_source import SourceWatch, scheduler_profiles
 from controller.scheduling import FilterProfile
@@ -137,6 +139,27 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogC
         assert not changed.acquire(timeout=0.1)
     finally:
         watch.stop()
+
+
+def test_a_file_that_is_being_written_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read between its truncation and its content."""
+    known = {"mine": FilterProfile(scheduler_name="mine")}
+    seen: Iterator[Any] = itertools.chain([known, None, known, None, known], itertools.repeat(None))
+    looks: list[Any] = []
+    changed = threading.Event()
+
+    def load(_path: Path) -> Any:
+        looks.append(next(seen))
+        return looks[-1]
+
+    monkeypatch.setattr(scheduler_source, "load_profiles", load)
+    settings = read_settings({"schedulerConfigFile": "f"})
+    watch = SourceWatch(settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.set, look_seconds=0.001)
+    watch.start()
+
+    assert changed.wait(10)
+    watch.stop()
+    assert len(looks) == 7
 
 
 def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:

@@ -29,6 +29,8 @@ from crds.v1alpha1.names import API_VERSION, KIND
 from partitioning.resources import WHOLE
 
 Json = dict[str, Any]
+MAY_LACK_NODES = (UnplacedReason.AWAITING_AGENT, UnplacedReason.NEVER_FITS)
+MOST_NODES = 3
 
 
 def add_plan(commands: Any) -> None:
@@ -109,9 +111,11 @@ def _pod(key: PodKey) -> Json:
 
 
 def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
-    """To planning a node that is left out is one whose agent is still to report; here nothing will come."""
-    nodes = [one for one in found.left_out if one.kind == "Node"] if reason is UnplacedReason.AWAITING_AGENT else []
-    return "; ".join([message, *(f"node {one.name} is left out: {one.reason}" for one in nodes)])
+    """Planning knows nothing of a node that is left out, or waits for its agent; here nothing will come."""
+    nodes = [one for one in found.left_out if one.kind == "Node"] if reason in MAY_LACK_NODES else []
+    told = [f"node {one.name} is left out: {one.reason}" for one in nodes[:MOST_NODES]]
+    more = [f"nodes left out in all: {len(nodes)}"] if len(nodes) > MOST_NODES else []
+    return "; ".join([message, *told, *more])
 
 
 def _plans(found: WhatIf, result: PlanningResult) -> list[Json]:

@@ -17,6 +17,7 @@ from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.groups import why_not
 from controller.planner.inventory import Closed, NodeStock
+from controller.planner.lacking import lacking
 from controller.planner.offers import (
     could_hold,
     fully_open,
@@ -29,14 +30,12 @@ from controller.planner.offers import (
 from controller.planner.releases import Candidate, blocking
 from controller.planner.singly import Singly
 from controller.planner.wholes import about_whole_gpus, held_whole
-from controller.planner.wording import counted, listed
+from controller.planner.wording import cores, counted, gib, listed
 from controller.reasons import UnplacedReason
 from controller.scheduling import SchedulerProfiles
 from controller.views import Unplaced
 from partitioning.models import GpuModel
 from partitioning.resources import WHOLE, MpsRequest
-
-_GIB = 2**30
 
 _LOOKED_AT = 100
 """How many nodes are compared to name the best one."""
@@ -151,8 +150,8 @@ class Explainer:
         cpu = max(node.allocatable.get("cpu", 0) for node in nodes)
         memory = max(node.allocatable.get("memory", 0) for node in nodes)
         return (
-            f"the pod asks {_cores(ask.cpu)} and {_gib(ask.memory)}, and no node with such GPUs has more than "
-            f"{_cores(cpu)} and {_gib(memory)}: ask for less"
+            f"the pod asks {cores(ask.cpu)} and {gib(ask.memory)}, and no node with such GPUs has more than "
+            f"{cores(cpu)} and {gib(memory)}: ask for less"
         )
 
     def _filtered(self, ask: Ask, nodes: Sequence[int]) -> str:
@@ -207,18 +206,9 @@ class Explainer:
         rooms = self._board.rooms
         best = next((node for node in nodes[:_LOOKED_AT] if rooms[node].cpu >= ask.cpu), nodes[0])
         room, name = rooms[best], self._stocks[best].node.name
-        if room.cpu < ask.cpu or room.memory < ask.memory:
-            lacking = (
-                f"{_cores(max(0, room.cpu))} and {_gib(max(0, room.memory))} are free there, "
-                f"the pod asks {_cores(ask.cpu)} and {_gib(ask.memory)}"
-            )
-        elif room.pods < 1:
-            lacking = "its pod slots are used up"
-        else:
-            lacking = "it lacks a host port or another resource that the pod asks for"
         return UnplacedReason.NO_NODE_RESOURCES, (
             f"GPUs of {counted(len(nodes), 'node')} have room for {spelled(ask.demand.wants)}, best {name}, "
-            f"but {lacking}: ask for less, or add a node"
+            f"but {lacking(ask, room)}: ask for less, or add a node"
         )
 
 
@@ -279,9 +269,10 @@ def _offers(resource: str, models: Sequence[GpuModel]) -> str:
         largest = max(models, key=largest_slice_gb)
         size_gb = largest_slice_gb(largest)
         if not size_gb:
-            return "MPS slices need a GPU of Volta or newer"
-        return f"the largest slice a GPU here can hold is gpu-{size_gb}gb ({largest.product})"
-    return "; ".join(f"{model.product} offers {_profiles(model)}" for model in models)
+            return "MPS slices need a GPU of Volta or newer: add a node that has one"
+        return f"the largest slice a GPU here can hold is gpu-{size_gb}gb ({largest.product}): ask for less"
+    offered = "; ".join(f"{model.product} offers {_profiles(model)}" for model in models)
+    return f"{offered}: ask for one of these, or add a node that offers it"
 
 
 def _profiles(model: GpuModel) -> str:
@@ -289,11 +280,3 @@ def _profiles(model: GpuModel) -> str:
     if model.geometries is not None:
         return f"{names or 'nothing'} (by knownMigGeometries)"
     return names or "no MIG, but MPS slices"
-
-
-def _cores(milli: int) -> str:
-    return counted(milli / 1000, "core")
-
-
-def _gib(amount_bytes: int) -> str:
-    return f"{amount_bytes / _GIB:.1f} GiB"

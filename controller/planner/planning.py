@@ -59,21 +59,32 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
         improve_steps=options.improve_steps,
         bound=bound,
     )
-    if options.queue_order:
-        everybody.sort(key=lambda ask: queue_order(ask.demand.pod))
-        place_in_queue_order(board, stocks, everybody, by_level, rules)
-    else:
-        place_levels(board, by_level, rules)
-        consolidate(board, [ask for ask in tried if ask.node >= 0 and ask not in singly], options.improve_steps)
-        Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
+    _place(board, stocks, by_level, rules, options)
     singly.verify()
     gangs.drop_broken(board, tried)
     placed = sum(ask.node >= 0 for ask in tried)
     if placed < bound:
         bound = tightened(sides, tried, bound=bound, placed=placed)
-    uncounted = outrun(board, stocks, everybody, singly) if options.queue_order else frozenset[str]()
+    uncounted = outrun(board, stocks, _queue(by_level), singly) if options.queue_order else frozenset[str]()
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
     return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs, uncounted=uncounted)
+
+
+def _place(
+    board: Board, stocks: Sequence[NodeStock], by_level: Sequence[Sequence[Ask]], rules: Rules, options: PlannerOptions
+) -> None:
+    if options.queue_order:
+        place_in_queue_order(board, stocks, _queue(by_level), by_level, rules)
+        return
+    place_levels(board, by_level, rules)
+    placed = [ask for level in by_level for ask in level if ask.demand.tried and ask.node >= 0]
+    consolidate(board, [ask for ask in placed if ask not in rules.singly], options.improve_steps)
+    Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
+
+
+def _queue(by_level: Sequence[Sequence[Ask]]) -> list[Ask]:
+    """A gang is in the level of its highest pod; the scheduler takes its pods one by one."""
+    return sorted((ask for level in by_level for ask in level), key=lambda ask: queue_order(ask.demand.pod))
 
 
 def _stays(ask: Ask, rules: Rules) -> bool:

@@ -25,17 +25,20 @@ _TAKEN = "given to pods that are served before it"
 def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> tuple[UnplacedReason, str]:
     count = dict(wants)[WHOLE]
     found: Counter[str] = Counter()
+    holders: set[str] = set()
     nodes = 0
     for stock in stocks:
         nodes += 1
         if stock.gpus:
             found.update(_use_of(gpu) for gpu in stock.gpus)
+            holders.update(part.pod for gpu in stock.gpus for part in gpu.staying if part.pod)
         else:
             found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     told = ", ".join(f"{found[use]} {use}" for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use])
     message = f"{count} x {WHOLE} on one node: of the GPUs of {counted(nodes, 'node')}, {told}"
     if found[_IN_USE] or found[_CUT]:
-        return UnplacedReason.WAITS_FOR_RELEASE, f"{message}: wait for a release, or add a node"
+        whose = f" by {listed(sorted(holders))}" if holders else ""
+        return UnplacedReason.WAITS_FOR_RELEASE, f"{message}: wait for a release{whose}, or add a node"
     if found[_TAKEN]:
         return UnplacedReason.NO_CAPACITY, f"{message}: add a node, or wait"
     return UnplacedReason.BLOCKED, f"{message}: disable MIG mode on a GPU (nvidia-smi -mig 0), or add a node"

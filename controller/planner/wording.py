@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_GIB = 2**30
 _NAMED = 3
 """How many things of one sort a sentence names."""
 
@@ -20,3 +21,11 @@ def listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def cores(milli: int) -> str:
+    return counted(milli / 1000, "core")
+
+
+def gib(amount_bytes: int) -> str:
+    return f"{amount_bytes / _GIB:.1f} GiB"

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 
 CHUNK_BYTES = 1 << 16
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class Wire:
@@ -103,6 +104,8 @@ class Wire:
             while data := client.recv(CHUNK_BYTES):
                 kept = self._kept
                 if kept is not None and kept.match(data):
+                    while _unfinished(data) and (more := client.recv(CHUNK_BYTES)):
+                        data += more  # the sender may be frozen as soon as it is said to be held
                     self.held.set()
                     self._open.wait()
                 server.sendall(data)
@@ -114,3 +117,10 @@ class Wire:
                     client.sendall(data)
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
+
+
+def _unfinished(request: bytes) -> bool:
+    """Clients send head and body one after the other."""
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = _LENGTH.search(head)
+    return not end or len(body) < int(length[1] if length else 0)

@@ -28,6 +28,8 @@ class Board:
         self.group_of = group_of
         self.sizes = list(sizes)
         self.devices: list[list[Device]] = [[] for _ in rooms]
+        self.at_first = [(room.cpu, room.memory, room.pods) for room in rooms]
+        """CPU, memory and pod slots of each node before anything was placed; of devices it is the base."""
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._dead: set[tuple[Hashable, int, Reach]] = set()
         self._queues: dict[Hashable, list[int]] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations_with_replacement
 
 from controller.planner.asks import Ask
@@ -21,7 +22,7 @@ from controller.planner.fillings import richest, slice_gb, units
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from partitioning.models import ProfileSpec
 from partitioning.resources import WHOLE
-from partitioning.states import state_table
+from partitioning.states import StateTable, state_table
 
 _STEPS = 10
 _SLACK = 1e-9
@@ -84,10 +85,12 @@ def _measures(board: Board, kinds: Sequence[_Kind]) -> list[list[float]]:
         _relative([kind.ask.memory for kind in kinds], sum(max(0, room.memory) for room in rooms)),
         _relative([1 for _ in kinds], sum(max(0, room.pods) for room in rooms)),
     ]
-    pools = [pool for group in board.groups for pool in group.pools]
-    for weights in _gpu_weights(board, pools):
+    pools = [
+        (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
+    ]
+    for weights in _gpu_weights(board, [pool for pool, _ in pools]):
         taken = [sum(count * weights.get(name, 0) for name, count in kind.ask.demand.wants) for kind in kinds]
-        found.append(_relative(taken, sum(_capacity(pool, weights) for pool in pools)))
+        found.append(_relative(taken, sum(_capacity(pool, states, weights) for pool, states in pools)))
     return found
 
 
@@ -114,9 +117,8 @@ def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> W
     return weights
 
 
-def _capacity(pool: Pool, weights: Weights) -> float:
-    """The most that partitions made from a pool can weigh."""
-    states = Counter(device.state for device in pool.devices)
+def _capacity(pool: Pool, states: Mapping[int, int], weights: Weights) -> float:
+    """The most that partitions made from a pool, with so many devices in each state, can weigh."""
     if isinstance(pool, StockPool):
         return sum(count * state * weights.get(name, 0) for name in pool.serves for state, count in states.items())
     if isinstance(pool, MigPool):
@@ -129,14 +131,16 @@ def _capacity(pool: Pool, weights: Weights) -> float:
 def _mig_capacity(pool: MigPool, states: Mapping[int, int], weights: Weights) -> float:
     table = state_table(pool.model, frozenset(pool.profiles.values()))
     of_profile = {profile: weights.get(name, 0.0) for name, profile in pool.profiles.items()}
-    per_profile = [of_profile[profile] for profile in table.profiles]
-    return sum(
-        count
-        * max(
-            sum(number * weight for number, weight in zip(vector, per_profile, strict=True))
-            for vector in table.pareto(state)
-        )
-        for state, count in states.items()
+    per_profile = tuple(of_profile[profile] for profile in table.profiles)
+    return sum(count * _heaviest(table, state, per_profile) for state, count in states.items())
+
+
+@lru_cache(maxsize=65536)
+def _heaviest(table: StateTable, state: int, per_profile: tuple[float, ...]) -> float:
+    """The most that one GPU in this state can weigh: asked for the same states in every group of nodes."""
+    return max(
+        sum(number * weight for number, weight in zip(vector, per_profile, strict=True))
+        for vector in table.pareto(state)
     )
 
 

@@ -50,7 +50,6 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     everybody = [ask for level in by_level for ask in level]
     tried = [ask for ask in everybody if ask.demand.tried]
     bound = upper_bound(board, tried)
-    sides = sides_of(board)
     singly = Singly(snapshot, options, board, everybody)
     rules = Rules(
         promises={} if options.queue_order else _promises(snapshot),
@@ -64,7 +63,7 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     gangs.drop_broken(board, tried)
     placed = sum(ask.node >= 0 for ask in tried)
     if placed < bound:
-        bound = tightened(sides, tried, bound=bound, placed=placed)
+        bound = tightened(sides_of(board), tried, bound=bound, placed=placed)
     uncounted = outrun(board, stocks, _queue(by_level), singly) if options.queue_order else frozenset[str]()
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
     return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs, uncounted=uncounted)

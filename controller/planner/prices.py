@@ -6,6 +6,7 @@ memory slices alike for MIG, and memory for MPS. Shares compare asks; they never
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -70,8 +71,9 @@ def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
 
 
 def _mig_costs(pool: MigPool, resources: list[str]) -> dict[str, float]:
-    compute = sum(pool.potential(device.state) for device in pool.devices)
-    slots = sum(pool.free_slots(device.state) for device in pool.devices)
+    states = Counter([device.state for device in pool.devices])
+    compute = sum(count * pool.potential(state) for state, count in states.items())
+    slots = sum(count * pool.free_slots(state) for state, count in states.items())
     if not compute or not slots:
         return {}
     return {

@@ -1,7 +1,7 @@
 """What each group of nodes could offer before anything is placed, in the form that bounds are computed from.
 
 In goes the board, out comes one Side per group: sums of CPU, memory and pod slots, how many GPUs can be cut in which
-ways, and the most that a single node has of each thing. Nothing of which ask stands where.
+ways, and the most that a single node has of each thing. Whatever stands on the board by now counts for nothing.
 """
 
 from __future__ import annotations
@@ -39,23 +39,16 @@ class Side:
 
 
 def sides_of(board: Board) -> list[Side]:
-    """Read the board before anything is placed."""
     return [_side(board, group) for group in range(len(board.groups))]
 
 
 def _side(board: Board, group: int) -> Side:
-    nodes = board.groups[group].nodes
-    rooms = [board.rooms[node] for node in nodes]
-    fixed: Amounts = {
-        "cpu": sum(max(0, room.cpu) for room in rooms),
-        "memory": sum(max(0, room.memory) for room in rooms),
-        "pods": sum(max(0, room.pods) for room in rooms),
-    }
-    largest: Amounts = {
-        "cpu": max((room.cpu for room in rooms), default=0),
-        "memory": max((room.memory for room in rooms), default=0),
-        "pods": max((room.pods for room in rooms), default=0),
-    }
+    rooms = [board.at_first[node] for node in board.groups[group].nodes]
+    fixed: Amounts = {}
+    largest: Amounts = {}
+    for thing, amounts in zip(("cpu", "memory", "pods"), zip(*rooms, strict=True), strict=True):
+        fixed[thing] = sum(max(0, amount) for amount in amounts)
+        largest[thing] = max(amounts)
     side = Side(fixed=fixed, largest=largest)
     per_node: dict[str, Counter[int]] = {}
     for pool in board.groups[group].pools:
@@ -80,14 +73,14 @@ def _count_pool(side: Side, pool: Pool, per_node: dict[str, Counter[int]]) -> No
     for device in pool.devices:
         if isinstance(pool, StockPool):
             for name in pool.serves:
-                side.fixed[name] = side.fixed.get(name, 0) + device.state
-                per_node.setdefault(name, Counter())[device.node] += device.state
+                side.fixed[name] = side.fixed.get(name, 0) + device.base
+                per_node.setdefault(name, Counter())[device.node] += device.base
         elif isinstance(pool, MpsPool):
-            free_mib, clients = pool.free_mib(device.state), pool.clients(device.state)
+            free_mib, clients = pool.free_mib(device.base), pool.clients(device.base)
             side.shared[free_mib, clients] += 1
             side.sizes_mib = pool.sizes_mib
             if pool.whole:
-                per_node.setdefault(WHOLE, Counter())[device.node] += int(pool.uncut(device.state))
+                per_node.setdefault(WHOLE, Counter())[device.node] += int(pool.uncut(device.base))
             for name, size_mib in sorted(pool.sizes_mib.items()):
                 per_node.setdefault(name, Counter())[device.node] += min(free_mib // size_mib, clients)
 
@@ -95,9 +88,10 @@ def _count_pool(side: Side, pool: Pool, per_node: dict[str, Counter[int]]) -> No
 def _count_mig(side: Side, pool: MigPool, per_node: dict[str, Counter[int]]) -> None:
     table = state_table(pool.model, frozenset(pool.profiles.values()))
     names = {profile: name for name, profile in pool.profiles.items()}
-    at: dict[int, Counter[int]] = {}
+    nodes_at: dict[int, list[int]] = {}
     for device in pool.devices:
-        at.setdefault(device.state, Counter())[device.node] += 1
+        nodes_at.setdefault(device.base, []).append(device.node)
+    at = {state: Counter(nodes) for state, nodes in nodes_at.items()}
     for state, nodes in at.items():
         vectors = tuple(
             tuple((names[profile], number) for profile, number in zip(table.profiles, vector, strict=True) if number)

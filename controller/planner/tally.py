@@ -30,7 +30,7 @@ class Tally:
             cpu=sum(max(0, room.cpu) for room in rooms),
             memory=sum(max(0, room.memory) for room in rooms),
             pods=sum(max(0, room.pods) for room in rooms),
-            counts=[(pool, Counter(device.state for device in pool.devices)) for pool in board.groups[group].pools],
+            counts=[(pool, Counter([device.state for device in pool.devices])) for pool in board.groups[group].pools],
             sizes=board.sizes,
         )
 

@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from controller.planner.asks import Ask, Group, Room, Taken
 from controller.planner.devices import Device, Fitting, Part, Pool, Reach, Tier
 from controller.planner.fetch import on_node
+from controller.planner.queues import Queues
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""
@@ -32,13 +33,10 @@ class Board:
         """CPU, memory and pod slots of each node before anything was placed; of devices it is the base."""
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._dead: set[tuple[Hashable, int, Reach]] = set()
-        self._queues: dict[Hashable, list[int]] = {}
+        self._queues = Queues(groups, self.devices)
         self._missed: dict[Hashable, dict[int, int]] = {}
         """Per several partitions and reach: nodes that lacked them, after how many changes of the node."""
-        self._orders: dict[int, list[int]] = {}
         self._gpus: dict[tuple[int, int], Device] = {}
-        self._ready: list[dict[str, int]] = [{} for _ in rooms]
-        """Per node and resource, how many partitions needed no cut at first."""
         self._comparisons = _COMPARISONS
 
     def add(self, device: Device) -> None:
@@ -47,13 +45,9 @@ class Board:
         device.position = len(device.pool.devices)
         device.pool.devices.append(device)
         device.state = device.base
-        self._gpus[device.node, device.gpu] = device
-        ready = self._ready[device.node]
-        for resource, parts in device.ready.items():
-            ready[resource] = ready.get(resource, 0) + len(parts)
-        if device.gpu < 0:
-            for resource in device.pool.serves:
-                ready[resource] = ready.get(resource, 0) + device.base
+        if device.ready:
+            self._gpus[device.node, device.gpu] = device
+        self._queues.add(device)
         self._enter(device)
 
     def _enter(self, device: Device) -> None:
@@ -108,7 +102,7 @@ class Board:
             self._enter(device)
         ask.node, ask.taken = -1, []
         self._dead.clear()
-        self._queues.clear()
+        self._queues.renew()
         return node, taken
 
     def put_back(self, ask: Ask, node: int, taken: Taken) -> None:
@@ -237,12 +231,7 @@ class Board:
 
     def _place_many(self, ask: Ask, group: int, reach: Reach) -> bool:
         """The partitions of one pod come from one node, and from as many of its GPUs as need be."""
-        key = (ask.demand.wants, group, reach)
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = [
-                node for node in self._fullest_first(group) if reach >= Reach.CHANGED or self._ever_ready(ask, node)
-            ]
+        queue = self._queues.queue(ask.demand.wants, group, reach)
         missed = self._missed.setdefault((ask.demand.wants, reach), {})
         passed: list[int] = []
         best: tuple[int, int, list[tuple[Device, Fitting]]] | None = None
@@ -255,8 +244,7 @@ class Board:
             if not self.fits(ask, node):
                 passed.append(node)
                 continue
-            hopeless = reach is Reach.CHANGED and not self._may_have(ask, node)
-            found = None if hopeless else on_node(self, ask, node, reach)
+            found = on_node(self, ask, node, reach)
             if found is None:
                 missed[node] = self.rooms[node].changes
             else:
@@ -269,27 +257,9 @@ class Board:
                 if best is None or changes < best[0]:
                     best = changes, node, found
         # Nodes without the partitions will not have them until something is taken off: do not look at them again.
-        if reach is not Reach.CHANGED:
-            queue[:position] = passed
+        queue[:position] = passed
         if best is None:
             return False
         _, node, chosen = best
         self._commit(ask, node, [(device, fitting.part) for device, fitting in chosen])
         return True
-
-    def _ever_ready(self, ask: Ask, node: int) -> bool:
-        """Whether the node had enough that needs no cut before this pass began to give it away."""
-        ready = self._ready[node]
-        return all(ready.get(resource, 0) >= count for resource, count in ask.demand.wants)
-
-    def _may_have(self, ask: Ask, node: int) -> bool:
-        """Without a cut on a GPU that is left alone so far."""
-        return any(device.changed for device in self.devices[node]) or self._ever_ready(ask, node)
-
-    def _fullest_first(self, group: int) -> list[int]:
-        """So that empty nodes stay whole. The order is not renewed for every ask: it is a preference."""
-        order = self._orders.get(group)
-        if order is None:
-            load = {node: sum(len(device.parts) for device in self.devices[node]) for node in self.groups[group].nodes}
-            order = self._orders[group] = sorted(load, key=lambda node: (-load[node], node))
-        return order

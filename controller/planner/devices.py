@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 _LAST = 1 << 40
 """Above every loss and every room."""
-_NO_PARTS: Mapping[str, tuple[Placement | Share, ...]] = {}
+NO_PARTS: Mapping[str, tuple[Placement | Share, ...]] = {}
 
 
 class Tier(IntEnum):
@@ -89,7 +89,7 @@ class Device:
     tier: int
     gpu: int = -1
     """The GPU's position on its node; -1 for a stock."""
-    ready: Mapping[str, tuple[Placement | Share, ...]] = field(default_factory=lambda: _NO_PARTS)
+    ready: Mapping[str, tuple[Placement | Share, ...]] = field(default_factory=lambda: NO_PARTS)
     """Idle partitions of a GPU that pods can have as they are, per resource; space like any other until then."""
     parts: list[Part] = field(default_factory=list)
     state: int = -1

@@ -161,30 +161,26 @@ def _node_closed(node: NodeView, plan: PlanView | None) -> Closed | None:
 def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
     """Resources of which bound pods hold more than the status shows: by pod name where it names holders."""
     shown: dict[tuple[str, str], int] = {}
-    nameless: dict[str, int] = {}
     for gpu in plan.gpus:
         for partition in gpu.partitions:
-            if partition.used and partition.pod:
+            if partition.used:
                 key = (partition.resource, partition.pod)
                 shown[key] = shown.get(key, 0) + 1
-            elif partition.used:
-                nameless[partition.resource] = nameless.get(partition.resource, 0) + 1
     unseen: dict[str, int] = {}
     for pod in pods:
+        title = pod.title
         for resource, amount in pod.gpu:
-            missing = amount - shown.get((resource, pod.title), 0)
+            missing = amount - shown.get((resource, title), 0)
             if missing > 0:
                 unseen[resource] = unseen.get(resource, 0) + missing
-    return frozenset(resource for resource, count in unseen.items() if count > nameless.get(resource, 0))
+    return frozenset([resource for resource, count in unseen.items() if count > shown.get((resource, ""), 0)])
 
 
 def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuStock:
     """Sort the partitions first: also a closed GPU's idle ones are supply, if the node still offers them."""
-    staying: list[PartitionView] = []
-    idle: list[PartitionView] = []
-    for partition in gpu.partitions:
-        stays = partition.used or partition.resource in stock.held_unseen
-        (staying if stays else idle).append(partition)
+    unseen = stock.held_unseen
+    staying = [part for part in gpu.partitions if part.used or part.resource in unseen]
+    idle = [part for part in gpu.partitions if not (part.used or part.resource in unseen)]
     cut = _cut_of(stock.node, gpu)
     closed = stock.closed or _gpu_closed(stock, gpu, cut, staying)
     model = gpu.model
@@ -223,12 +219,12 @@ def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: list[P
             return Closed.FAILED
     if gpu.backing_off:
         return Closed.BACKING_OFF
-    held_whole = WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired)
-    if held_whole or any(partition.resource == WHOLE for partition in staying):
+    if WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired):
         return Closed.HELD_WHOLE
     ours = MigRequest if cut is Cut.MIG else MpsRequest
-    if any(not isinstance(kind_of(partition.resource), ours) for partition in staying):
-        return Closed.FOREIGN
+    foreign = [part.resource for part in staying if not isinstance(kind_of(part.resource), ours)]
+    if foreign:
+        return Closed.HELD_WHOLE if WHOLE in foreign else Closed.FOREIGN
     return None
 
 

@@ -7,12 +7,12 @@ known as ready: a pod can have one as it is. The only place that turns views int
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from typing import NamedTuple
 
 from controller.demand import Demand, kind_of
 from controller.planner.asks import Ask, Group, Room
 from controller.planner.board import Board
-from controller.planner.devices import Device, Pool, Reach, Share, Tier
+from controller.planner.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
 from controller.planner.groups import NodeGroups, constraints_of
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool, StockPool
@@ -80,24 +80,59 @@ def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach:
 
 def add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
     """Every open GPU that can be cut into something that asks name."""
-    sizes_mib = {name: slice_mib(name) for name in board.sizes if slice_mib(name)}
-    pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
+    opening = _Opening(board)
     for node, stock in enumerate(stocks):
-        group = board.group_of[node]
+        if board.group_of[node] < 0:
+            continue
         for position, gpu in enumerate(stock.gpus):
-            if group < 0 or gpu.closed is not None or gpu.model is None:
-                continue
-            key = (group, gpu.model if gpu.cut is Cut.MIG else None)
-            if key not in pools:
-                pools[key] = pool = _new_pool(gpu.model, gpu.cut, board.sizes, sizes_mib)
-                if pool is not None:
-                    board.groups[group].add_pool(pool)
-            pool = pools[key]
+            if gpu.closed is None and gpu.model is not None:
+                opening.add(gpu, gpu.model, node, position, ready[node].get(position, ()))
+
+
+class _Alike(NamedTuple):
+    """What GPUs of one model, cut in one way, have in common in one group."""
+
+    group: int
+    model: GpuModel
+    cut: Cut | None
+    pool: Pool | None
+    places: _Places
+
+
+class _Opening:
+    """Pools by group and model, made as their first GPU comes."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._sizes_mib = {name: slice_mib(name) for name in board.sizes if slice_mib(name)}
+        self._pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
+        self._places: dict[GpuModel, _Places] = {}
+        self._last: _Alike | None = None
+        """The next GPU is mostly like it, and finding a model by its hash would cost more than all the rest."""
+
+    def add(self, gpu: GpuStock, model: GpuModel, node: int, position: int, ready: Sequence[PartitionView]) -> None:
+        alike, group = self._last, self._board.group_of[node]
+        if alike is None or alike.group != group or alike.model is not model or alike.cut is not gpu.cut:
+            places = self._places.setdefault(model, _Places(model))
+            alike = self._last = _Alike(group, model, gpu.cut, self._pool_of(group, model, gpu.cut), places)
+        if alike.pool is not None:
+            device = Device(
+                node=node,
+                pool=alike.pool,
+                base=_state_of(gpu, model, alike.places),
+                tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
+                gpu=position,
+                ready=_ready_parts(gpu, alike.places, ready, alike.pool) if ready else NO_PARTS,
+            )
+            self._board.add(device)
+
+    def _pool_of(self, group: int, model: GpuModel, cut: Cut | None) -> Pool | None:
+        key = (group, model if cut is Cut.MIG else None)
+        if key not in self._pools:
+            self._pools[key] = pool = _new_pool(model, cut, self._board.sizes, self._sizes_mib)
             if pool is not None:
-                tier = Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE
-                parts = _ready_parts(gpu, gpu.model, ready[node].get(position, ()), pool)
-                base = _state_of(gpu, gpu.model)
-                board.add(Device(node=node, pool=pool, base=base, tier=tier, gpu=position, ready=parts))
+                self._board.groups[group].add_pool(pool)
+        return self._pools[key]
 
 
 def _room(stock: NodeStock) -> Room:
@@ -126,32 +161,38 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
     return MigPool(model, profiles) if profiles else None
 
 
-def _state_of(gpu: GpuStock, model: GpuModel) -> int:
+def _state_of(gpu: GpuStock, model: GpuModel, places: _Places) -> int:
     """What stays, and where the last change failed; idle partitions are free space."""
     if gpu.cut is Cut.MIG:
         mask = occupancy(model, gpu.failed)
         for part in gpu.staying:
             if part.profile:
-                mask |= _placement(model, part.start, part.size, part.profile).taken
+                mask |= places[part.profile, part.start, part.size].taken
         return mask
     return MpsPool.state_of(model.memory_mib - mps_mib(gpu.staying), len(gpu.staying))
 
 
-@lru_cache(maxsize=4096)
-def _placement(model: GpuModel, start: int, size: int, profile: str) -> Placement:
-    """Thousands of GPUs hold the same few partitions."""
-    return placement_of(model, Instance(start=start, size=size, profile=profile))
+class _Places(dict[tuple[str, int, int], Placement]):
+    """By profile, start and size: thousands of GPUs of a model hold the same few partitions."""
+
+    def __init__(self, model: GpuModel) -> None:
+        self._model = model
+
+    def __missing__(self, key: tuple[str, int, int]) -> Placement:
+        profile, start, size = key
+        self[key] = found = placement_of(self._model, Instance(start=start, size=size, profile=profile))
+        return found
 
 
 def _ready_parts(
-    gpu: GpuStock, model: GpuModel, ready: Iterable[PartitionView], pool: Pool
+    gpu: GpuStock, places: _Places, ready: Iterable[PartitionView], pool: Pool
 ) -> dict[str, tuple[Placement | Share, ...]]:
     parts: dict[str, list[Placement | Share]] = {}
     for part in ready:
         if part.resource not in pool.serves:
             continue
         if gpu.cut is Cut.MIG:
-            parts.setdefault(part.resource, []).append(_placement(model, part.start, part.size, part.profile))
+            parts.setdefault(part.resource, []).append(places[part.profile, part.start, part.size])
         else:
             parts.setdefault(part.resource, []).append(Share(part.resource, slice_mib(part.resource)))
     return {resource: tuple(found) for resource, found in parts.items()}

@@ -55,7 +55,8 @@ class MigPool(Pool):
         self.model = model
         self._slots = (1 << model.slots) - 1
         self._demanded = frozenset(profiles.values())
-        self._fittings: dict[tuple[int, str], Fitting | None] = {}
+        self._fittings: dict[tuple[int, str, int], Fitting | None] = {}
+        """By state, resource and what an idle instance takes; 0 for a new one."""
         self._fittings_of = {self._demanded: self._fittings}
 
     def demand(self, resources: Iterable[str]) -> None:
@@ -66,7 +67,7 @@ class MigPool(Pool):
             self._orders.clear()
 
     def fit(self, state: int, resource: str) -> Fitting | None:
-        key = (state, resource)
+        key = (state, resource, 0)
         if key not in self._fittings:
             choice = self.table.cheapest(state, self.profiles[resource], self._demanded)
             self._fittings[key] = None if choice is None else self._fitting(state, Part(choice.placement), choice.mask)
@@ -77,7 +78,10 @@ class MigPool(Pool):
         # One that is taken overlaps itself.
         for what in ready if taken < len(ready) else ():
             if isinstance(what, Placement) and not state & what.blockers:
-                return self._fitting(state, Part(what, ready=True), state | what.taken)
+                key = (state, resource, what.taken)
+                if key not in self._fittings:
+                    self._fittings[key] = self._fitting(state, Part(what, ready=True), state | what.taken)
+                return self._fittings[key]
         return None
 
     def _fitting(self, state: int, part: Part, after: int) -> Fitting:

@@ -48,6 +48,8 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
 
 def supply_of(stock: NodeStock) -> NodeSupply:
     changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
+    if not changing:
+        return NodeSupply(existing=_unrequested(stock))
     coming = sum((desired_counts(gpu.view.desired) for gpu in changing if gpu.view.under_way), Counter())
     leaving = _leaving(changing)
     observed = Counter(part.resource for gpu in stock.gpus for part in gpu.view.partitions)
@@ -75,6 +77,16 @@ def supply_of(stock: NodeStock) -> NodeSupply:
     return NodeSupply(existing=existing, under_way=under_way)
 
 
+def _unrequested(stock: NodeStock) -> dict[str, int]:
+    """All there is where nothing changes, which is the rule."""
+    requested = stock.usage.requested
+    return {
+        name: count - requested.get(name, 0)
+        for name, count in sorted(stock.node.allocatable.items())
+        if count > requested.get(name, 0) and is_device(name)
+    }
+
+
 def _leaving(changing: list[GpuStock]) -> Counter[str]:
     """Free partitions that their GPU's desired state lacks: the agent withdraws them sooner or later."""
     leaving: Counter[str] = Counter()
@@ -95,14 +107,14 @@ def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyP
     """
     closed: dict[str, int] = {}
     ready: ReadyParts = {}
+    fullest_first = sorted(range(len(stock.gpus)), key=lambda position: -len(stock.gpus[position].staying))
+    of_resource: dict[str, list[tuple[int, PartitionView]]] = {}
+    for position in fullest_first:
+        gpu = stock.gpus[position]
+        for part in (gpu.idle or _uncut(gpu)) if gpu.closed is None else ():
+            of_resource.setdefault(part.resource, []).append((position, part))
     for resource, count in supply.existing.items():
-        idle = [
-            (position, part)
-            for position, gpu in sorted(enumerate(stock.gpus), key=lambda each: -len(each[1].staying))
-            if gpu.closed is None
-            for part in (gpu.idle or _uncut(gpu))
-            if part.resource == resource
-        ]
+        idle = of_resource.get(resource, [])
         for position, part in idle[:count]:
             ready.setdefault(position, []).append(part)
         if count > len(idle):

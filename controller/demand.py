@@ -102,9 +102,16 @@ def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:
 
 
 def demand_of(pod: PodView) -> Demand:
+    wants, cpu_milli, memory_bytes, other = _split(pod.requests)
+    return Demand(pod=pod, wants=wants, cpu_milli=cpu_milli, memory_bytes=memory_bytes, other=other)
+
+
+@lru_cache(maxsize=4096)
+def _split(requests: tuple[tuple[str, int], ...]) -> tuple[Wants, int, int, tuple[tuple[str, int], ...]]:
+    """Partitions, CPU, memory and the rest. Thousands of pods ask for the same few things."""
     wants, other = [], []
     cpu_milli = memory_bytes = 0
-    for resource, amount in pod.requests:
+    for resource, amount in requests:
         if resource == "cpu":
             cpu_milli = amount
         elif resource == "memory":
@@ -113,9 +120,7 @@ def demand_of(pod: PodView) -> Demand:
             wants.append((resource, amount))
         else:
             other.append((resource, amount))
-    return Demand(
-        pod=pod, wants=tuple(sorted(wants)), cpu_milli=cpu_milli, memory_bytes=memory_bytes, other=tuple(sorted(other))
-    )
+    return tuple(sorted(wants)), cpu_milli, memory_bytes, tuple(sorted(other))
 
 
 @lru_cache(maxsize=4096)
@@ -136,6 +141,7 @@ def _is_others_business(pod: PodView, options: PlannerOptions, dra_resources: fr
     return pod.claims or WHOLE in dra_resources or pod.scheduler_name not in options.scheduler_names
 
 
+@lru_cache(maxsize=4096)
 def is_device(resource: str) -> bool:
     """What the kubelet hands out and a plan decides on: a partition, or a whole GPU."""
     return resource == WHOLE or is_partition(resource)

@@ -8,7 +8,7 @@ each node has the CPU in the right place shows when the chosen are placed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controller.planner.asks import Ask
@@ -17,7 +17,6 @@ from controller.planner.devices import Pool
 from controller.planner.gangs import GangKey, key_of
 from controller.planner.prices import Scale, Shares
 from controller.planner.tally import Tally
-from controller.views import PodView
 
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide who fits."""
@@ -32,7 +31,7 @@ class _Priced:
 
 def choose(board: Board, group: int, asks: Sequence[Ask], scale: Scale) -> tuple[list[Ask], list[Ask]]:
     """The chosen and the rest."""
-    priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in asks])
+    priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in sorted(asks, key=_tie_break)])
     tally = Tally.of(board, group)
     served: list[Ask] = []
     unserved: list[Ask] = []
@@ -61,7 +60,7 @@ def _rivals(pools: Sequence[Pool], priced: list[_Priced]) -> list[list[_Priced]]
 def _choose(priced: list[_Priced], tally: Tally) -> tuple[list[Ask], list[Ask]]:
     best: tuple[int, list[_Priced]] | None = None
     for prices in _grid(priced):
-        ordered = sorted(priced, key=lambda one: (_cost(one, prices), *_tie_break(one.ask.demand.pod)))
+        ordered = sorted(priced, key=_cost_at(prices))
         fitting = _longest_fitting(ordered, tally)
         if best is None or fitting > best[0]:
             best = (fitting, ordered)
@@ -91,12 +90,19 @@ def _mean(shares: Sequence[Shares]) -> Shares:
     return (gpu, cpu, memory)
 
 
-def _tie_break(pod: PodView) -> tuple[str, int, tuple[str, str]]:
+def _tie_break(ask: Ask) -> tuple[str, int, tuple[str, str]]:
+    pod = ask.demand.pod
     return (pod.gang, pod.created, pod.key)
 
 
-def _cost(one: _Priced, prices: Shares) -> float:
-    return sum(share * price for share, price in zip(one.shares, prices, strict=True))
+def _cost_at(prices: Shares) -> Callable[[_Priced], float]:
+    price, cpu_price, memory_price = prices
+
+    def cost(one: _Priced) -> float:
+        gpu, cpu, memory = one.shares
+        return gpu * price + cpu * cpu_price + memory * memory_price
+
+    return cost
 
 
 def _grid(priced: Sequence[_Priced]) -> list[Shares]:

@@ -9,11 +9,11 @@ idle as long as that costs no pod its place.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
-from controller.planner.devices import Reach
+from controller.planner.devices import Device, Pool, Reach
 from controller.planner.pools import MigPool
 from controller.planner.singly import Singly
 from controller.planner.tally import Tally
@@ -51,7 +51,9 @@ def use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
     """Give chosen asks what needs no cut, as far as the others still fit beside it; returns those to be cut for."""
     left = [ask for ask in asks if not board.place(ask, (group,), reach=Reach.UNDER_WAY)]
     served = [ask for ask in asks if ask.node >= 0 and any(device.gpu >= 0 for device, _ in ask.taken)]
-    most_harmful = sorted(served, key=_harm, reverse=True)
+    if not left or not served:
+        return left
+    most_harmful = sorted(served, key=_harm(), reverse=True)
     off: list[tuple[Ask, int, Taken]] = []
 
     def take_off(count: int) -> None:
@@ -63,19 +65,31 @@ def use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
         take_off(count)
         return Tally.of(board, group).packs([*left, *most_harmful[:count]])
 
-    if not left or not served or fits_without(0):
+    if fits_without(0):
         return left
     take_off(bisect_left(range(len(served)), True, key=fits_without))
     return [ask for ask in asks if ask.node < 0]
 
 
-def _harm(ask: Ask) -> int:
-    """How many compute slices its idle instances spoil for others, beyond those that they hold."""
-    harm = 0
-    for device, part in ask.taken:
-        pool, what = device.pool, part.what
-        if isinstance(pool, MigPool) and isinstance(what, Placement):
-            spec = pool.model.profile(what.instance.profile)
-            spoiled = pool.potential(device.base) - pool.potential(device.base | what.taken)
-            harm += spoiled - (spec.compute_slices if spec is not None else 0)
-    return harm
+def _harm() -> Callable[[Ask], int]:
+    """Sort key: how many compute slices its idle instances spoil for others, beyond those that they hold."""
+    known: dict[tuple[Pool, int, int, str], int] = {}
+
+    def harm(device: Device, what: Placement) -> int:
+        pool = device.pool
+        assert isinstance(pool, MigPool)
+        spec = pool.model.profile(what.instance.profile)
+        spoiled = pool.potential(device.base) - pool.potential(device.base | what.taken)
+        return spoiled - (spec.compute_slices if spec is not None else 0)
+
+    def key(ask: Ask) -> int:
+        total = 0
+        for device, part in ask.taken:
+            if isinstance(part.what, Placement):
+                shape = (device.pool, device.base, part.what.taken, part.what.instance.profile)
+                if shape not in known:
+                    known[shape] = harm(device, part.what)
+                total += known[shape]
+        return total
+
+    return key

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from controller.demand import Wants
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
@@ -72,10 +73,13 @@ def _load(asks: Iterable[Ask], scale: Scale) -> float:
 def _hardness(board: Board) -> Callable[[Ask], tuple[int, int, int, int]]:
     """Sort key: hardest partitions first, several before one, much CPU before little."""
 
+    ranks: dict[Wants, tuple[int, int]] = {}
+
     def key(ask: Ask) -> tuple[int, int, int, int]:
         wants = ask.demand.wants
-        partitions = sum(count for _, count in wants)
-        return (min(board.rank[resource] for resource, _ in wants), -partitions, -ask.cpu, -ask.memory)
+        if wants not in ranks:
+            ranks[wants] = (min(board.rank[resource] for resource, _ in wants), -sum(count for _, count in wants))
+        return (*ranks[wants], -ask.cpu, -ask.memory)
 
     return key
 

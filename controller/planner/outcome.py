@@ -67,7 +67,7 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board, *, for_somebody: boo
     for stock, devices in zip(stocks, board.devices, strict=True):
         if stock.plan is None:
             continue
-        changed = [device for device in devices if for_somebody and device.changed]
+        changed = [device for device in devices if for_somebody and device.parts and device.changed]
         found = realise(stock, repaired(stock), changed)
         if found is not None:
             changes.append(found)
@@ -76,9 +76,10 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board, *, for_somebody: boo
 
 def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
-    supply = max((_SUPPLIES.index(_supply(device, part)) for device, part in ask.taken), default=0)
+    supplies = [_supply(device, part) for device, part in ask.taken]
+    supply = max(supplies, key=_SUPPLIES.index, default=Supply.EXISTING) if len(supplies) != 1 else supplies[0]
     pod = ask.demand.pod
-    return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=_SUPPLIES[supply])
+    return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=supply)
 
 
 def _outrun(pod: PodView) -> Unplaced:

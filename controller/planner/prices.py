@@ -29,7 +29,9 @@ class Scale:
     gpu: dict[str, float]
 
     def shares(self, ask: Ask) -> Shares:
-        gpu = sum(count * self.gpu.get(resource, 0.0) for resource, count in ask.demand.wants)
+        gpu, costs = 0.0, self.gpu
+        for resource, count in ask.demand.wants:
+            gpu += count * costs.get(resource, 0.0)
         return (gpu, ask.cpu / self.cpu, ask.memory / self.memory)
 
     def serves(self, ask: Ask) -> bool:

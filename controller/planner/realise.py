@@ -8,18 +8,24 @@ here, so that idle partitions survive where they can. A used partition is in eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from controller.demand import kind_of
 from controller.planner.devices import Device, Share
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout
+from controller.planner.inventory import Cut, GpuStock, NodeStock
 from controller.planner.repair import slice_order
 from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu, WholeDesired
+from partitioning.layouts import Instance, Layout
+from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
 from partitioning.packing import Packed, pack
 from partitioning.placements import Placement
 from partitioning.resources import WHOLE, MpsRequest
+
+Spot = tuple[int, int, str]
+"""Start, size and profile of an instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +40,9 @@ class Realised:
 def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence[Device]) -> Realised | None:
     """None where the plan stays as it is. `devices` are those that something new was placed on."""
     assert stock.plan is not None
+    before = {item.index: item for item in stock.plan.planned}
+    if not devices and items == before:
+        return None
     items = dict(items)
     created = destroyed = 0
     for device in devices:
@@ -41,7 +50,6 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
         desired, new, gone = _mig(gpu, device) if gpu.cut is Cut.MIG else _mps(gpu, device)
         created, destroyed = created + new, destroyed + gone
         items[gpu.view.index] = PlannedGpu(index=gpu.view.index, uuid=gpu.view.uuid, desired=desired)
-    before = {item.index: item for item in stock.plan.planned}
     changed = [index for index in sorted(before.keys() | items.keys()) if before.get(index) != items.get(index)]
     if not changed:
         return None
@@ -52,18 +60,38 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
 
 def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     assert gpu.model is not None
-    observed = mig_layout((*gpu.staying, *gpu.idle))
-    placed = [(part.what.instance, part.ready) for part in device.parts if isinstance(part.what, Placement)]
+    placed = tuple([(part.what.instance, part.ready) for part in device.parts if isinstance(part.what, Placement)])
+    return _mig_layout(gpu.model, _spots(gpu.staying), _spots(gpu.idle), placed, gpu.failed)
+
+
+def _spots(parts: Sequence[PartitionView]) -> tuple[Spot, ...]:
+    return tuple([(part.start, part.size, part.profile) for part in parts if part.profile])
+
+
+@lru_cache(maxsize=65536)
+def _mig_layout(
+    model: GpuModel,
+    staying: tuple[Spot, ...],
+    idle: tuple[Spot, ...],
+    placed: tuple[tuple[Instance, bool], ...],
+    failed: Layout,
+) -> tuple[Desired, int, int]:
+    """Thousands of changed GPUs are alike in all this."""
+    observed = _layout((*staying, *idle))
     # Pods that take an idle instance as it is may be bound at any moment.
-    pinned = mig_layout(gpu.staying).union(instance for instance, ready in placed if ready)
+    pinned = _layout(staying).union(instance for instance, ready in placed if ready)
     new = [instance for instance, ready in placed if not ready]
     wanted = Counter(instance.profile for instance in new)
-    kept_clear = pinned.union(gpu.failed)
-    packed = pack(gpu.model, pinned=kept_clear, wanted=wanted, prefer=observed.without(pinned))
+    kept_clear = pinned.union(failed)
+    packed = pack(model, pinned=kept_clear, wanted=wanted, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
-    layout = packed.with_spare.without(gpu.failed) if isinstance(packed, Packed) else pinned.union(new)
+    layout = packed.with_spare.without(failed) if isinstance(packed, Packed) else pinned.union(new)
     kept = sum(instance in layout for instance in observed)
     return MigDesired(layout=layout), len(layout) - kept, len(observed) - kept
+
+
+def _layout(spots: Iterable[Spot]) -> Layout:
+    return Layout.of(Instance(start=start, size=size, profile=profile) for start, size, profile in spots)
 
 
 def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:

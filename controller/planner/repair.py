@@ -26,13 +26,14 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
     items = {item.index: item for item in stock.plan.planned}
     if stock.closed is Closed.NOT_ENABLED:
         return items
+    hands_off = stock.closed in _HANDS_OFF
     for gpu in stock.plan.gpus:
         item = items.get(gpu.index)
         if item is None:
             continue
         if gpu.pinned:
             del items[gpu.index]
-        elif stock.closed not in _HANDS_OFF:
+        elif not hands_off:
             if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
                 del items[gpu.index]
             elif not gpu.settled:  # a settled GPU is as its item says

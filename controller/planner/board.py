@@ -47,7 +47,8 @@ class Board:
         device.state = device.base
         if device.ready:
             self._gpus[device.node, device.gpu] = device
-        self._queues.add(device)
+        if device.ready or device.gpu < 0:
+            self._queues.add(device)
         self._enter(device)
 
     def _enter(self, device: Device) -> None:
@@ -57,9 +58,10 @@ class Board:
         if device.key not in pool.heaps:
             pool.enter(device.key)
         heappush(pool.heaps[device.key], (free, device.node, device.position))
-        group = self.groups[self.group_of[device.node]]
-        for resource in device.ready:
-            heappush(group.ready.setdefault(resource, []), (free, device.node, device.gpu))
+        if device.ready:
+            ready = self.groups[self.group_of[device.node]].ready
+            for resource in device.ready:
+                heappush(ready.setdefault(resource, []), (free, device.node, device.gpu))
 
     # ------------------------------------------------------------------------------------------- asks
 

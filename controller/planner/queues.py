@@ -27,6 +27,7 @@ class Queues:
         self._once_ready: dict[tuple[Wants, int], list[int]] = {}
 
     def add(self, device: Device) -> None:
+        """One that has anything without a cut."""
         for resource, parts in device.ready.items():
             self._ready.setdefault(resource, Counter())[device.node] += len(parts)
         if device.gpu < 0:

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -24,11 +25,14 @@ from sandbox.controlplane import ControlPlaneFailed, Missing, Places, obtain
 def main() -> int:
     """Run once."""
     args = _arguments()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(2))  # by way of what stops the servers
     programs = obtain(os.environ.get("K8S") or None, Places.of(os.environ, Path.home()), report=_say)
     if isinstance(programs, Missing):
         _say(programs.message)
         return 2
     named = {"batchWindowTimeoutSeconds": args.batch_timeout, "batchWindowIdleSeconds": args.batch_idle}
+    agents = {"heartbeatSeconds": args.heartbeat, "writeAllocatable": args.write_allocatable or None}
     sizes = Sizes(
         nodes=args.nodes,
         pods=args.pods,
@@ -36,8 +40,8 @@ def main() -> int:
         per_second=args.rate,
         seed=args.seed,
         agent_processes=args.agent_processes or max(1, -(-args.nodes // 500)),
-        write_allocatable=args.write_allocatable,
         settings={name: value for name, value in named.items() if value is not None},
+        agent_settings={name: value for name, value in agents.items() if value is not None},
     )
     directory = args.keep or Path(tempfile.mkdtemp(prefix="gpuplan-scale-"))
     try:
@@ -61,6 +65,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--agent-processes", type=int, default=0, help="one for each 500 nodes by default")
     parser.add_argument("--batch-timeout", type=float, help="the controller's; that of deploy/ by default")
     parser.add_argument("--batch-idle", type=float, help="the controller's; that of deploy/ by default")
+    parser.add_argument("--heartbeat", type=float, help="the agents' heartbeatSeconds; 10 by default")
     parser.add_argument("--write-allocatable", action="store_true", help="the agents' option; off as by default")
     parser.add_argument("--limit-seconds", type=float, default=720.0, help="of the whole run")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where logs go and stay")

@@ -44,7 +44,7 @@ class Fleet:
         self._timetable = Timetable(time.monotonic, workers=WORKERS)
         base = clients.load(order["agentKubeconfig"], user_agent="scale-agent")
         kubelet = clients.load(order["kubeletKubeconfig"], user_agent="scale-kubelet")
-        settings = read(Settings, {"writeAllocatable": order["writeAllocatable"]})
+        settings = read(Settings, order["settings"])
         self.nodes = {
             name: SimulatedNode(
                 name,

@@ -182,4 +182,5 @@ def _described(sizes: Sizes, version: str) -> Mapping[str, Any]:
         "pods a second": sizes.per_second,
         "(seed)": sizes.seed,
         "(Kubernetes)": version,
+        **{f"({name})": value for name, value in (*sizes.settings.items(), *sizes.agent_settings.items())},
     }

@@ -54,9 +54,10 @@ class Sizes:
     per_second: float
     seed: int
     agent_processes: int
-    write_allocatable: bool
     settings: Mapping[str, float]
     """The controller's, beside those of deploy/."""
+    agent_settings: Mapping[str, float | bool]
+    """The agents', beside the defaults."""
 
 
 class StageError(Exception):
@@ -161,7 +162,7 @@ class Stage:
                 "kubeletKubeconfig": str(self._directory / "scale-kubelets.kubeconfig"),
                 "gpus": self._sizes.gpus,
                 "seed": self._sizes.seed,
-                "writeAllocatable": self._sizes.write_allocatable,
+                "settings": dict(self._sizes.agent_settings),
                 "tokens": dict(sorted(tokens.items())[number::count]),
             }
             path = self._write(f"agents-{number}.json", json.dumps(order))

@@ -18,8 +18,8 @@ def test_a_small_run_binds_every_pod_and_accounts_for_every_request(programs: Bi
         per_second=30.0,
         seed=1,
         agent_processes=2,
-        write_allocatable=False,
         settings={"batchWindowTimeoutSeconds": 4.0, "batchWindowIdleSeconds": 1.0},
+        agent_settings={"heartbeatSeconds": 5.0},
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -25,7 +25,12 @@ OLDEST = 30
 _TAINT = re.compile(r"node\(s\) had untolerated taint(\(s\)| \{.*?\})")
 # The scheduler's word for nodes that an affinity by name left out before any filter ran; ours names the filter.
 LEFT_OUT = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-_OLD_WORDS = {"node(s) had volume node affinity conflict": "node(s) didn't match PersistentVolume's node affinity"}
+_OLD_WORDS = {
+    "node(s) had volume node affinity conflict": "node(s) didn't match PersistentVolume's node affinity",
+    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode": (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    ),
+}
 STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 TAINTED = "node(s) had untolerated taint(s)"
 

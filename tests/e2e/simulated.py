@@ -28,7 +28,8 @@ LEFT_OUT = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _OLD_WORDS = {
     "node(s) had volume node affinity conflict": "node(s) didn't match PersistentVolume's node affinity",
     "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode": (
-        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+        "another pod"
     ),
 }
 STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"

@@ -1,8 +1,9 @@
 """Place the asks of one priority level on the board.
 
-In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide them
-among groups, choose whom to serve in each, give those what is ready as long as the others still fit beside it, place
-the others hardest first, fill what is left with anybody, cheapest first, and exchange what stands for more.
+In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide
+them among groups, choose whom to serve in each, give those what is ready as long as the others still fit beside it,
+place the others hardest first, fill what is left with anybody, cheapest first, and exchange what stands for more;
+in a small cluster try it in other orders too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.demand import Wants
+from controller.planner.again import is_small, place_again
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
@@ -44,10 +46,23 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int
         rest.extend(_place_thriftily(board, group, left) if roomy else _place_new(board, group, left))
     _backfill(board, rest, scales)
     # Gangs are exchanged whole or not at all, so not one by one.
-    placed = [ask for ask in asks if ask.node >= 0 and not ask.demand.pod.gang]
-    waiting = [ask for ask in asks if ask.node < 0 and not ask.demand.pod.gang]
-    most -= sum(ask.node >= 0 for ask in asks) - len(placed)
-    Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting, most)
+    single = [ask for ask in asks if not ask.demand.pod.gang]
+    most -= sum(ask.node >= 0 for ask in asks if ask.demand.pod.gang)
+
+    def improve() -> None:
+        placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
+        Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting, most)
+
+    improve()
+    if is_small(board) and improve_steps:
+        place_again(
+            board,
+            single,
+            most,
+            cheapest_first=lambda some: cheapest_first(some, scales),
+            hardness=_hardness(board),
+            improve=improve,
+        )
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:

@@ -1,9 +1,8 @@
 """The last touch: serve the same pods, or more, with fewer changed GPUs and fewer idle partitions destroyed.
 
-In go the board after everybody was placed and the asks by level, out comes a board on which no level lost a place to a
-lower one. A small cluster is searched as a whole; in a large one the GPUs on which something is destroyed are looked at
-one by one, together with a few others. Bounded by a count of trials. Pods that were promised their place, and those
-whose place depends on others, are not moved.
+In go the board after everybody was placed and the asks by level, out comes a board on which no level lost a place
+to a lower one. A small cluster is searched as a whole, a larger one is left as it is. Bounded by a count of trials.
+Pods that were promised their place, and those whose place depends on others, are not moved.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _name(number: int) -> str:
 
 
 def _metadata(name: str, kind: str, *managers: str, **more: Any) -> Json:
-    fields = {f"f:{field}": {".": {}, "f:name": {}, "f:value": {}} for field in ("metadata", "spec", "status")}
+    fields: Json = {f"f:{field}": {".": {}, "f:name": {}, "f:value": {}} for field in ("metadata", "spec", "status")}
     return {
         "name": name,
         "uid": f"uid-{kind}-{name}",

@@ -11,6 +11,7 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Callable, Sequence
 
 from benchmarks.instances import MIXES, instance
 from benchmarks.oracle import exact_bound
@@ -43,17 +44,29 @@ def measure(*, nodes: int, gpus: int, pods: int, seed: int, mix: str, repeat: in
     }
 
 
-def main() -> None:
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        found = int(text)
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{found} is less than {least}")
+        return found
+
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planner", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=10)
-    parser.add_argument("--gpus", type=int, default=8)
-    parser.add_argument("--pods", type=int, default=300)
+    parser.add_argument("--nodes", type=_at_least(1), default=10)
+    parser.add_argument("--gpus", type=_at_least(1), default=8)
+    parser.add_argument("--pods", type=_at_least(0), default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mix", choices=sorted(MIXES), default="plain")
-    parser.add_argument("--repeat", type=int, default=2, help="passes; the fastest counts (the first fills tables)")
+    parser.add_argument(
+        "--repeat", type=_at_least(1), default=3, help="passes; the fastest counts (the first fills tables)"
+    )
     parser.add_argument("--oracle-seconds", type=float, default=60.0)
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     found = measure(
         nodes=args.nodes,
         gpus=args.gpus,

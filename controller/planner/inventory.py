@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 
 from controller.demand import kind_of
 from controller.geometries import KnownGeometries
@@ -104,6 +105,7 @@ def mps_mib(partitions: Iterable[PartitionView]) -> int:
     return sum(part.memory_mib or slice_mib(part.resource) for part in partitions)
 
 
+@lru_cache(maxsize=1024)
 def slice_mib(resource: str) -> int:
     """Memory of one MPS slice of a resource; 0 for anything else."""
     kind = kind_of(resource)

@@ -7,6 +7,7 @@ known as ready: a pod can have one as it is. The only place that turns views int
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from controller.demand import Demand, kind_of
@@ -194,8 +195,13 @@ def _ready_parts(
         if gpu.cut is Cut.MIG:
             parts.setdefault(part.resource, []).append(places[part.profile, part.start, part.size])
         else:
-            parts.setdefault(part.resource, []).append(Share(part.resource, slice_mib(part.resource)))
+            parts.setdefault(part.resource, []).append(_share_of(part.resource))
     return {resource: tuple(found) for resource, found in parts.items()}
+
+
+@lru_cache(maxsize=1024)
+def _share_of(resource: str) -> Share:
+    return Share(resource, slice_mib(resource))
 
 
 def _hardest_first(resource: str) -> tuple[int, int, int, str]:

@@ -232,6 +232,8 @@ def test_a_node_deleted_and_back_at_once_keeps_its_pins(cluster: Cluster) -> Non
     after = apply.get(cluster.api, path)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"] == before["spec"]
+    # The machine may still be on its way back: the sandbox hears of the Node when it hears of it.
+    eventually(lambda: "gpu-node-1" in cluster.nodes, "the machine is back", SETTLE_SECONDS)
     assert instances(cluster, "gpu-node-1") == hardware, "the same instances, not new ones like them"
 
 

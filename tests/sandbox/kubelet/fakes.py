@@ -271,6 +271,7 @@ class FakePlugin(services.DevicePluginServicer):
         self._server: grpc.Server | None = None
 
     def serve(self) -> "FakePlugin":
+        self._end_server()  # first, for it would remove the new socket, which has the same path
         self.socket.unlink(missing_ok=True)
         self._server = grpc.server(ThreadPoolExecutor(8))
         services.add_DevicePluginServicer_to_server(self, self._server)
@@ -281,6 +282,9 @@ class FakePlugin(services.DevicePluginServicer):
     def stop(self) -> None:
         self.may_allocate.set()
         self.may_pre_start.set()
+        self._end_server()
+
+    def _end_server(self) -> None:
         for stream in self.streams:
             stream.put(None)
         if self._server is not None:

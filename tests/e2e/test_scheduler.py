@@ -1,7 +1,7 @@
 """The simulator against the real kube-scheduler on random clusters, and what it makes of plans.
 
-Every disagreement is printed with the seed of its cluster: `random_cluster(SEED)` makes it again. What is printed is
-the result (`pytest -s`, or `-rP`). GPUPLAN_E2E_CLUSTERS says how many clusters (200), GPUPLAN_E2E_SEEDS how many plans
+Every disagreement is printed with the seed of its cluster: `random_cluster(SEED)` makes it again. The sums are printed
+always, each plan's outcome with `pytest -rP`. GPUPLAN_E2E_CLUSTERS says how many clusters (200), GPUPLAN_E2E_SEEDS how many plans
 of each mix (1): `make e2e-scale` tries more.
 """
 
@@ -112,7 +112,7 @@ def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
 
 
 @pytest.mark.timeout(SECONDS)
-def test_random_clusters(rig: Rig, cluster_count: int) -> None:
+def test_random_clusters(rig: Rig, cluster_count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Where the scheduler binds, ours says it fits; where it does not, ours counts the same reasons."""
     counts = Counter({"disagreeing": 0})
     problems: list[str] = []
@@ -120,21 +120,21 @@ def test_random_clusters(rig: Rig, cluster_count: int) -> None:
         problems += compare(rig, number, counts)
         rig.clear()
         counts["clusters"] += 1
-    print(f"\nkube-scheduler {rig.plane.version}")
-    print("\n".join(f"{count:>7}  {name}" for name, count in sorted(counts.items())))
+    with capsys.disabled():
+        print(f"\nkube-scheduler {rig.plane.version}")
+        print("\n".join(f"{count:>7}  {name}" for name, count in sorted(counts.items())))
     print("\n".join(problems))
     assert not problems
 
 
 @pytest.mark.timeout(SECONDS)
-def test_planned_pods(rig: Rig, seed_count: int) -> None:
+def test_planned_pods(rig: Rig, seed_count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Nominated, planned pods are bound. How many were bound where they were planned is printed for each manner.
 
     The scheduler clears a nomination when it tries the pod in vain, as it does when another node grows; another pod may
     then take its place, and it takes the other's. So it is frequent where nodes grow within a tenth of a second; where
     the two ask for different numbers of slices, one may be left over. With nodes apart nobody is.
     """
-    print(f"\nkube-scheduler {rig.plane.version}: {SIZE}, {seed_count} of each mix")
     totals = {manner: Counter[str]() for manner in MANNERS}
     for mix in ("plain", "several", "tainted", "cpu"):
         for seed in range(1, seed_count + 1):
@@ -143,9 +143,11 @@ def test_planned_pods(rig: Rig, seed_count: int) -> None:
                 outcome = measure(rig, snapshot, manner)
                 print(described(f"{mix} {seed}", manner, outcome))
                 total.update({"planned": outcome.planned, "bound": outcome.bound, "as planned": outcome.as_planned})
-    for manner, total in totals.items():
-        shares = ", ".join(f"{name} {total[name] / total['planned']:.1%}" for name in ("bound", "as planned"))
-        print(f"{manner.name}: of {total['planned']} planned pods {shares}")
+    with capsys.disabled():
+        print(f"\nkube-scheduler {rig.plane.version}: {SIZE}, {seed_count} of each mix")
+        for manner, total in totals.items():
+            shares = ", ".join(f"{name} {total[name] / total['planned']:.1%}" for name in ("bound", "as planned"))
+            print(f"{manner.name}: of {total['planned']} planned pods {shares}")
     for manner, total in totals.items():
         assert not manner.nominate or total["bound"] >= total["planned"] * (1.0 if manner.apart else LEAST_BOUND)
 

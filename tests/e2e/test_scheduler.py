@@ -1,8 +1,8 @@
 """The simulator against the real kube-scheduler on random clusters, and what it makes of plans.
 
 Every disagreement is printed with the seed of its cluster: `random_cluster(SEED)` makes it again. The sums are printed
-always, each plan's outcome with `pytest -rP`. GPUPLAN_E2E_CLUSTERS says how many clusters (200), GPUPLAN_E2E_SEEDS how many plans
-of each mix (1): `make e2e-scale` tries more.
+always, each plan's outcome with `pytest -rP`. GPUPLAN_E2E_CLUSTERS says how many clusters (200), GPUPLAN_E2E_SEEDS how
+many plans of each mix (1): `make e2e-scale` tries more.
 """
 
 from collections import Counter

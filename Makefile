@@ -47,8 +47,10 @@ e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples,
 	  tests/e2e/kubelet tests/e2e/test_scheduler.py -k "long or latency or five_minutes or slice_made or random_clusters or planned_pods"
 	@$(MAKE) --no-print-directory e2e-load
 
+# At a rate that two cores bear, with the heartbeat that docs/performance.md advises for so many nodes: 22 minutes.
 e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and PODS=10000 pods on a real control plane
-	K8S=$(K8S) $(BIN)/python -m benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),10000)
+	K8S=$(K8S) $(BIN)/python -m benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),10000) \
+	  --rate $(or $(RATE),8) --heartbeat $(or $(HEARTBEAT),20) --limit-seconds 2400
 
 e2e-programs: .venv/.ready
 	$(BIN)/python -m sandbox.controlplane build $(if $(K8S),--version $(K8S))

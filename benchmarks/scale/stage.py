@@ -44,6 +44,10 @@ AUDIT_POLICY = {
 }
 
 
+AUDIT_LOG_MB = 100_000
+"""The log is one file: the server would begin a new one each 100 MB, and all requests are counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """What is asked of a run."""
@@ -74,7 +78,11 @@ class Stage:
         self.audit_log = directory / "audit.log"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
-        audit = [f"--audit-policy-file={directory / 'audit-policy.json'}", f"--audit-log-path={self.audit_log}"]
+        audit = [
+            f"--audit-policy-file={directory / 'audit-policy.json'}",
+            f"--audit-log-path={self.audit_log}",
+            f"--audit-log-maxsize={AUDIT_LOG_MB}",
+        ]
         extra = {
             # Nodes are ready from the start: no controller need take a taint off each of them.
             API_SERVER: [*audit, "--disable-admission-plugins=TaintNodesByCondition"],

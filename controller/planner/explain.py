@@ -92,6 +92,8 @@ class Explainer:
         wants = ask.demand.wants
         able = self._able_nodes(wants)
         if not able:
+            if any(could_hold(stock, wants, allowed=False) for stock in self._stocks):
+                return UnplacedReason.BLOCKED, self._forbidden(wants)
             return UnplacedReason.NEVER_FITS, self._no_gpu(wants)
         if not any(self._large_enough(ask, node) for node in able):
             return UnplacedReason.NEVER_FITS, self._no_large_node(ask, able)
@@ -134,12 +136,21 @@ class Explainer:
     def _no_gpu(self, wants: Wants) -> str:
         models = {model.key: model for stock in self._stocks for model in gpu_models(stock)}
         if not models:
-            return "no node has a GPU of a known model: label nodes with nvidia.com/gpu.product"
+            return _no_model([stock.node.product for stock in self._stocks if stock.node.product])
         for resource, _ in wants:
             if not any(most_on_empty(model, resource) for model in models.values()):
                 return f"no GPU here offers {resource}: {_offers(resource, [models[key] for key in sorted(models)])}"
         best = max(sum(most_on_empty(model, wants[0][0]) for model in gpu_models(stock)) for stock in self._stocks)
         return f"no node's GPUs hold {spelled(wants)} together (at most {best} x {wants[0][0]}): ask for fewer"
+
+    def _forbidden(self, wants: Wants) -> str:
+        models = {
+            model.key: model for stock in self._stocks for model in gpu_models(stock) if model.geometries is not None
+        }
+        offered = "; ".join(f"{models[key].product} offers {_profiles(models[key])}" for key in sorted(models))
+        return (
+            f"GPUs here could hold {spelled(wants)}, but {offered}: allow it in knownMigGeometriesFile, or ask for less"
+        )
 
     def _large_enough(self, ask: Ask, node: int) -> bool:
         allocatable = self._stocks[node].node.allocatable
@@ -262,6 +273,15 @@ def _worded(closed: Sequence[_ClosedOne]) -> str:
     for one in closed:
         titles.setdefault(one.words, []).append(one.title)
     return "; ".join(f"{listed(names)} {words}" for words, names in titles.items())
+
+
+def _no_model(products: Iterable[str]) -> str:
+    named = sorted(set(products))
+    if not named:
+        return "no node has a GPU of a known model: label nodes with nvidia.com/gpu.product"
+    return (
+        f"no node has a GPU of a known model: what {listed(named)} can be cut into only the node agent there can tell"
+    )
 
 
 def _offers(resource: str, models: Sequence[GpuModel]) -> str:

@@ -39,9 +39,10 @@ def largest_slice_gb(model: GpuModel) -> int:
     return ((model.memory_mib + 1) * BYTES_PER_MIB - 1) // BYTES_PER_GB
 
 
-def gpu_models(stock: NodeStock) -> Iterator[GpuModel]:
-    """One per GPU; by the node's labels where the agent has not reported them."""
-    reported = [gpu.model for gpu in stock.gpus if gpu.model is not None]
+def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:
+    """One per GPU; by the node's labels where the agent has not reported them. `allowed`: as knownMigGeometries say."""
+    models = [gpu.model if allowed else gpu.view.model for gpu in stock.gpus]
+    reported = [model for model in models if model is not None]
     if reported:
         yield from reported
     else:
@@ -49,9 +50,9 @@ def gpu_models(stock: NodeStock) -> Iterator[GpuModel]:
             yield from [model] * max(1, stock.node.gpu_count)
 
 
-def could_hold(stock: NodeStock, wants: Wants) -> bool:
-    """Whether the node's GPUs, all empty and cut at will, have as many partitions of each resource."""
-    models = list(gpu_models(stock))
+def could_hold(stock: NodeStock, wants: Wants, *, allowed: bool = True) -> bool:
+    """Whether the node's GPUs, all empty and cut at will (`allowed`: as allowed), have as many partitions of each."""
+    models = list(gpu_models(stock, allowed=allowed))
     return all(_most(stock, models, name) >= count for name, count in wants)
 
 

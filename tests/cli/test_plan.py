@@ -138,7 +138,7 @@ def test_known_geometries_restrict_what_is_planned(capsys: pytest.CaptureFixture
     found = planned(capsys, case("b"), config=config)
 
     assert list(places(found)) == ["b-middle"]
-    assert reasons(found) == {"b-large": "NeverFits"}
+    assert reasons(found) == {"b-large": "Blocked"}
     (remark,) = found["remarks"]
     assert "{4g.20gb: 3} of A100-SXM4-40GB is ignored: " in remark
 

@@ -390,7 +390,7 @@ def test_what_the_known_geometries_forbid_is_not_said_to_be_offered(
 
     for one in found["unplaced"]:
         assert "NVIDIA-H100-80GB-HBM3 offers 3g.40gb, 7g.80gb (by knownMigGeometries)" in one["message"]
-    assert reasons(found) == {"one": "NeverFits", "two": "NeverFits"}
+    assert reasons(found) == {"one": "Blocked", "two": "Blocked"}
 
 
 def test_what_is_left_to_dra_is_told_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

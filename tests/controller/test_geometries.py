@@ -187,8 +187,17 @@ def test_what_is_there_serves_pods_even_if_it_would_not_be_made() -> None:
     assert result.node_changes == ()
 
 
-def test_a_profile_that_is_never_allowed_never_fits() -> None:
-    snapshot = cluster(server("n", mig()), pending=[pod("a", "2g.10gb")])
+@pytest.mark.parametrize("profile", ["2g.10gb", "1g.5gb"])
+def test_a_profile_that_is_never_allowed_is_blocked_by_the_file(profile: str) -> None:
+    snapshot = cluster(server("n", mig()), pending=[pod("a", profile)])
+    (unplaced,) = planned(snapshot, only({"7g.40gb": 1})).unplaced
+
+    assert unplaced.reason is UnplacedReason.BLOCKED
+    assert "offers 7g.40gb (by knownMigGeometries): allow it in knownMigGeometriesFile" in unplaced.message
+
+
+def test_a_profile_that_the_model_lacks_never_fits_whatever_a_file_allows() -> None:
+    snapshot = cluster(server("n", mig()), pending=[pod("a", "1g.10gb+gfx")])
     (unplaced,) = planned(snapshot, only({"7g.40gb": 1})).unplaced
 
     assert unplaced.reason is UnplacedReason.NEVER_FITS

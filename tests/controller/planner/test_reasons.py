@@ -45,6 +45,13 @@ def test_no_node_with_gpus() -> None:
     assert "nvidia.com/gpu.product" in message
 
 
+def test_an_unknown_model_is_named() -> None:
+    reason, message = told(Snapshot(nodes=(node("node-1", product="NVIDIA-Z9"),), pending=(pod("a", "1g.5gb"),)))
+
+    assert reason is UnplacedReason.NEVER_FITS
+    assert "what NVIDIA-Z9 can be cut into only the node agent there can tell" in message
+
+
 def test_filtered_by_the_scheduler_in_its_own_words() -> None:
     servers = server("node-1", mig(), taints=["reserved"]), server("node-2", mig(), labels={"zone": "b"})
     zone = Requirement(key="zone", operator="In", values=("a",))

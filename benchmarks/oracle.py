@@ -16,7 +16,7 @@ import highspy
 import numpy as np
 
 from controller.demand import Demand, collect, kind_of
-from controller.planner.groups import NodeGroups, constraints_of
+from controller.planner.groups import NodeGroups
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
 from controller.planner.supply import divide, supply_of
 from controller.views import PlannerOptions, Snapshot
@@ -108,12 +108,12 @@ def exact_bound(snapshot: Snapshot, *, per_node: bool = False, seconds: float = 
     sets = _sets(stocks, groups, resources, per_node=per_node)
     kinds: dict[Hashable, list[Demand]] = {}
     for demand in demands:
-        key = (demand.wants, demand.cpu_milli, demand.memory_bytes, constraints_of(demand.pod))
+        key = (demand.wants, demand.cpu_milli, demand.memory_bytes, groups.kind_of(demand.pod))
         kinds.setdefault(key, []).append(demand)
     program = _Program()
     parts = [_add_set(program, nodes, resources) for nodes in sets]
     for members in kinds.values():
-        allowed = groups.allowed(members[0].pod)
+        allowed = groups.allowed(groups.kind_of(members[0].pod))
         columns = [
             _add_kind(program, members, part) for nodes, part in zip(sets, parts, strict=True) if nodes.group in allowed
         ]

@@ -160,7 +160,7 @@ def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str
             return _not_served(
                 pod, f"{resource} is not served: a slice has at least 1 GB: ask for nvidia.com/gpu-<N>gb"
             )
-    mapped = sorted(resource for resource, _ in pod.gpu if resource in dra_resources)
+    mapped = sorted(resource for resource, _ in pod.gpu if resource in dra_resources) if dra_resources else ()
     if mapped:
         return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so DRA serves it: ask for another resource")
     if pod.claims:

@@ -183,6 +183,13 @@ class GpuView:
     """Not settled, but expected to become `desired`: no reason from the agent yet and within its deadline."""
     backing_off: bool = False
     """Cuts of this GPU failed lately: left out of planning until the back-off is over."""
+    used: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
+    free: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
+    """The partitions, told apart once per object: a pass looks at tens of thousands of GPUs that stay as they are."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "used", tuple([part for part in self.partitions if part.used]))
+        object.__setattr__(self, "free", tuple([part for part in self.partitions if not part.used]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +208,16 @@ class PlanView:
     agent_alive: bool = False
     planned: tuple[PlannedGpu, ...] = ()
     gpus: tuple[GpuView, ...] = ()
+    shown: Mapping[tuple[str, str], int] = field(init=False, repr=False, compare=False)
+    """How many partitions are used, per resource and holder ('' where the status names none)."""
+
+    def __post_init__(self) -> None:
+        shown: dict[tuple[str, str], int] = {}
+        for gpu in self.gpus:
+            for part in gpu.used:
+                key = (part.resource, part.pod)
+                shown[key] = shown.get(key, 0) + 1
+        object.__setattr__(self, "shown", shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def place_again(
         blame.update(id(ask) for ask in waiting[: 2 * (most - len(best))])
         stood = {id(ask) for ask, _, _ in present}
         meant = [ask for ask in asks if id(ask) in stood or blame[id(ask)]]
-        _take_off(board, asks)
+        board.clear(asks)
         for ask in sorted(meant, key=lambda ask: (-blame[id(ask)], *hardness(ask))):
             board.place(ask)
         for ask in cheapest_first([ask for ask in asks if ask.node < 0]):
@@ -53,16 +53,10 @@ def place_again(
         if len(present) > len(best):
             best = present
     if present is not best:
-        _take_off(board, asks)
+        board.clear(asks)
         for ask, node, taken in best:
             board.put_back(ask, node, taken)
 
 
 def _standing(asks: Sequence[Ask]) -> list[tuple[Ask, int, Taken]]:
     return [(ask, ask.node, list(ask.taken)) for ask in asks if ask.node >= 0]
-
-
-def _take_off(board: Board, asks: Sequence[Ask]) -> None:
-    for ask in asks:
-        if ask.node >= 0:
-            board.take_off(ask)

@@ -5,7 +5,7 @@ Values that the board changes and others read. An ask knows where it stands and 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.demand import Demand
@@ -24,7 +24,7 @@ class Ask:
     cpu: int
     memory: int
     single: str | None
-    shape: Hashable
+    shape: int
     """Equal for asks that fit exactly where the other fits."""
     odd: bool = False
     """It needs more than CPU, memory and partitions."""

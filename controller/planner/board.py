@@ -88,6 +88,17 @@ class Board:
 
     def take_off(self, ask: Ask) -> tuple[int, Taken]:
         """Returns where it stood, for `put_back`."""
+        node, taken = self.lift(ask)
+        self.settle((node,))
+        return node, taken
+
+    def clear(self, asks: Iterable[Ask]) -> None:
+        """Take all of them off that stand here."""
+        standing = [ask for ask in asks if ask.node >= 0]
+        self.settle({self.lift(ask)[0] for ask in standing})
+
+    def lift(self, ask: Ask) -> tuple[int, Taken]:
+        """Take it off for a trial: only `place_on` may follow, until it is put back or its node is settled."""
         node, taken = ask.node, ask.taken
         room = self.rooms[node]
         room.cpu += ask.cpu
@@ -99,13 +110,17 @@ class Board:
         for device, part in taken:
             device.parts.remove(part)
             device.state = device.pool.restored(device)
-        # The node has more CPU now than the entries of its devices say, and they would be passed over.
-        for device in self.devices[node]:
-            self._enter(device)
         ask.node, ask.taken = -1, []
+        return node, taken
+
+    def settle(self, nodes: Iterable[int]) -> None:
+        """What was lifted from these nodes is room for everybody."""
+        # They have more CPU now than the entries of their devices say, and would be passed over.
+        for node in nodes:
+            for device in self.devices[node]:
+                self._enter(device)
         self._dead.clear()
         self._queues.renew()
-        return node, taken
 
     def put_back(self, ask: Ask, node: int, taken: Taken) -> None:
         """Exactly where it was before; nothing may have come in between."""

@@ -23,7 +23,7 @@ from controller.planner.devices import Reach
 from controller.planner.gangs import GangKey, key_of
 from controller.planner.inventory import NodeStock
 from controller.planner.levels import demand
-from controller.planner.order import Levels, Rules, clear, place_levels
+from controller.planner.order import Levels, Rules, place_levels
 from controller.planner.realise import realise
 from controller.planner.repair import repaired
 from controller.planner.singly import Singly
@@ -37,7 +37,7 @@ def place_in_queue_order(
     tried = [ask for ask in queue if ask.demand.tried]
     place_levels(board, levels, rules)
     if any(ask.node < 0 for ask in tried) or outrun(board, stocks, queue, rules.singly):
-        clear(board, queue)
+        board.clear(queue)
         rules.gangs.found.clear()
         _one_after_the_other(board, queue, rules)
     alike = [ask for ask in tried if ask.node >= 0 and ask not in rules.singly]
@@ -62,7 +62,7 @@ def _one_after_the_other(board: Board, queue: Sequence[Ask], rules: Rules) -> No
             return
         rules.gangs.found.update({gang: standing[gang] for gang in broken})
         out.update(broken)
-        clear(board, queue)
+        board.clear(queue)
 
 
 def _place(board: Board, asks: Iterable[Ask]) -> None:

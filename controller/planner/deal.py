@@ -59,7 +59,7 @@ def use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
     def take_off(count: int) -> None:
         while len(off) > count:
             board.put_back(*off.pop())
-        off.extend((ask, *board.take_off(ask)) for ask in most_harmful[len(off) : count])
+        off.extend((ask, *board.lift(ask)) for ask in most_harmful[len(off) : count])
 
     def fits_without(count: int) -> bool:
         take_off(count)
@@ -68,6 +68,7 @@ def use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
     if fits_without(0):
         return left
     take_off(bisect_left(range(len(served)), True, key=fits_without))
+    board.settle({node for _, node, _ in off})
     return [ask for ask in asks if ask.node < 0]
 
 

@@ -143,7 +143,8 @@ class Pool(ABC):
         return state
 
     def key_of(self, device: Device) -> int:
-        return self.bucket(device.state) << 2 | (Tier.CHANGED_ANYWAY if device.changed else device.tier)
+        changed = device.parts and device.changed
+        return self.bucket(device.state) << 2 | (Tier.CHANGED_ANYWAY if changed else device.tier)
 
     def order(self, resource: str) -> list[Entry]:
         """The buckets to try for a resource, best first. It changes while buckets come and go."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from controller.demand import kind_of
 from controller.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
-from controller.simulator import Misfit, expected_after, filter_node
+from controller.simulator import RELABELLED, Misfit, expected_after, filter_node
 from controller.views import NodeView, PodView
 from partitioning.resources import MpsRequest
 
@@ -23,7 +23,7 @@ IGNORED_TAINTS = frozenset({CHANGING_TAINT})
 NO_PROFILES: SchedulerProfiles = {}
 
 
-def constraints_of(pod: PodView) -> Hashable:
+def _constraints_of(pod: PodView) -> Hashable:
     """Pods with equal constraints may use the same nodes."""
     wanted = (pod.tolerations, pod.node_selector, pod.node_affinity, pod.features)
     return (wanted, pod.scheduler_name, _shares(pod.gpu))
@@ -42,7 +42,7 @@ class NodeGroups:
         """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs."""
         kinds: dict[Hashable, PodView] = {}
         for pod in pods:
-            kinds.setdefault(constraints_of(pod), pod)
+            kinds.setdefault(_constraints_of(pod), pod)
         keys, by_name = _selected_labels(kinds.values(), profiles)
         numbers: dict[tuple[bool, ...], int] = {}
         number_of_facts: dict[Hashable, int] = {}
@@ -55,14 +55,19 @@ class NodeGroups:
                 number_of_facts[facts] = numbers.setdefault(verdicts, len(numbers)) if any(verdicts) else -1
             self.group_of.append(number_of_facts[facts])
         self.count = len(numbers)
-        self._allowed = {
-            kind: tuple(number for verdicts, number in numbers.items() if verdicts[position])
-            for position, kind in enumerate(kinds)
-        }
+        self._allowed = [
+            tuple(number for verdicts, number in numbers.items() if verdicts[position])
+            for position in range(len(kinds))
+        ]
+        self._kinds = {kind: position for position, kind in enumerate(kinds)}
 
-    def allowed(self, pod: PodView) -> tuple[int, ...]:
-        """The groups that a pod may use, in rising order."""
-        return self._allowed[constraints_of(pod)]
+    def kind_of(self, pod: PodView) -> int:
+        """A number: pods of one kind may use the same nodes."""
+        return self._kinds[_constraints_of(pod)]
+
+    def allowed(self, kind: int) -> tuple[int, ...]:
+        """The groups that pods of a kind may use, in rising order."""
+        return self._allowed[kind]
 
 
 def why_not(
@@ -71,7 +76,8 @@ def why_not(
     """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
     profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
     misfit = None
-    for variant in expected_after(node, mps=_shares(pod.gpu), relabels=relabels):
+    mps = _shares(pod.gpu)
+    for variant in expected_after(node, mps=mps, relabels=relabels, shares=mps and _offers_slices(node)):
         verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
         if not isinstance(verdict, Misfit):
             return None
@@ -83,6 +89,10 @@ def why_not(
 def _shares(asked: tuple[tuple[str, int], ...]) -> bool:
     """An MPS slice is among it, so that a GPU of the node is shared. Thousands of pods ask for the same few things."""
     return any(isinstance(kind_of(resource), MpsRequest) for resource, _ in asked)
+
+
+def _offers_slices(node: NodeView) -> bool:
+    return any(count and isinstance(kind_of(resource), MpsRequest) for resource, count in node.allocatable.items())
 
 
 def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[list[str], bool]:
@@ -103,4 +113,5 @@ def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tu
 
 def _facts(node: NodeView, keys: Sequence[str], by_name: bool) -> Hashable:
     labels = tuple(node.labels.get(key) for key in keys)
-    return (node.unschedulable, node.taints, labels, node.features, node.name if by_name else "")
+    shares = not RELABELLED.isdisjoint(keys) and _offers_slices(node)
+    return (node.unschedulable, node.taints, labels, shares, node.features, node.name if by_name else "")

@@ -9,7 +9,7 @@ out, others moved into its room, and waiting ones into theirs. Bounded by a coun
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from controller.demand import Wants
 from controller.planner.again import is_small
@@ -27,7 +27,7 @@ class Improver:
         self._cost = cost
         self._budget = Budget(steps)
         self._movable: list[Ask] = []
-        self._waiting: dict[Hashable, list[Ask]] = {}
+        self._waiting: dict[int, list[Ask]] = {}
 
     def improve(self, movable: Sequence[Ask], waiting: Sequence[Ask], most: int) -> None:
         """`movable` stand on the board, `waiting` do not; more than `most` can never stand there."""
@@ -94,8 +94,12 @@ class Improver:
 
     def _try_without(self, ask: Ask) -> None:
         board = self._board
-        node, taken = board.take_off(ask)
+        node, taken = board.lift(ask)
         admitted = self._admit(node)
+        if not admitted:
+            board.put_back(ask, node, taken)
+            return
+        board.settle((node,))
         if len(admitted) >= 2:
             self._admitted(admitted, back=ask)
         elif admitted and board.place(ask):
@@ -201,7 +205,7 @@ class Improver:
         board, group = self._board, self._board.group_of[node]
         moved: list[tuple[Ask, int, Taken]] = []
         admitted: list[Ask] = []
-        hopeless: set[tuple[int, Hashable]] = set()
+        hopeless: set[tuple[int, int]] = set()
         for one in sorted(self._movable, key=self._order):
             kind = (one.node, one.shape)
             if one is instead or one.node == node or kind in hopeless or group not in one.groups:
@@ -241,11 +245,13 @@ class Improver:
         board = self._board
         if board.group_of[one.node] not in other.groups or board.group_of[other.node] not in one.groups:
             return False
-        one_node, one_taken = board.take_off(one)
-        other_node, other_taken = board.take_off(other)
+        one_node, one_taken = board.lift(one)
+        other_node, other_taken = board.lift(other)
         fits = board.fits(one, other_node) and board.fits(other, one_node)
         if fits:
             one_node, one_taken, other_node, other_taken = other_node, other_taken, one_node, one_taken
         board.put_back(one, one_node, one_taken)
         board.put_back(other, other_node, other_taken)
+        if fits:
+            board.settle((one_node, other_node))
         return fits

@@ -7,14 +7,14 @@ free ones of a resource that a bound pod holds somewhere on the node without the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
 from controller.demand import kind_of
 from controller.geometries import KnownGeometries
-from controller.simulator import Usage, usage_by_node
+from controller.simulator import Usage
 from controller.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
 from partitioning.layouts import Instance, Layout, with_model_names
 from partitioning.models import GpuModel, model_for_product
@@ -59,14 +59,14 @@ class Cut(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class GpuStock:
-    """One GPU. `staying` and `idle` are its partitions; planning moves idle ones to `staying` when a pod takes them."""
+    """One GPU. `staying` and `idle` are its partitions."""
 
     view: GpuView
     model: GpuModel | None
     cut: Cut | None
     closed: Closed | None
-    staying: list[PartitionView] = field(default_factory=list)
-    idle: list[PartitionView] = field(default_factory=list)
+    staying: tuple[PartitionView, ...] = ()
+    idle: tuple[PartitionView, ...] = ()
     failed: Layout = NO_INSTANCES
     """Planned instances that could not be made: the GPU is planned again around them."""
 
@@ -121,22 +121,14 @@ def take_stock(snapshot: Snapshot, geometries: KnownGeometries | None = None) ->
         for pod in snapshot.pending
         if pod.nominated_node and not pod.nomination_ours and not pod.deleting
     ]
-    pods = (*snapshot.pods, *preempting)
-    usage = usage_by_node(pods)
-    gpu_pods: dict[str, list[PodView]] = {}
-    for pod in pods:
-        if pod.gpu:
-            gpu_pods.setdefault(pod.node, []).append(pod)
-    return tuple(
-        _node_stock(node, plans.get(node.name), usage.get(node.name) or Usage(), gpu_pods.get(node.name, ()), known)
-        for node in snapshot.nodes
-    )
+    pods_of: dict[str, list[PodView]] = {}
+    for pod in (*snapshot.pods, *preempting):
+        pods_of.setdefault(pod.node, []).append(pod)
+    return tuple(_node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known) for node in snapshot.nodes)
 
 
-def _node_stock(
-    node: NodeView, plan: PlanView | None, usage: Usage, pods: Iterable[PodView], known: KnownGeometries
-) -> NodeStock:
-    stock = NodeStock(node=node, plan=plan, usage=usage, closed=_node_closed(node, plan))
+def _node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], known: KnownGeometries) -> NodeStock:
+    stock = NodeStock(node=node, plan=plan, usage=Usage.of(pods), closed=_node_closed(node, plan))
     if plan is None:
         return stock
     stock.held_unseen = _held_unseen(plan, pods)
@@ -162,17 +154,11 @@ def _node_closed(node: NodeView, plan: PlanView | None) -> Closed | None:
 
 def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
     """Resources of which bound pods hold more than the status shows: by pod name where it names holders."""
-    shown: dict[tuple[str, str], int] = {}
-    for gpu in plan.gpus:
-        for partition in gpu.partitions:
-            if partition.used:
-                key = (partition.resource, partition.pod)
-                shown[key] = shown.get(key, 0) + 1
+    shown = plan.shown
     unseen: dict[str, int] = {}
     for pod in pods:
-        title = pod.title
         for resource, amount in pod.gpu:
-            missing = amount - shown.get((resource, title), 0)
+            missing = amount - shown.get((resource, pod.title), 0)
             if missing > 0:
                 unseen[resource] = unseen.get(resource, 0) + missing
     return frozenset([resource for resource, count in unseen.items() if count > shown.get((resource, ""), 0)])
@@ -180,9 +166,10 @@ def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
 
 def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuStock:
     """Sort the partitions first: also a closed GPU's idle ones are supply, if the node still offers them."""
-    unseen = stock.held_unseen
-    staying = [part for part in gpu.partitions if part.used or part.resource in unseen]
-    idle = [part for part in gpu.partitions if not (part.used or part.resource in unseen)]
+    staying, idle, unseen = gpu.used, gpu.free, stock.held_unseen
+    if unseen:
+        staying = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
+        idle = tuple([part for part in gpu.free if part.resource not in unseen])
     cut = _cut_of(stock.node, gpu)
     closed = stock.closed or _gpu_closed(stock, gpu, cut, staying)
     model = gpu.model
@@ -204,7 +191,7 @@ def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
     return None
 
 
-def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: list[PartitionView]) -> Closed | None:
+def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: Sequence[PartitionView]) -> Closed | None:
     if gpu.pinned:
         return Closed.PINNED
     if gpu.model is None or (gpu.model.mig_capable and not gpu.model.confirmed):

@@ -102,13 +102,11 @@ def _hardness(board: Board) -> Callable[[Ask], tuple[int, int, int, int]]:
 def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
     """Where all fit, on few GPUs; if that leaves somebody out, as if room were scarce."""
     _be_thrifty(board, group, True)
-    failed = _place_new(board, group, asks)
+    failed = _place_new(board, group, asks, all_or_none=True)
     _be_thrifty(board, group, False)
     if not failed:
         return []
-    for ask in asks:
-        if ask.node >= 0:
-            board.take_off(ask)
+    board.clear(asks)
     return _place_new(board, group, asks)
 
 
@@ -117,14 +115,16 @@ def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:
         pool.be_thrifty(thrifty)
 
 
-def _place_new(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
-    """Place in this order; returns those that found no node."""
+def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bool = False) -> list[Ask]:
+    """Place in this order; returns those that found no node. `all_or_none`: the first of them ends it."""
     left = Counter(resource for ask in asks for resource, count in ask.demand.wants for _ in range(count))
     demand(board, group, left)
     failed = []
     for ask in asks:
         if not board.place(ask, (group,)):
             failed.append(ask)
+            if all_or_none:
+                break
         done = False
         for resource, count in ask.demand.wants:
             left[resource] -= count

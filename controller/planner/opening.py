@@ -6,7 +6,7 @@ known as ready: a pod can have one as it is. The only place that turns views int
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from controller.demand import Demand, kind_of
 from controller.planner.asks import Ask, Group, Room
 from controller.planner.board import Board
 from controller.planner.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
-from controller.planner.groups import NodeGroups, constraints_of
+from controller.planner.groups import NodeGroups
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
@@ -41,25 +41,23 @@ def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Itera
 
 
 def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
-    return [
-        Ask(
+    """Shapes are numbered: they are compared all the time."""
+    shapes: dict[Hashable, int] = {}
+    asks = []
+    for demand in demands:
+        pod, kind = demand.pod, groups.kind_of(demand.pod)
+        shape = (demand.wants, demand.cpu_milli, demand.memory_bytes, demand.other, pod.host_ports, kind)
+        ask = Ask(
             demand=demand,
-            groups=groups.allowed(demand.pod),
+            groups=groups.allowed(kind),
             cpu=demand.cpu_milli,
             memory=demand.memory_bytes,
             single=demand.single,
-            odd=bool(demand.other or demand.pod.host_ports),
-            shape=(
-                demand.wants,
-                demand.cpu_milli,
-                demand.memory_bytes,
-                demand.other,
-                demand.pod.host_ports,
-                constraints_of(demand.pod),
-            ),
+            odd=bool(demand.other or pod.host_ports),
+            shape=shapes.setdefault(shape, len(shapes)),
         )
-        for demand in demands
-    ]
+        asks.append(ask)
+    return asks
 
 
 def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach: Reach) -> None:
@@ -165,7 +163,7 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
 def _state_of(gpu: GpuStock, model: GpuModel, places: _Places) -> int:
     """What stays, and where the last change failed; idle partitions are free space."""
     if gpu.cut is Cut.MIG:
-        mask = occupancy(model, gpu.failed)
+        mask = occupancy(model, gpu.failed) if len(gpu.failed) else 0
         for part in gpu.staying:
             if part.profile:
                 mask |= places[part.profile, part.start, part.size].taken

@@ -42,11 +42,11 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     together, served, found = _standing(everybody), _served(levels), dict(rules.gangs.found)
     if served == tuple(sum(ask.demand.tried for ask in level) for level in levels):
         return
-    clear(board, everybody)
+    board.clear(everybody)
     rules.gangs.found.clear()
     _place(board, levels, rules)
     if served > _served(levels):
-        clear(board, everybody)
+        board.clear(everybody)
         for ask, node, taken in together:
             board.put_back(ask, node, taken)
         rules.gangs.found.clear()
@@ -73,9 +73,3 @@ def _served(levels: Levels) -> tuple[int, ...]:
 
 def _standing(asks: Sequence[Ask]) -> list[tuple[Ask, int, Taken]]:
     return [(ask, ask.node, list(ask.taken)) for ask in asks if ask.node >= 0]
-
-
-def clear(board: Board, asks: Sequence[Ask]) -> None:
-    for ask in asks:
-        if ask.node >= 0:
-            board.take_off(ask)

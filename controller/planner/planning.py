@@ -8,6 +8,7 @@ never touched, an unsettled or pinned GPU never changed, and a layout that serve
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 
 from controller.demand import Demand, collect, queue_order
 from controller.planner.asks import Ask
@@ -46,8 +47,10 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
 
     # Schedulers know nothing of ageing: where they deal, it would only make plans that do not come true.
     aged = frozenset[str]() if options.queue_order else snapshot.aged
-    by_level = [asks_of(level, groups) for level in levels(claims, aged)]
-    everybody = [ask for level in by_level for ask in level]
+    demands_by_level = levels(claims, aged)
+    everybody = asks_of(chain.from_iterable(demands_by_level), groups)
+    rest = iter(everybody)
+    by_level = [list(islice(rest, len(level))) for level in demands_by_level]
     tried = [ask for ask in everybody if ask.demand.tried]
     bound = upper_bound(board, tried)
     singly = Singly(snapshot, options, board, everybody)

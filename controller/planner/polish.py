@@ -163,9 +163,7 @@ class Polisher:
         spots: Sequence[Spot],
         standing: Mapping[int, Sequence[Part]],
     ) -> None:
-        for seeker in seekers:
-            if seeker.ask.node >= 0:
-                self._board.take_off(seeker.ask)
+        self._board.clear([seeker.ask for seeker in seekers])
         contents = [list(spot.content) for spot in spots]
         for option in found:
             for number, resource in option.units if option is not None else ():

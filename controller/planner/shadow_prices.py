@@ -22,6 +22,8 @@ _ROUNDS = 120
 _WORK = 150_000
 """Asks' kinds times rounds: many kinds get fewer rounds."""
 _FEWEST_ROUNDS = 20
+_NEAR = 1e-3
+"""A bound that exceeds what is placed by less than this share tells enough: none is sought below it."""
 _SLACK = 1e-6
 """Rounding of floats must never make the bound too small."""
 _TIE = 1e-9
@@ -40,6 +42,8 @@ def tightened(sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed:
     """At most `bound`; `placed` asks are known to fit."""
     kinds = _kinds(sides, asks)
     bound = min(bound, sum(kind.count for kind in kinds))
+    if bound - placed <= bound * _NEAR:
+        return bound
     prices: list[Amounts] = [dict.fromkeys(side.alone, 0.0) for side in sides]
     rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, _WORK // max(1, sum(len(kind.groups) for kind in kinds))))
     for _ in range(rounds):

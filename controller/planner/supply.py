@@ -107,6 +107,8 @@ def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyP
     """
     closed: dict[str, int] = {}
     ready: ReadyParts = {}
+    if not supply.existing:
+        return closed, ready
     fullest_first = sorted(range(len(stock.gpus)), key=lambda position: -len(stock.gpus[position].staying))
     of_resource: dict[str, list[tuple[int, PartitionView]]] = {}
     for position in fullest_first:
@@ -122,7 +124,10 @@ def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyP
     return closed, ready
 
 
-def _uncut(gpu: GpuStock) -> list[PartitionView]:
+_ONE_WHOLE = (PartitionView(resource=WHOLE, state="Free"),)
+
+
+def _uncut(gpu: GpuStock) -> tuple[PartitionView, ...]:
     """A GPU that may be shared by MPS and is not: where the node offers whole GPUs, it is one of them."""
     whole = gpu.cut is Cut.MPS and not gpu.staying and not isinstance(gpu.view.desired, MpsDesired)
-    return [PartitionView(resource=WHOLE, state="Free")] if whole else []
+    return _ONE_WHOLE if whole else ()

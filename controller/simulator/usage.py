@@ -23,21 +23,29 @@ class Usage:
     pods: int = 0
     ports: Counter[HostPort] = field(default_factory=Counter)
 
+    @classmethod
+    def of(cls, pods: Iterable[PodView]) -> Usage:
+        """What these pods request together: all that are bound to one node and not finished."""
+        usage = cls()
+        usage._count(pods, 1)
+        return usage
+
     def add(self, pod: PodView) -> None:
-        self._count(pod, 1)
+        self._count((pod,), 1)
 
     def remove(self, pod: PodView) -> None:
-        self._count(pod, -1)
+        self._count((pod,), -1)
 
-    def _count(self, pod: PodView, sign: int) -> None:
-        self.pods += sign
+    def _count(self, pods: Iterable[PodView], sign: int) -> None:
         requested = self.requested
-        for resource, amount in pod.requests:
-            requested[resource] = requested.get(resource, 0) + sign * amount
-        for port in pod.host_ports:
-            self.ports[port] += sign
-            if not self.ports[port]:
-                del self.ports[port]
+        for pod in pods:
+            self.pods += sign
+            for resource, amount in pod.requests:
+                requested[resource] = requested.get(resource, 0) + sign * amount
+            for port in pod.host_ports:
+                self.ports[port] += sign
+                if not self.ports[port]:
+                    del self.ports[port]
 
     def copy(self) -> Usage:
         return Usage(requested=dict(self.requested), pods=self.pods, ports=Counter(self.ports))
@@ -61,14 +69,3 @@ class Usage:
             for port in wanted
             for mine in self.ports
         )
-
-
-def usage_by_node(pods: Iterable[PodView]) -> dict[str, Usage]:
-    """Usage of every node that has a pod; `pods` are bound and not finished."""
-    usage: dict[str, Usage] = {}
-    for pod in pods:
-        here = usage.get(pod.node)
-        if here is None:
-            here = usage[pod.node] = Usage()
-        here.add(pod)
-    return usage

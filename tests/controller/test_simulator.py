@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from controller.simulator import FIT, Misfit, Usage, filter_node, filter_pod, usage_by_node
+from controller.simulator import FIT, Misfit, Usage, filter_node, filter_pod
 from controller.views import HostPort, NodeSelectorTerm, NodeView, PodView, Requirement, Taint, Toleration
 from tests.controller.planner.builders import GIB, node, pod, replaced
 
 
 def verdict(somebody: PodView, where: NodeView, *there: PodView) -> str:
     """'' for a fit, else plugin and message."""
-    usage = usage_by_node([replaced(one, node=where.name) for one in there]).get(where.name, Usage())
+    usage = Usage.of([replaced(one, node=where.name) for one in there])
     found = filter_pod(somebody, where, usage)
     return f"{found.plugin}: {found.message}" if isinstance(found, Misfit) else ""
 

@@ -1,8 +1,10 @@
 """How a node is labelled once it is cut."""
 
+from dataclasses import replace
+
 import pytest
 
-from controller.planner.groups import why_not
+from controller.planner.groups import NodeGroups, why_not
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
 from tests.controller.objects import Json, plan, plan_reading
@@ -12,6 +14,8 @@ from tests.controller.simulator.words import REQUIRED, a_pod
 PRODUCT, STRATEGY, CAPABLE = "nvidia.com/gpu.product", "nvidia.com/gpu.sharing-strategy", "nvidia.com/mps.capable"
 PLAIN = {PRODUCT: "NVIDIA-A100-SXM4-40GB", "zone": "a"}
 SHARED = {PRODUCT: "NVIDIA-A100-SXM4-40GB-SHARED", STRATEGY: "mps", CAPABLE: "true", "zone": "a"}
+SLICE = "nvidia.com/gpu-10gb"
+MIG, MPS = {"nvidia.com/mig-1g.5gb": "1"}, {SLICE: "1"}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,22 @@ def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, produc
 
 
 @pytest.mark.parametrize(
+    ("slices", "selected", "allowed"),
+    [(0, PLAIN, True), (0, SHARED, True), (2, PLAIN, True), (2, SHARED, False)],
+)
+def test_where_slices_are_offered_already_the_labels_tell(slices: int, selected: dict[str, str], allowed: bool) -> None:
+    there = node("there", labels=PLAIN)
+    there = replace(there, allocatable={**there.allocatable, SLICE: slices})
+    spec = {"containers": [{"name": "c", "resources": {"limits": MPS}}], "nodeSelector": {PRODUCT: selected[PRODUCT]}}
+    pod = a_pod("p", spec=spec)
+
+    assert (why_not(pod, there) is None) == allowed
+    # Beside a node that is labelled alike, and offers none.
+    groups = NodeGroups([node("bare", labels=PLAIN), there], [pod])
+    assert (groups.group_of[1] in groups.allowed(groups.kind_of(pod))) == allowed
+
+
+@pytest.mark.parametrize(
     ("spec", "status", "relabels"),
     [
         ({}, {}, False),
@@ -61,7 +81,6 @@ def test_the_plan_tells_which_plugin_it_is(spec: Json, status: Json, relabels: b
 
 
 IN, NOT_IN = "In", "NotIn"
-MIG, MPS = {"nvidia.com/mig-1g.5gb": "1"}, {"nvidia.com/gpu-10gb": "1"}
 
 
 @pytest.mark.parametrize(

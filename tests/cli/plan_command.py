@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from cli.__main__ import main
+from tests.controller.objects import node, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KEYS = {"placed", "unplaced", "plans", "bound", "seconds", "leftOut", "remarks"}
@@ -21,6 +22,11 @@ def planned(capsys: pytest.CaptureFixture[str], *paths: Path | str, config: Path
     found: dict[str, Any] = json.loads(captured.out)
     assert set(found) == KEYS
     return found
+
+
+def cluster() -> list[Any]:
+    """One node and two pods that it can serve."""
+    return [node(), pod("one"), pod("two")]
 
 
 def dump(folder: Path, *objects: Any, name: str = "dump.yaml") -> Path:

@@ -1,0 +1,111 @@
+"""`gpuplan plan -f` on dumps in every form that kubectl and people write, and the sentence where one is broken."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.__main__ import main
+from tests.cli.plan_command import cluster, dump, places, planned
+from tests.controller.objects import node, pod
+
+
+def listed(*objects: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": list(objects), "metadata": {"resourceVersion": ""}}
+
+
+@pytest.mark.parametrize("form", ["nested", "typed", "concatenated", "documents", "mixed"])
+def test_the_same_cluster_in_other_forms(form: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first, *others = cluster()
+    typed = [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in others]
+    texts = {
+        "nested": yaml.safe_dump(listed(listed(first), listed(listed(*others)))),
+        "typed": yaml.safe_dump_all([listed(first), {"apiVersion": "v1", "kind": "PodList", "items": typed}]),
+        "concatenated": json.dumps(listed(first), indent=1) + "\n" + json.dumps(listed(*others)) + "\n",
+        "documents": yaml.safe_dump_all([first, None, *others]),
+        "mixed": yaml.safe_dump_all([listed(first), *others]),
+    }
+    path = tmp_path / "dump.yaml"
+    path.write_text(texts[form])
+
+    assert places(planned(capsys, path)) == {"one": "n1", "two": "n1"}
+
+
+def test_json_lists_of_one_kind_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bare = {key: value for key, value in pod("one").items() if key not in ("apiVersion", "kind")}
+    text = json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [bare]})
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+    assert places(planned(capsys, dump(tmp_path, node()), "-")) == {"one": "n1"}
+
+
+def test_the_dump_of_an_empty_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = planned(capsys, dump(tmp_path))
+
+    assert (found["placed"], found["unplaced"], found["plans"], found["bound"]) == ([], [], [], 0)
+
+
+def test_every_way_to_write_a_quantity(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A dump that somebody has taken the uids out of is checked as a manifest is."""
+    raw = node(cpu="96e0", memory="1E12", **{"ephemeral-storage": ".5Gi"})
+    del raw["metadata"]["uid"]
+    raw["status"]["capacity"] = {"cpu": "95999999u", "memory": "+1.e3"}
+
+    assert places(planned(capsys, dump(tmp_path, raw, pod("one")))) == {"one": "n1"}
+
+
+def test_a_key_that_overrides_a_merged_one_is_not_there_twice(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text(yaml.safe_dump_all(cluster()) + "---\nx: &x {kind: A}\n<<: *x\nkind: ConfigMap\n")
+
+    assert len(planned(capsys, path)["placed"]) == 2
+
+
+def refusal(capsys: pytest.CaptureFixture[str], path: Path) -> list[str]:
+    assert main(["plan", "-f", str(path)]) == 2
+    return capsys.readouterr().err.splitlines()
+
+
+def test_files_that_were_put_together_without_a_line_between(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The first one's objects would be lost."""
+    first, *others = cluster()
+    path = tmp_path / "both.yaml"
+    texts = [yaml.safe_dump(json.loads(json.dumps(one))) for one in (listed(first), listed(*others))]
+    path.write_text("".join(texts))
+
+    (line,) = refusal(capsys, path)
+    assert "apiVersion is there twice in one mapping; documents are separated by ---" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"spec": None}, "spec: is missing: a Pod without one cannot be planned for"),
+        ({"spec": {"containers": None}}, "spec.containers: must be a list of containers"),
+        ({"spec": {"containers": ["c"]}}, "spec.containers: must be a list of containers"),
+        ({"status": "Pending"}, "status: must be a mapping"),
+        ({"metadata": {"uid": "u"}}, "metadata.name: is missing: every object has one"),
+        ({"metadata": None}, "metadata: None is not of type 'object'"),
+        ({"metadata": {"uid": "u", "name": "p", "labels": ["a"]}}, "metadata.labels: must be a mapping of texts"),
+        (
+            {"metadata": {"uid": "u", "name": "p", "creationTimestamp": "yesterday"}},
+            "metadata.creationTimestamp: 'yesterday' is not a time such as",
+        ),
+        ({"kind": "PriorityClass", "value": "high"}, "value: 'high' is not a whole number"),
+    ],
+)
+def test_a_broken_object_is_named_with_field_and_remedy(
+    change: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = refusal(capsys, dump(tmp_path, node(), {**pod("one"), **change}))
+
+    assert lines[0].startswith(f"gpuplan: {tmp_path}/dump.yaml: document 0.items[1]: {said}")

@@ -15,7 +15,8 @@ from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet import Kubelet, ScriptedRuntime, Switches, Timings
 from tests.sandbox.kubelet import builders
-from tests.sandbox.kubelet.fakes import FakeApi, FakePlugin, RecordingHooks, wait_until
+from tests.sandbox.kubelet.fake_api import FakeApi
+from tests.sandbox.kubelet.fakes import FakePlugin, RecordingHooks, wait_until
 
 QUICK = Timings(
     registration_after_seconds=0,

@@ -7,7 +7,8 @@ import pytest
 
 from tests.sandbox.kubelet.builders import MIG, Raw, container, node, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fakes import FakeApi, FakePlugin, wait_until
+from tests.sandbox.kubelet.fake_api import FakeApi
+from tests.sandbox.kubelet.fakes import FakePlugin, wait_until
 
 OTHER = "nvidia.com/gpu-10gb"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sandbox.kubelet.devices import Counts
 from sandbox.kubelet.node_status import NodeReading, heartbeat_patch, status_patch
-from tests.sandbox.kubelet.fakes import merged
+from tests.sandbox.kubelet.fake_api import merged
 
 R = "nvidia.com/mig-1g.10gb"
 NONE = Counts(capacity={}, allocatable={}, removed=())

@@ -11,7 +11,8 @@ from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.node_ticks import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
 from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fakes import FakeApi, wait_until
+from tests.sandbox.kubelet.fake_api import FakeApi
+from tests.sandbox.kubelet.fakes import wait_until
 
 
 def test_a_change_waits_for_the_tick(bench: Bench) -> None:

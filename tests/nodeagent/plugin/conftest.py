@@ -86,8 +86,11 @@ class Running:
         assert not self.thread.is_alive()
 
 
+Start = Callable[..., Running]
+
+
 @pytest.fixture
-def start_plugin(node: Node) -> Iterator[Callable[..., Running]]:
+def start_plugin(node: Node) -> Iterator[Start]:
     started: list[Running] = []
 
     def start(**timing: float) -> Running:

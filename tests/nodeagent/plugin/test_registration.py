@@ -2,11 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, write_config
 from nodeagent.plugin.server import socket_name
-from tests.nodeagent.plugin.conftest import Node, Running
+from tests.nodeagent.plugin.conftest import Node, Start
 from tests.nodeagent.plugin.fake_kubelet import FakeKubelet, eventually
 
 MIG = "nvidia.com/mig-1g.10gb"
@@ -17,7 +16,6 @@ CONFIG = PluginConfig.of(
         Device(id="GPU-b", resource=WHOLE, gpu="GPU-b", kind=DeviceKind.WHOLE),
     ]
 )
-Start = Callable[..., Running]
 
 
 def loaded_of(node: Node) -> Loaded:

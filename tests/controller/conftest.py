@@ -1,10 +1,11 @@
-"""An API server and a State for each test that asks."""
+"""An API server, a State on it, and a world of running controllers, for each test that asks."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.controller.cluster import Bench, Cluster
+from tests.controller.world import World
 
 
 @pytest.fixture
@@ -17,3 +18,10 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def bench(cluster: Cluster) -> Bench:
     return Bench(cluster)
+
+
+@pytest.fixture
+def world(cluster: Cluster) -> Iterator[World]:
+    world = World(cluster)
+    yield world
+    world.stop()

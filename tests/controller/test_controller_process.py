@@ -1,0 +1,126 @@
+"""The controller as a process: killed at bad moments it goes on, and what it cannot use it says in one sentence."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controller.__main__ import main
+from tests.controller.cluster import Cluster
+from tests.controller.objects import SLICE, node, partition, pod
+from tests.controller.world import QUICK_ELECTION, SECONDS, WINDOW, World, instances, wait_for
+
+
+class Process:
+    """`python -m controller`, as a Deployment or the sandbox runs it."""
+
+    def __init__(self, directory: Path, cluster: Cluster, port: int = 0) -> None:
+        self._config = directory / "controller.yaml"
+        self._config.write_text(yaml.safe_dump({**WINDOW, "metricsPort": port, "leaderElection": QUICK_ELECTION}))
+        self._kubeconfig = directory / "kubeconfig"
+        self._kubeconfig.write_text(cluster.server.kubeconfig())
+        self.log = directory / "controller.log"
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "controller", "--config", str(self._config)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--kubeconfig", str(self._kubeconfig)], stdout=log, stderr=log, env={**os.environ}
+            )
+        return self.process
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(SECONDS)
+
+
+@pytest.fixture
+def process(tmp_path: Path, cluster: Cluster) -> Iterator[Process]:
+    running = Process(tmp_path, cluster)
+    yield running
+    running.process.kill()
+    running.process.wait(SECONDS)
+
+
+def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, process: Process) -> None:
+    cluster = world.cluster
+    cluster.node(node("n1"))
+    world.wait_for_empty_plan()
+    process.end(signal.SIGKILL)
+    world.report_empty()
+    cluster.pod(pod("a"))
+    process.start()
+    world.wait_for_plan()
+    process.end(signal.SIGKILL)
+    world.obey()
+    process.start()
+    wait_for(lambda: world.nominated("a") == "n1", "the nomination")
+    assert cluster.get_plan()["metadata"]["generation"] == 2
+    cluster.bind("a", "n1")
+    used = [partition(i["start"], "Used", pod="default/a") for f in world.planned() for i in f["mig"]["instances"]]
+    raw = cluster.get_plan()["status"]
+    raw["gpus"][0]["partitions"] = used
+    cluster.agent_status("n1", {key: raw[key] for key in ("gpus", "node", "observedGeneration")})
+    process.end(signal.SIGKILL)
+    process.start()
+    cluster.pod(pod("b", asks={SLICE: "6"}))
+    wait_for(lambda: len(instances(world.planned())) == 7, "slices beside the one in use")
+    starts = {i["start"] for found in world.planned() for i in found["mig"]["instances"]}
+    assert used[0]["start"] in starts
+    assert process.end(signal.SIGTERM) == 0
+    log = process.log.read_text()
+    assert "Traceback" not in log
+    assert "gpuplan-controller ends" in log
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """What `main` sets up is for a process of its own."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_logging")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--config", "{dir}/absent.yaml"], "absent.yaml: No such file or directory: give a readable YAML file"),
+        (["--config", "{dir}/bad.yaml"], "bad.yaml: unknown key batchWindow"),
+        (["--kubeconfig", "{dir}/absent"], "no API server to talk to"),
+        (["--config", "{dir}/odd.yaml", "--kubeconfig", "{dir}/kubeconfig"], "192.0.2.1:1 cannot be listened on"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    (tmp_path / "bad.yaml").write_text("batchWindow: 3\n")
+    (tmp_path / "odd.yaml").write_text("metricsAddress: 192.0.2.1\nmetricsPort: 1\n")
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    (tmp_path / "kubeconfig").write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {}}],
+                "contexts": [context],
+                "current-context": "c",
+            }
+        )
+    )
+    assert main([argument.format(dir=tmp_path) for argument in arguments]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert len(told.splitlines()) == 1

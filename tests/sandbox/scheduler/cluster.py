@@ -1,0 +1,104 @@
+"""An API server with a scheduler, in the words of the tests: nodes, pods, nominations, and what became of them.
+
+In: what the test puts there. Out: what pods, conditions and Events show, waited for with a deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from kube import apply, clients
+from sandbox.apiserver import ApiServer
+from sandbox.scheduler import BackOff, Scheduler
+
+SLICE = "nvidia.com/mig-1g.10gb"
+PODS = "/api/v1/namespaces/default/pods"
+DEADLINE_SECONDS = 30.0
+Json = dict[str, Any]
+
+
+class Cluster:
+    """An API server with a scheduler, in the words of the tests."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self.api = api
+
+    def add_node(self, name: str, *, cpu: int = 8, **extended: int) -> None:
+        amounts = {"cpu": str(cpu), "memory": "32Gi", "pods": "2000"}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+        apply.create(self.api, "/api/v1/nodes", body)
+        if extended:
+            self.offer(name, extended.get("slices", 0))
+
+    def offer(self, node: str, slices: int) -> None:
+        amounts = {SLICE: str(slices)}
+        body = {"status": {"capacity": amounts, "allocatable": amounts}}
+        apply.merge_patch(self.api, f"/api/v1/nodes/{node}/status", body)
+
+    def add_pod(self, name: str, *, slices: int = 0, cpu: str = "", **spec: object) -> None:
+        limits = {
+            resource: amount for resource, amount in ((SLICE, str(slices)), ("cpu", cpu)) if amount not in ("", "0")
+        }
+        container = {"name": "c", "image": "x", "resources": {"limits": limits}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [container], **spec},
+        }
+        apply.create(self.api, PODS, body)
+
+    def nominate(self, name: str, node: str) -> None:
+        apply.merge_patch(self.api, f"{PODS}/{name}/status", {"status": {"nominatedNodeName": node}})
+
+    def pod(self, name: str) -> Json:
+        return apply.get(self.api, f"{PODS}/{name}")
+
+    def node_of(self, name: str) -> str:
+        return str(self.pod(name)["spec"].get("nodeName") or "")
+
+    def nomination_of(self, name: str) -> str:
+        return str(self.pod(name)["status"].get("nominatedNodeName") or "")
+
+    def condition(self, name: str) -> Json:
+        conditions = self.pod(name)["status"].get("conditions") or []
+        found: list[Json] = [condition for condition in conditions if condition["type"] == "PodScheduled"]
+        return found[0] if found else {}
+
+    def refused(self, name: str) -> bool:
+        return self.condition(name).get("status") == "False"
+
+    def wait_refused(self, name: str) -> None:
+        until(lambda: self.refused(name), f"{name} is refused")
+
+    def events(self, name: str) -> list[tuple[str, str, str]]:
+        events = apply.get(self.api, "/api/v1/namespaces/default/events")["items"]
+        return [(e["type"], e["reason"], e["message"]) for e in events if e["involvedObject"]["name"] == name]
+
+    def delete_pod(self, name: str) -> None:
+        apply.delete(self.api, f"{PODS}/{name}", grace_seconds=0)
+
+
+def until(condition: Callable[[], object], what: str = "") -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"did not come about: {what}"
+        time.sleep(0.01)
+
+
+@contextmanager
+def scheduling(server: ApiServer, back_off: BackOff | None = None) -> Iterator[Cluster]:
+    scheduler = Scheduler(clients.for_url(server.url), back_off=back_off)
+    scheduler.start()
+    yield Cluster(clients.for_url(server.url))
+    scheduler.stop()

@@ -1,0 +1,26 @@
+"""An API server for each test that asks, with a scheduler or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.apiserver import ApiServer
+from sandbox.scheduler import BackOff
+from tests.sandbox.scheduler.cluster import Cluster, scheduling
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    server = ApiServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def cluster(server: ApiServer) -> Iterator[Cluster]:
+    """Without back-off, so that who goes first does not depend on when each was tried before."""
+    with scheduling(server, BackOff(initial_seconds=0.0)) as cluster:
+        yield cluster

@@ -38,6 +38,14 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
         world.undo()
 
 
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    """One H100 in two idle halves, advertised."""
+    found = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    found.settle(4)
+    return found
+
+
 def empty(count: int = 1) -> list[tuple[GpuModel, GpuOptions]]:
     """H100s with MIG mode on and nothing cut."""
     return [(H100, {"mig_enabled": True}) for _ in range(count)]

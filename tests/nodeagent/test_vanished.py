@@ -8,10 +8,9 @@ import pytest
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig
 from tests.nodeagent.watched import Clock
-
-THREE = "nvidia.com/mig-3g.40gb"
 
 
 def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(make_world: MakeWorld) -> None:

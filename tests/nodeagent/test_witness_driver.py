@@ -1,0 +1,60 @@
+"""The driver as the last witness: processes, clients and compute instances that no list shows stop a destruction."""
+
+from typing import Any
+
+import pynvml
+
+from sandbox.driver import processes
+from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.halves import want_all
+from tests.nodeagent.items import mig
+from tests.nodeagent.world import World
+
+NVML: Any = pynvml
+
+
+def test_a_process_that_comes_last_stops_the_destruction(world: World) -> None:
+    want_all(world)
+    world.run()
+    uuid = world.gpu().instances[0].uuid
+    assert uuid is not None
+    processes.attach(world.machine, uuid, 99, 1)
+
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 0"
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert "process 99 runs on it" in world.gpu_status()["message"]
+
+
+def test_a_client_that_only_the_driver_knows_is_information(world: World) -> None:
+    uuid = world.gpu().instances[0].uuid
+    assert uuid is not None
+    processes.attach(world.machine, uuid, 99, 1, hidden=True)
+    want_all(world)
+
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 0"
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert world.condition("Stalled")["status"] == "False"
+
+    processes.detach(world.machine, 99)
+    world.settle(90)
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    gpu = world.gpu()
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    handle = NVML.nvmlDeviceGetHandleByIndex(0)
+    instance = NVML.nvmlDeviceGetGpuInstanceById(handle, gpu.instances[0].id)
+    NVML.nvmlGpuInstanceCreateComputeInstance(instance, 0)
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert "somebody else" in world.gpu_status()["message"]
+    assert world.offered() == {}

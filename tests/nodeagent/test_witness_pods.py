@@ -1,0 +1,136 @@
+"""Pods as witnesses when List lies: what one may still hold is not destroyed, and the status names the pod."""
+
+from nodeagent.plugin.config import write_ledger
+from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.items import NODE, RUNNING
+from tests.nodeagent.world import World
+
+
+def test_a_force_deleted_pod_keeps_its_device_for_its_grace_and_slack(world: World) -> None:
+    holder = world.pod(THREE)
+    world.run()
+    world.force_delete(holder, seen_by_driver=False)
+    want_all(world)
+
+    world.settle(20)
+    assert world.layout().count("3g.40gb") == 1
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert "is held by pod default/p1" in world.gpu_status()["message"]
+
+    world.clock.now += 60
+    world.end_container(holder)
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_it_keeps_it_over_a_restart_of_the_agent_too(world: World) -> None:
+    holder = world.pod(THREE)
+    world.run()
+    world.force_delete(holder, seen_by_driver=False)
+    world.restart()
+    want_all(world)
+
+    world.settle(20)
+    assert "is held by pod default/p1" in world.gpu_status()["message"]
+
+    world.clock.now += 60
+    world.end_container(holder)
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_vanished_pod_that_was_never_listed_makes_its_resource_unknown(world: World) -> None:
+    key = ("default", "early")
+    world.pods[key] = {
+        "metadata": {"namespace": "default", "name": "early", "uid": "early-uid"},
+        "spec": {"nodeName": NODE, "containers": [{"name": "main", "resources": {"limits": {THREE: "1"}}}]},
+        "status": {"phase": "Pending"},
+    }
+    world.run()
+    del world.pods[key]
+    want_all(world)
+
+    world.settle()
+    assert world.found() == ("WaitingForRelease", "UseUnknown")
+    assert "default/early left the API before it ended" in world.gpu_status()["message"]
+
+    world.clock.now += 61
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_phase_that_somebody_patched_frees_nothing(world: World) -> None:
+    holder = world.pod(THREE)
+    world.run()
+    world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    world.forget(holder)
+    want_all(world)
+
+    world.settle()
+    assert world.layout().count("3g.40gb") >= 1
+    assert "default/p1" in world.gpu_status()["message"]
+
+    # The kubelet lists it again, without devices, for good.
+    world.kubelet.known.add(holder)
+    world.pods[holder]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
+    world.settle()
+    assert "default/p1" in world.gpu_status()["message"]
+
+    world.finish(holder)
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_failed_pod_that_nobody_lists_does_not_blind_the_node_for_good(world: World) -> None:
+    holder = world.pod(THREE)
+    world.run()
+    world.end_container(holder)
+    world.forget(holder)
+    world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    want_all(world)
+    world.settle(20)
+    assert world.layout().count("3g.40gb") >= 1
+    assert "default/p1" in world.gpu_status()["message"]
+
+    world.clock.now += 60
+    world.settle()
+
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_shortfall_makes_one_resource_unknown_and_names_the_pod(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4), ("1g.10gb", 0)))
+    world.settle(3)
+    holder = world.pod(THREE)
+    world.kubelet.held.clear()  # an Allocate in flight: listed, no devices
+    world.kubelet.entries = ()
+    world.plugin.allocations.clear()
+    write_ledger(world.state.plugin, ())
+    want_all(world)
+    world.running.clear()
+    world.end_container(holder)
+
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert world.partitions() == ["mig-3g.40gb Unknown"]
+    message = world.gpu_status()["message"]
+    assert "pod default/p1 asks for 1 of nvidia.com/mig-3g.40gb and the kubelet lists 0" in message
+
+
+def test_plain_init_containers_hold_unseen(world: World) -> None:
+    key = ("default", "with-init")
+    init = {"name": "init", "resources": {"limits": {THREE: "1"}}}
+    world.pods[key] = {
+        "metadata": {"namespace": "default", "name": "with-init", "uid": "i"},
+        "spec": {"nodeName": NODE, "initContainers": [init], "containers": [{"name": "main"}]},
+        "status": {"phase": "Running", "startTime": "t"},
+    }
+    world.kubelet.known.add(key)
+    want_all(world)
+
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    assert "init containers of pod default/with-init hold 1 more" in world.gpu_status()["message"]

@@ -225,8 +225,11 @@ def test_a_node_deleted_and_back_at_once_keeps_its_pins(cluster: Cluster) -> Non
     cluster.create(manifest)
     new_uid = apply.get(cluster.api, f"{NODES}/gpu-node-1")["metadata"]["uid"]
     assert new_uid != old_uid
+    # While the Node is gone the agent knows no uid, and reports none.
     eventually(
-        lambda: apply.get(cluster.api, path)["status"]["node"]["uid"] == new_uid, "the agent is back", SETTLE_SECONDS
+        lambda: apply.get(cluster.api, path)["status"]["node"].get("uid") == new_uid,
+        "the agent is back",
+        SETTLE_SECONDS,
     )
     eventually(lambda: ready(cluster, path), "the plan is Ready for the new Node", SETTLE_SECONDS)
     after = apply.get(cluster.api, path)

@@ -20,10 +20,13 @@ from controller.planner.deal import deal_ready, use_ready
 from controller.planner.gangs import Gangs
 from controller.planner.improve import Improver
 from controller.planner.prices import Scale, measure
+from controller.planner.rehome import rehome
 from controller.planner.split import split
 
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
+_REPEATED = 1_000
+"""Groups of up to so many GPUs are placed twice where somebody is left out; a pod of a larger one is no per cent."""
 
 
 def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int) -> None:
@@ -34,16 +37,24 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
     assigned, rest = split(asks, scales)
     chosen: list[list[Ask]] = []
+    unserved: list[Ask] = []
+    roomy: list[bool] = []
     for group, members in enumerate(assigned):
-        served, unserved = choose(board, group, members, scales[group])
+        served, others = choose(board, group, members, scales[group])
         chosen.append(served)
-        rest.extend(unserved)
+        unserved += others
+        roomy.append(not others)
+    if unserved:
+        rest += rehome(board, chosen, cheapest_first(unserved, scales))
     for group, members in enumerate(chosen):
         hardest_first = sorted(members, key=_hardness(board))
         left = use_ready(board, group, hardest_first)
         # Where CPU or memory decides who is served, GPUs are not scarce either.
-        roomy = len(members) == len(assigned[group]) or _load(members, scales[group]) < _ROOMY
-        rest.extend(_place_thriftily(board, group, left) if roomy else _place_new(board, group, left))
+        thrifty = roomy[group] or _load(members, scales[group]) < _ROOMY
+        failed = _place_thriftily(board, group, left) if thrifty else _place_new(board, group, left)
+        if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
+            failed = _failed_first(board, group, hardest_first, failed)
+        rest.extend(failed)
     _backfill(board, rest, scales)
     # Gangs are exchanged whole or not at all, so not one by one.
     single = [ask for ask in asks if not ask.demand.pod.gang]
@@ -108,6 +119,24 @@ def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]
         return []
     board.clear(asks)
     return _place_new(board, group, asks)
+
+
+def _failed_first(board: Board, group: int, hardest_first: Sequence[Ask], failed: list[Ask]) -> list[Ask]:
+    """Place again, those that found no node before anything idle is given away; what serves more stays."""
+    stood = [(ask, ask.node, ask.taken) for ask in hardest_first if ask.node >= 0]
+    board.clear(hardest_first)
+    demand(board, group, {resource for ask in hardest_first for resource, _ in ask.demand.wants})
+    for ask in failed:
+        board.place(ask, (group,))
+    waiting = {id(ask) for ask in failed}
+    _place_new(board, group, use_ready(board, group, [ask for ask in hardest_first if id(ask) not in waiting]))
+    missed = [ask for ask in hardest_first if ask.node < 0]
+    if len(missed) < len(failed):
+        return missed
+    board.clear(hardest_first)
+    for ask, node, taken in stood:
+        board.put_back(ask, node, taken)
+    return failed
 
 
 def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:

@@ -7,7 +7,7 @@ CPU is one sum, so that yes means "probably" and no means "not in this order". T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
 from controller.planner.asks import Ask
@@ -40,8 +40,12 @@ class Tally:
         for ask in asks:
             for resource, count in ask.demand.wants:
                 wanted[resource] += count
+        return self.holds(wanted)
+
+    def holds(self, wanted: Mapping[str, int]) -> bool:
+        """The same for so many partitions of each resource."""
         counts = [(pool, Counter(states)) for pool, states in self._counts]
-        hardest_first = [resource for resource in self._sizes if wanted[resource]]
+        hardest_first = [resource for resource in self._sizes if wanted.get(resource)]
         for position, resource in enumerate(hardest_first):
             left = wanted[resource]
             for pool, states in counts:

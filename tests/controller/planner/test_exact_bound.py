@@ -11,6 +11,7 @@ from controller.planner import plan
 from controller.views import Snapshot
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
+from tests.controller.planner.checker import check
 
 oracle = pytest.importorskip("benchmarks.oracle", reason="the exact bound needs the benchmark extra")
 
@@ -32,6 +33,23 @@ def test_the_gap_is_below_one_per_cent_or_one_pod(mix: str, seed: int) -> None:
 
     assert bound - len(result.placed) <= max(1, 0.01 * bound)
     assert len(result.placed) <= bound
+
+
+@pytest.mark.parametrize(
+    ("pods", "mix", "seed"),
+    [
+        pytest.param(120, "tainted", 8, id="large holes in another group"),
+        pytest.param(120, "tainted", 11, id="one that may go elsewhere holds the hole"),
+        pytest.param(150, "tainted", 14, id="the same where not all can be served"),
+        pytest.param(100, "several", 7, id="four on one node after idle ones were given away"),
+    ],
+)
+def test_ten_nodes_that_lost_a_pod_or_two(pods: int, mix: str, seed: int) -> None:
+    snapshot = instance(nodes=10, gpus=8, pods=pods, seed=seed, mix=MIXES[mix])
+    result = plan(snapshot)
+
+    check(snapshot, result)
+    assert 1 - len(result.placed) / oracle.exact_bound(snapshot).pods < 0.01
 
 
 @dataclass(frozen=True)

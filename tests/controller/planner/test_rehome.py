@@ -1,0 +1,59 @@
+"""Which group serves whom, where loads alone would leave somebody out."""
+
+from dataclasses import replace
+
+from controller.planner import plan
+from controller.views import PodView, Snapshot
+from tests.controller.planner.builders import cluster, mig, pod, server
+from tests.controller.planner.checker import check
+
+
+def pools(*pending: PodView, used: str = "1g.5gb") -> Snapshot:
+    """Pool a has one empty GPU and two that are begun, pool b has empty ones only; other pools nobody may use."""
+    begun = [mig(index, used=[(used, 0)], holder="team/trainer") for index in (1, 2)]
+    return cluster(
+        server("a", mig(0), *begun, labels={"pool": "a"}),
+        server("b", mig(0), mig(1), labels={"pool": "b"}),
+        pending=pending,
+    )
+
+
+def whole(name: str, pool: str = "", created: int = 0) -> PodView:
+    return pod(name, "7g.40gb", created=created, selector={"pool": pool} if pool else {})
+
+
+def placed(snapshot: Snapshot) -> dict[str, str]:
+    result = plan(snapshot)
+    check(snapshot, result)
+    return {one.key[1]: one.node for one in result.placed}
+
+
+def test_who_may_go_elsewhere_makes_room_for_who_may_not() -> None:
+    snapshot = pools(whole("anywhere-1"), whole("anywhere-2", created=1), whole("only-a", "a", created=2))
+
+    assert placed(snapshot)["only-a"] == "a"
+    assert len(placed(snapshot)) == 3
+
+
+def test_nobody_gives_way_for_nothing() -> None:
+    """Four for three GPUs: one is left out, and not twice."""
+    pending = [whole(f"only-a-{n}", "a", created=n) for n in range(2)] + [
+        whole(f"b-{n}", created=9 + n) for n in range(2)
+    ]
+    found = placed(pools(*pending))
+
+    assert sorted(found.values()) == ["a", "b", "b"]
+
+
+def test_small_pods_fill_what_is_begun() -> None:
+    small = [pod(f"small-{n}", "1g.5gb", created=n) for n in range(12)]
+    snapshot = pools(*small, whole("only-a", "a", created=20), whole("any-1", created=21), whole("any-2", created=22))
+
+    assert len(placed(snapshot)) == 15
+
+
+def test_gangs_are_not_torn() -> None:
+    gang = [replace(whole(f"gang-{n}", created=n), gang="g", gang_size=2) for n in range(2)]
+    found = placed(pools(*gang, whole("only-a", "a", created=5)))
+
+    assert found == {"gang-0": "b", "gang-1": "b", "only-a": "a"}

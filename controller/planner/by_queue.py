@@ -23,7 +23,7 @@ from controller.planner.devices import Reach
 from controller.planner.gangs import GangKey, key_of
 from controller.planner.inventory import NodeStock
 from controller.planner.levels import demand
-from controller.planner.order import Levels, Rules, place_levels
+from controller.planner.order import Levels, Rules, moves_alone, place_levels
 from controller.planner.realise import realise
 from controller.planner.repair import repaired
 from controller.planner.singly import Singly
@@ -41,7 +41,8 @@ def place_in_queue_order(
         rules.gangs.found.clear()
         _one_after_the_other(board, queue, rules)
     alike = [ask for ask in tried if ask.node >= 0 and ask not in rules.singly]
-    consolidate(board, alike, rules.improve_steps)
+    if consolidate(board, alike, rules.improve_steps):
+        _place(board, (ask for ask in tried if ask.node < 0 and moves_alone(ask, rules)))
 
 
 def _one_after_the_other(board: Board, queue: Sequence[Ask], rules: Rules) -> None:

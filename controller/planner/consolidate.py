@@ -13,7 +13,8 @@ from controller.planner.board import Board
 from controller.planner.devices import Device, Reach
 
 
-def consolidate(board: Board, asks: Sequence[Ask], steps: int) -> None:
+def consolidate(board: Board, asks: Sequence[Ask], steps: int) -> bool:
+    """Whether anybody was moved: that leaves room for others."""
     newcomers: dict[int, list[Ask]] = {}
     devices: dict[int, Device] = {}
     for ask in asks:
@@ -23,15 +24,19 @@ def consolidate(board: Board, asks: Sequence[Ask], steps: int) -> None:
         for key in cut:
             newcomers.setdefault(key, []).append(ask)
     hopeless: set[Hashable] = set()
+    moved = False
     for key in sorted(devices, key=lambda key: _emptiest_first(devices[key], newcomers[key])):
         members = [ask for ask in newcomers[key] if any(device is devices[key] for device, _ in ask.taken)]
         if steps <= 0:
-            return
+            return moved
         if members and devices[key].changed and not any(_kind(ask) in hopeless for ask in members):
             steps -= len(members)
             failed = _move(board, members)
-            if failed is not None:
+            if failed is None:
+                moved = True
+            else:
                 hopeless.add(_kind(failed))
+    return moved
 
 
 def _emptiest_first(device: Device, newcomers: Sequence[Ask]) -> tuple[int, int, int, int]:

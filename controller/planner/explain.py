@@ -12,30 +12,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.demand import Wants, kind_of
+from controller.demand import Wants
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.groups import why_not
+from controller.planner.hopeless import no_gpu
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.lacking import lacking
 from controller.planner.offers import (
     could_hold,
     fully_open,
-    gpu_models,
     label_allows,
-    largest_slice_gb,
-    most_on_empty,
     why_closed,
 )
 from controller.planner.releases import Candidate, blocking
 from controller.planner.singly import Singly
 from controller.planner.wholes import about_whole_gpus, held_whole
-from controller.planner.wording import cores, counted, gib, listed
+from controller.planner.wording import cores, counted, gib, listed, spelled
 from controller.reasons import UnplacedReason
 from controller.scheduling import SchedulerProfiles
 from controller.views import Unplaced
-from partitioning.models import GpuModel
-from partitioning.resources import WHOLE, MpsRequest
+from partitioning.resources import WHOLE
 
 _LOOKED_AT = 100
 """How many nodes are compared to name the best one."""
@@ -82,6 +79,7 @@ class Explainer:
         self._profiles = profiles
         self._relabelled = relabelled
         self._able: dict[Wants, list[int]] = {}
+        self._no_gpu: dict[Wants, Answer] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
 
     def explain(self, ask: Ask) -> Unplaced:
@@ -92,9 +90,7 @@ class Explainer:
         wants = ask.demand.wants
         able = self._able_nodes(wants)
         if not able:
-            if any(could_hold(stock, wants, allowed=False) for stock in self._stocks):
-                return UnplacedReason.BLOCKED, self._forbidden(wants)
-            return UnplacedReason.NEVER_FITS, self._no_gpu(wants)
+            return self._hopeless(wants)
         if not any(self._large_enough(ask, node) for node in able):
             return UnplacedReason.NEVER_FITS, self._no_large_node(ask, able)
         outlook = self._outlook(ask, able)
@@ -133,24 +129,12 @@ class Explainer:
             able = self._able[wants] = [number for number, stock in enumerate(self._stocks) if could_hold(stock, wants)]
         return able
 
-    def _no_gpu(self, wants: Wants) -> str:
-        models = {model.key: model for stock in self._stocks for model in gpu_models(stock)}
-        if not models:
-            return _no_model([stock.node.product for stock in self._stocks if stock.node.product])
-        for resource, _ in wants:
-            if not any(most_on_empty(model, resource) for model in models.values()):
-                return f"no GPU here offers {resource}: {_offers(resource, [models[key] for key in sorted(models)])}"
-        best = max(sum(most_on_empty(model, wants[0][0]) for model in gpu_models(stock)) for stock in self._stocks)
-        return f"no node's GPUs hold {spelled(wants)} together (at most {best} x {wants[0][0]}): ask for fewer"
-
-    def _forbidden(self, wants: Wants) -> str:
-        models = {
-            model.key: model for stock in self._stocks for model in gpu_models(stock) if model.geometries is not None
-        }
-        offered = "; ".join(f"{models[key].product} offers {_profiles(models[key])}" for key in sorted(models))
-        return (
-            f"GPUs here could hold {spelled(wants)}, but {offered}: allow it in knownMigGeometriesFile, or ask for less"
-        )
+    def _hopeless(self, wants: Wants) -> Answer:
+        """No node's GPUs could hold it, even empty."""
+        found = self._no_gpu.get(wants)
+        if found is None:
+            found = self._no_gpu[wants] = no_gpu(self._stocks, wants)
+        return found
 
     def _large_enough(self, ask: Ask, node: int) -> bool:
         allocatable = self._stocks[node].node.allocatable
@@ -246,10 +230,6 @@ def _in_flight(closed: Sequence[_ClosedOne]) -> list[tuple[int, Answer]]:
     return [(one.node, about_changes) for one in changing] + [(one.node, about_agents) for one in fresh]
 
 
-def spelled(wants: Wants) -> str:
-    return " and ".join(f"{count} x {resource}" for resource, count in wants)
-
-
 def _all_closed(closed: Sequence[_ClosedOne]) -> Answer:
     reasons = {one.reason for one in closed}
     if not reasons:
@@ -273,30 +253,3 @@ def _worded(closed: Sequence[_ClosedOne]) -> str:
     for one in closed:
         titles.setdefault(one.words, []).append(one.title)
     return "; ".join(f"{listed(names)} {words}" for words, names in titles.items())
-
-
-def _no_model(products: Iterable[str]) -> str:
-    named = sorted(set(products))
-    if not named:
-        return "no node has a GPU of a known model: label nodes with nvidia.com/gpu.product"
-    return (
-        f"no node has a GPU of a known model: what {listed(named)} can be cut into only the node agent there can tell"
-    )
-
-
-def _offers(resource: str, models: Sequence[GpuModel]) -> str:
-    if isinstance(kind_of(resource), MpsRequest):
-        largest = max(models, key=largest_slice_gb)
-        size_gb = largest_slice_gb(largest)
-        if not size_gb:
-            return "MPS slices need a GPU of Volta or newer: add a node that has one"
-        return f"the largest slice a GPU here can hold is gpu-{size_gb}gb ({largest.product}): ask for less"
-    offered = "; ".join(f"{model.product} offers {_profiles(model)}" for model in models)
-    return f"{offered}: ask for one of these, or add a node that offers it"
-
-
-def _profiles(model: GpuModel) -> str:
-    names = ", ".join(spec.name for spec in model.profiles if spec.max_instances)
-    if model.geometries is not None:
-        return f"{names or 'nothing'} (by knownMigGeometries)"
-    return names or "no MIG, but MPS slices"

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from controller.demand import kind_of
 from controller.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
-from controller.simulator import RELABELLED, Misfit, expected_after, filter_node
+from controller.simulator import Misfit, expected_after, filter_node
 from controller.views import NodeView, PodView
 from partitioning.resources import MpsRequest
 
@@ -76,8 +76,7 @@ def why_not(
     """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
     profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
     misfit = None
-    mps = _shares(pod.gpu)
-    for variant in expected_after(node, mps=mps, relabels=relabels, shares=mps and _offers_slices(node)):
+    for variant in expected_after(node, mps=_shares(pod.gpu), relabels=relabels):
         verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
         if not isinstance(verdict, Misfit):
             return None
@@ -89,10 +88,6 @@ def why_not(
 def _shares(asked: tuple[tuple[str, int], ...]) -> bool:
     """An MPS slice is among it, so that a GPU of the node is shared. Thousands of pods ask for the same few things."""
     return any(isinstance(kind_of(resource), MpsRequest) for resource, _ in asked)
-
-
-def _offers_slices(node: NodeView) -> bool:
-    return any(count and isinstance(kind_of(resource), MpsRequest) for resource, count in node.allocatable.items())
 
 
 def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[list[str], bool]:
@@ -113,5 +108,4 @@ def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tu
 
 def _facts(node: NodeView, keys: Sequence[str], by_name: bool) -> Hashable:
     labels = tuple(node.labels.get(key) for key in keys)
-    shares = not RELABELLED.isdisjoint(keys) and _offers_slices(node)
-    return (node.unschedulable, node.taints, labels, shares, node.features, node.name if by_name else "")
+    return (node.unschedulable, node.taints, labels, node.features, node.name if by_name else "")

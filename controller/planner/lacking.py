@@ -23,5 +23,7 @@ def lacking(ask: Ask, room: Room) -> str:
         free = room.allocatable.get(resource, 0) - requested.get(resource, 0)
         if amount > free:
             return f"{max(0, free)} of {resource} are free there, the pod asks {amount}"
+    if not ask.demand.pod.host_ports:
+        return "nothing was found to take its place there: it is tried again in the next pass"
     ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in ask.demand.pod.host_ports}))
     return f"a pod there has one of its host ports ({ports})"

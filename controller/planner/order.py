@@ -32,6 +32,11 @@ class Rules:
     """No more asks than this find a place."""
 
 
+def moves_alone(ask: Ask, rules: Rules) -> bool:
+    """It may be placed for itself: neither with a gang, nor where others or volumes decide."""
+    return ask.demand.tried and not ask.demand.pod.gang and ask not in rules.singly
+
+
 def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     everybody = [ask for level in levels for ask in level]
     tried = sum(ask.demand.tried for ask in everybody)

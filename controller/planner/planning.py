@@ -22,7 +22,7 @@ from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
-from controller.planner.order import Rules, place_levels
+from controller.planner.order import Rules, moves_alone, place_levels
 from controller.planner.outcome import outcome
 from controller.planner.polish import Polisher
 from controller.planner.ranks import levels
@@ -80,7 +80,9 @@ def _place(
         return
     place_levels(board, by_level, rules)
     placed = [ask for level in by_level for ask in level if ask.demand.tried and ask.node >= 0]
-    consolidate(board, [ask for ask in placed if ask not in rules.singly], options.improve_steps)
+    if consolidate(board, [ask for ask in placed if ask not in rules.singly], options.improve_steps):
+        for ask in (ask for level in by_level for ask in level if ask.node < 0 and moves_alone(ask, rules)):
+            board.place(ask)
     Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
 
 

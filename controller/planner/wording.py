@@ -5,7 +5,7 @@ In go counts, nouns and names, out come pieces of a sentence. Nothing here decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _GIB = 2**30
 _NAMED = 3
@@ -15,6 +15,11 @@ _NAMED = 3
 def counted(number: float, noun: str) -> str:
     """`1 node`, `2 nodes`, `0.5 cores`."""
     return f"{number:.12g} {noun}" + ("" if number == 1 else "s")
+
+
+def spelled(wants: Iterable[tuple[str, int]]) -> str:
+    """`2 x nvidia.com/mig-1g.5gb and 1 x nvidia.com/mig-3g.20gb`."""
+    return " and ".join(f"{count} x {resource}" for resource, count in wants)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -9,14 +9,13 @@ kept up to date while pods are placed one after the other. What cannot be known 
 from controller.simulator.attempts import Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import fails_always, filter_node, filter_pod, filter_room
-from controller.simulator.relabel import RELABELLED, expected_after
+from controller.simulator.relabel import expected_after
 from controller.simulator.selectors import matches_node, selects, tolerates, untolerated
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict
 
 __all__ = [
     "FIT",
-    "RELABELLED",
     "Attempt",
     "ClusterState",
     "Fit",

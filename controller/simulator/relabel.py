@@ -16,7 +16,6 @@ from controller.views import NodeView
 PRODUCT: Final = "nvidia.com/gpu.product"
 STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 MPS_CAPABLE: Final = "nvidia.com/mps.capable"
-RELABELLED: Final = frozenset({PRODUCT, STRATEGY, MPS_CAPABLE})
 SHARED_SUFFIX: Final = "-SHARED"
 RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
 """Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
@@ -35,13 +34,13 @@ def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:
     return after
 
 
-def expected_after(node: NodeView, *, mps: bool, relabels: bool = False, shares: bool = False) -> tuple[NodeView, ...]:
+def expected_after(node: NodeView, *, mps: bool, relabels: bool = False) -> tuple[NodeView, ...]:
     """The node as it may look after the cut; a pod may go there that matches any of these.
 
     Where the plugin `relabels` there is one; with ours the labels stay, unless the cluster's owner sees to it that they
-    tell of the sharing: either is possible, until it `shares`, when the labels tell which.
+    tell of the sharing: either is possible.
     """
-    if not (mps or _may_share(node.labels)) or (mps and shares and not relabels):
+    if not (mps or _may_share(node.labels)):
         return (node,)
     relabelled = replace(node, labels=labels_after(node.labels, mps=mps))
     if relabelled.labels == node.labels:

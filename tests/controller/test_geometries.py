@@ -196,6 +196,14 @@ def test_a_profile_that_is_never_allowed_is_blocked_by_the_file(profile: str) ->
     assert "offers 7g.40gb (by knownMigGeometries): allow it in knownMigGeometriesFile" in unplaced.message
 
 
+def test_more_than_a_file_allows_together_is_blocked_by_it() -> None:
+    snapshot = cluster(server("n", mig()), pending=[pod("a", ("1g.5gb", 3))])
+    (unplaced,) = planned(snapshot, only({"1g.5gb": 2})).unplaced
+
+    assert unplaced.reason is UnplacedReason.BLOCKED
+    assert "allow at most 2 x nvidia.com/mig-1g.5gb on one node, and the pod asks 3 x" in unplaced.message
+
+
 def test_a_profile_that_the_model_lacks_never_fits_whatever_a_file_allows() -> None:
     snapshot = cluster(server("n", mig()), pending=[pod("a", "1g.10gb+gfx")])
     (unplaced,) = planned(snapshot, only({"7g.40gb": 1})).unplaced

@@ -45,11 +45,19 @@ def test_no_node_with_gpus() -> None:
     assert "nvidia.com/gpu.product" in message
 
 
-def test_an_unknown_model_is_named() -> None:
+def test_the_model_of_a_node_that_has_not_reported() -> None:
     reason, message = told(Snapshot(nodes=(node("node-1", product="NVIDIA-Z9"),), pending=(pod("a", "1g.5gb"),)))
 
+    assert reason is UnplacedReason.AWAITING_AGENT
+    assert message == "GPUs not reported yet: node-1: see the node agent there"
+
+
+def test_a_reported_model_that_nobody_knows() -> None:
+    gpu = replace(mig(), model=None)
+    reason, message = told(cluster(server("node-1", gpu, product="NVIDIA-Z9"), pending=[pod("a", "1g.5gb")]))
+
     assert reason is UnplacedReason.NEVER_FITS
-    assert "what NVIDIA-Z9 can be cut into only the node agent there can tell" in message
+    assert message.endswith("GPU 0 of node-1 is of an unknown model: see status.models of its plan")
 
 
 def test_filtered_by_the_scheduler_in_its_own_words() -> None:

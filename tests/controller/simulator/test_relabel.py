@@ -1,10 +1,8 @@
 """How a node is labelled once it is cut."""
 
-from dataclasses import replace
-
 import pytest
 
-from controller.planner.groups import NodeGroups, why_not
+from controller.planner.groups import why_not
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
 from tests.controller.objects import Json, plan, plan_reading
@@ -47,22 +45,6 @@ def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, produc
 
     assert [one.labels[PRODUCT] for one in found] == products
     assert all(one.name == "node-1" for one in found)
-
-
-@pytest.mark.parametrize(
-    ("slices", "selected", "allowed"),
-    [(0, PLAIN, True), (0, SHARED, True), (2, PLAIN, True), (2, SHARED, False)],
-)
-def test_where_slices_are_offered_already_the_labels_tell(slices: int, selected: dict[str, str], allowed: bool) -> None:
-    there = node("there", labels=PLAIN)
-    there = replace(there, allocatable={**there.allocatable, SLICE: slices})
-    spec = {"containers": [{"name": "c", "resources": {"limits": MPS}}], "nodeSelector": {PRODUCT: selected[PRODUCT]}}
-    pod = a_pod("p", spec=spec)
-
-    assert (why_not(pod, there) is None) == allowed
-    # Beside a node that is labelled alike, and offers none.
-    groups = NodeGroups([node("bare", labels=PLAIN), there], [pod])
-    assert (groups.group_of[1] in groups.allowed(groups.kind_of(pod))) == allowed
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,17 @@ def plugin(client: ApiClient, root: Path) -> Iterator[FakePlugin]:
     plugin = FakePlugin(kubelet.paths.plugin_dir, MIG).offer("MIG-0")
     wait_until(lambda: connects(kubelet.paths.registration_socket), "kubelet.sock")
     plugin.serve().register()
+    # Until the kubelet has read the first list it admits pods without a device, as the real one does.
+    wait_until(lambda: offered(client) == "1", "allocatable")
     yield plugin
     plugin.stop()
     kubelet.stop()
     runtime.close()
+
+
+def offered(client: ApiClient) -> object:
+    status: builders.Raw = apply.get(client, f"/api/v1/nodes/{NODE}")["status"]
+    return status.get("allocatable", {}).get(MIG)
 
 
 def bind(client: ApiClient, raw: builders.Raw) -> str:
@@ -67,13 +74,10 @@ def gone(client: ApiClient, path: str) -> bool:
 
 
 def test_the_node_is_ready_and_offers_the_device(client: ApiClient, plugin: FakePlugin) -> None:
-    def status() -> builders.Raw:
-        found: builders.Raw = apply.get(client, f"/api/v1/nodes/{NODE}")["status"]
-        return found
-
-    wait_until(lambda: status().get("allocatable", {}).get(MIG) == "1", "allocatable")
-    assert {c["type"]: c["status"] for c in status()["conditions"]}["Ready"] == "True"
-    assert status()["capacity"]["cpu"] == "8"
+    status: builders.Raw = apply.get(client, f"/api/v1/nodes/{NODE}")["status"]
+    assert status["allocatable"][MIG] == "1"
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"
+    assert status["capacity"]["cpu"] == "8"
     lease = apply.get(client, f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}")
     assert lease["spec"]["holderIdentity"] == NODE
 

@@ -22,8 +22,9 @@ from controller.geometries import all_warnings
 from controller.options import planner_options
 from controller.planner import plan
 from controller.reasons import UnplacedReason
+from controller.results import PlanningResult, Unplaced
 from controller.settings import Settings, load_settings
-from controller.views import PlanningResult, PodKey, PodView, Unplaced
+from controller.views import PodKey, PodView
 from controller.writer import planned_items
 from crds.v1alpha1.names import API_VERSION, KIND
 from partitioning.resources import WHOLE

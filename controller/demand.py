@@ -13,7 +13,8 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from controller.reasons import UnplacedReason
-from controller.views import PlannerOptions, PodView, Unplaced
+from controller.results import Unplaced
+from controller.views import PlannerOptions, PodView
 from partitioning.resources import (
     WHOLE,
     AckRequest,

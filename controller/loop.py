@@ -27,8 +27,9 @@ from controller.collector import collector_paused
 from controller.metrics import Metrics
 from controller.nominate import Nominator
 from controller.report import Reporter
+from controller.results import PlanningResult, Supply
 from controller.state import State
-from controller.views import PlannerOptions, PlanningResult, Snapshot, Supply
+from controller.views import PlannerOptions, Snapshot
 from controller.writer import Outcome, Writer, Written
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,10 @@ import yaml
 from kubernetes.client import ApiClient
 
 from controller.geometries import GeometriesError, KnownGeometries, read_geometries
+from controller.results import PlanningResult
 from controller.scheduler_source import scheduler_profiles
 from controller.settings import Settings
-from controller.views import PlannerOptions, PlanningResult, Snapshot
+from controller.views import PlannerOptions, Snapshot
 from kube.settings import SettingsError
 from partitioning.models import GpuModel
 

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from controller.metrics import Metrics
 from controller.reasons import UnplacedReason
+from controller.results import Placed, PlanningResult, Supply, Unplaced
 from controller.state import State
-from controller.views import Placed, PlanningResult, PodKey, Snapshot, Supply, Unplaced
+from controller.views import PodKey, Snapshot
 from controller.writer import Outcome, Written
 from crds.v1alpha1.names import API_VERSION, KIND
 from kube.events import EventType, ObjectReference

@@ -1,8 +1,8 @@
-"""Frozen readings of pods, nodes and plans, and what one planning pass returns.
+"""Frozen readings of pods, nodes and plans: what one planning pass looks at, and what a person can turn about it.
 
 `controller.parse` makes the views from raw JSON once per watch event: quantities are integers already (cpu in
 milli, memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything
-and a controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a PlanningResult.
+and a controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a result.
 Nothing here reads a clock: whatever depends on time (agent alive, supply still expected) is decided before.
 """
 
@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from controller.geometries import KnownGeometries
-from controller.reasons import UnplacedReason
 from controller.scheduling import (
     NO_CONTEXT,
     ClaimUse,
@@ -244,14 +242,6 @@ class Snapshot:
     """Uids of pending pods that have waited so long that they count as the next priority level."""
 
 
-class Supply(StrEnum):
-    """Where a placed pod's partitions come from."""
-
-    EXISTING = "existing"
-    UNDER_WAY = "under-way"
-    NEW = "new"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerOptions:
     """What a person can turn. Effort is a count of trials, so that the result never depends on the machine."""
@@ -264,58 +254,3 @@ class PlannerOptions:
     """Nobody nominates: plan for the pods to which the scheduler will hand the slices by itself."""
     geometries: KnownGeometries | None = None
     """What people allow per GPU model; None: whatever is possible."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeChange:
-    """The complete new `spec.planned.gpus` of one node, sorted by index; `changed` are the indexes that differ."""
-
-    node: str
-    gpus: tuple[PlannedGpu, ...]
-    changed: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """A pending pod that has, or will have, its partitions on `node`."""
-
-    uid: str
-    key: PodKey
-    node: str
-    supply: Supply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unplaced:
-    """A pending pod that gets nothing in this pass, why, and what would help: one sentence for a person."""
-
-    uid: str
-    key: PodKey
-    reason: UnplacedReason
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What the pass did, for metrics and the log line. `requested`: partitions per resource, served or not."""
-
-    demands: int = 0
-    placed_existing: int = 0
-    placed_under_way: int = 0
-    placed_new: int = 0
-    unplaced: int = 0
-    gpus_changed: int = 0
-    partitions_created: int = 0
-    partitions_destroyed: int = 0
-    requested: tuple[tuple[str, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanningResult:
-    """What one pass decided. `bound`: no plan could place more pods than this, the placed ones included."""
-
-    node_changes: tuple[NodeChange, ...] = ()
-    placed: tuple[Placed, ...] = ()
-    unplaced: tuple[Unplaced, ...] = ()
-    bound: int = 0
-    counts: Counts = field(default_factory=Counts)

@@ -23,8 +23,9 @@ from controller.inflight import at_once
 from controller.items import item_of
 from controller.parse import Unreadable
 from controller.parse_plan import PlanReading, read_plan
+from controller.results import NodeChange
 from controller.state import State
-from controller.views import NodeChange, PlanView
+from controller.views import PlanView
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 

@@ -30,8 +30,8 @@ from controller.planner.singly import Singly
 from controller.planner.wholes import about_whole_gpus, held_whole
 from controller.planner.wording import cores, counted, gib, listed, spelled
 from controller.reasons import UnplacedReason
+from controller.results import Unplaced
 from controller.scheduling import SchedulerProfiles
-from controller.views import Unplaced
 from partitioning.resources import WHOLE
 
 _LOOKED_AT = 100

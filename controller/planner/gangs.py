@@ -14,7 +14,8 @@ from controller.demand import Demand, DemandSet
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.reasons import UnplacedReason
-from controller.views import PodView, Snapshot, Unplaced
+from controller.results import Unplaced
+from controller.views import PodView, Snapshot
 
 GangKey = tuple[str, str]
 """Namespace and name."""

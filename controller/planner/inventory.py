@@ -15,7 +15,16 @@ from functools import lru_cache
 from controller.demand import kind_of
 from controller.geometries import KnownGeometries
 from controller.simulator import Usage
-from controller.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
+from controller.views import (
+    GpuView,
+    MigDesired,
+    MpsDesired,
+    NodeView,
+    PartitionView,
+    PlanView,
+    PodView,
+    Snapshot,
+)
 from partitioning.layouts import Instance, Layout, with_model_names
 from partitioning.models import GpuModel, model_for_product
 from partitioning.mps import VOLTA, slice_of_gb

@@ -19,7 +19,8 @@ from controller.planner.inventory import NodeStock
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
 from controller.reasons import UnplacedReason
-from controller.views import Counts, Placed, PlanningResult, PodView, Supply, Unplaced
+from controller.results import Counts, Placed, PlanningResult, Supply, Unplaced
+from controller.views import PodView
 
 _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 

@@ -30,7 +30,8 @@ from controller.planner.shadow_prices import tightened
 from controller.planner.sides import sides_of
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
-from controller.views import PlannerOptions, PlanningResult, Snapshot
+from controller.results import PlanningResult
+from controller.views import PlannerOptions, Snapshot
 
 
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:

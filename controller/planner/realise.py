@@ -16,7 +16,8 @@ from controller.demand import kind_of
 from controller.planner.devices import Device, Share
 from controller.planner.inventory import Cut, GpuStock, NodeStock
 from controller.planner.repair import slice_order
-from controller.views import Desired, MigDesired, MpsDesired, NodeChange, PartitionView, PlannedGpu, WholeDesired
+from controller.results import NodeChange
+from controller.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb

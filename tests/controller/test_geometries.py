@@ -1,4 +1,4 @@
-"""knownMigGeometries: what files say, what of it counts, and what planning makes of it."""
+"""knownMigGeometries: what files say, and what of it counts."""
 
 import logging
 from dataclasses import replace
@@ -8,38 +8,17 @@ import pytest
 import yaml
 
 from controller.__main__ import main
-from controller.geometries import GeometriesError, KnownGeometries, all_warnings, model_named, read_geometries
+from controller.geometries import GeometriesError, all_warnings, model_named, read_geometries
 from controller.options import planner_options, telling
 from controller.planner import plan
-from controller.reasons import UnplacedReason
 from controller.settings import read_settings
-from controller.views import MigDesired, PlannerOptions, PlanningResult, Snapshot
+from controller.views import PlannerOptions
 from kube.settings import SettingsError
 from partitioning.models import ProfileSpec, model_from_report
-from tests.controller.planner.builders import A30, A100, H100, cluster, holder, mig, pod, server
-from tests.controller.planner.checker import check
+from tests.controller.planner.builders import A30, A100, cluster, mig, pod, server
 
 NOS_FILE = Path(__file__).parent / "data" / "nos_known_mig_geometries.yaml"
 NOS = yaml.safe_load(NOS_FILE.read_text())
-
-
-def only(*geometries: dict[str, int], models: tuple[str, ...] = ("NVIDIA-A100-SXM4-40GB",)) -> KnownGeometries:
-    return read_geometries([{"models": list(models), "allowedGeometries": list(geometries)}])
-
-
-def planned(snapshot: Snapshot, known: KnownGeometries) -> PlanningResult:
-    result = plan(snapshot, PlannerOptions(geometries=known))
-    check(snapshot, result)
-    return result
-
-
-def layouts(result: PlanningResult) -> list[str]:
-    return [
-        str(item.desired.layout)
-        for change in result.node_changes
-        for item in change.gpus
-        if isinstance(item.desired, MigDesired)
-    ]
 
 
 # --------------------------------------------------------------------------------------------- reading files
@@ -128,100 +107,6 @@ def test_a_file_of_another_form_is_refused(content: object) -> None:
         read_geometries(content)
 
 
-def test_a_model_of_which_nothing_can_exist_is_not_cut() -> None:
-    known = only({"1g.10gb": 9})
-
-    assert "no geometry that can exist: GPUs of this model will not be cut" in known.warnings[-1]
-    assert planned(cluster(server("n", mig()), pending=[pod("a", "1g.5gb")]), known).placed == ()
-
-
-# -------------------------------------------------------------------------------------------------- planning
-
-
-def test_models_that_are_not_named_are_not_restricted() -> None:
-    known = read_geometries(NOS)
-
-    assert known.restrict(H100) is H100
-    assert KnownGeometries().restrict(A100) is A100
-
-
-def test_only_what_is_allowed_is_made() -> None:
-    """nos' file lacks 4g + 3g, which fit one A100."""
-    snapshot = cluster(server("n", mig(0), mig(1)), pending=[pod("a", "4g.20gb"), pod("b", "3g.20gb")])
-
-    assert layouts(planned(snapshot, KnownGeometries())) == ["4g.20gb at 0, 3g.20gb at 4"]
-    assert len(layouts(planned(snapshot, read_geometries(NOS)))) == 2
-
-
-def test_a_part_of_an_allowed_geometry_is_allowed() -> None:
-    known = only({"1g.5gb": 3, "3g.20gb": 1})
-    pending = [pod("large", "3g.20gb"), *(pod(f"small{n}", "1g.5gb") for n in range(2))]
-    result = planned(cluster(server("n", mig()), pending=pending), known)
-
-    assert len(result.placed) == 3
-
-
-def test_what_is_in_use_counts() -> None:
-    known = only({"1g.5gb": 3, "3g.20gb": 1})
-    used = [("1g.5gb", start) for start in range(3)]
-    gpu, held = mig(used=used), holder("n", ("1g.5gb", 3))
-
-    (unplaced,) = planned(cluster(server("n", gpu), pods=[held], pending=[pod("a", "1g.5gb")]), known).unplaced
-    assert unplaced.reason is not UnplacedReason.NEVER_FITS
-    result = planned(cluster(server("n", gpu), pods=[held], pending=[pod("b", "3g.20gb")]), known)
-    assert layouts(result) == ["1g.5gb at 0, 1g.5gb at 1, 1g.5gb at 2, 3g.20gb at 4"]
-
-
-def test_idle_instances_beyond_an_allowed_geometry_go_when_the_gpu_is_cut() -> None:
-    known = only({"1g.5gb": 1, "3g.20gb": 1})
-    snapshot = cluster(server("n", mig(idle=[("1g.5gb", 0), ("1g.5gb", 1)])), pending=[pod("a", "3g.20gb")])
-
-    assert layouts(planned(snapshot, known)) in (["1g.5gb at 0, 3g.20gb at 4"], ["1g.5gb at 1, 3g.20gb at 4"])
-
-
-def test_what_is_there_serves_pods_even_if_it_would_not_be_made() -> None:
-    snapshot = cluster(server("n", mig(idle=[("2g.10gb", 0)])), pending=[pod("a", "2g.10gb")])
-    result = planned(snapshot, only({"7g.40gb": 1}))
-
-    assert len(result.placed) == 1
-    assert result.node_changes == ()
-
-
-@pytest.mark.parametrize("profile", ["2g.10gb", "1g.5gb"])
-def test_a_profile_that_is_never_allowed_is_blocked_by_the_file(profile: str) -> None:
-    snapshot = cluster(server("n", mig()), pending=[pod("a", profile)])
-    (unplaced,) = planned(snapshot, only({"7g.40gb": 1})).unplaced
-
-    assert unplaced.reason is UnplacedReason.BLOCKED
-    assert "offers 7g.40gb (by knownMigGeometries): allow it in knownMigGeometriesFile" in unplaced.message
-
-
-def test_more_than_a_file_allows_together_is_blocked_by_it() -> None:
-    snapshot = cluster(server("n", mig()), pending=[pod("a", ("1g.5gb", 3))])
-    (unplaced,) = planned(snapshot, only({"1g.5gb": 2})).unplaced
-
-    assert unplaced.reason is UnplacedReason.BLOCKED
-    assert "allow at most 2 x nvidia.com/mig-1g.5gb on one node, and the pod asks 3 x" in unplaced.message
-
-
-def test_a_profile_that_the_model_lacks_never_fits_whatever_a_file_allows() -> None:
-    snapshot = cluster(server("n", mig()), pending=[pod("a", "1g.10gb+gfx")])
-    (unplaced,) = planned(snapshot, only({"7g.40gb": 1})).unplaced
-
-    assert unplaced.reason is UnplacedReason.NEVER_FITS
-
-
-def test_more_pods_than_a_list_allows() -> None:
-    """Seven of 1g or one of 7g: the packing test, the bound and the placing agree on that."""
-    known = only({"1g.5gb": 4}, {"7g.40gb": 1})
-    gpus = [mig(index) for index in range(3)]
-    pending = [pod(f"small{n}", "1g.5gb") for n in range(9)] + [pod("large", "7g.40gb")]
-    result = planned(cluster(server("n", *gpus), pending=pending), known)
-
-    assert len(result.placed) == 9
-    assert all(text.count("1g.5gb") <= 4 for text in layouts(result))
-
-
 # --------------------------------------------------------------- models that only their nodes' NVML knows
 
 
@@ -244,7 +129,8 @@ def _spec(name: str, profile_id: int, slices: int, starts: tuple[int, ...]) -> P
 
 
 def test_a_model_that_the_catalogue_lacks_is_used_where_nvml_confirms_it(caplog: pytest.LogCaptureFixture) -> None:
-    known = only({"1g.50gb": 2}, {"2g.100gb": 1}, models=("NVIDIA-X900",))
+    allowed = [{"1g.50gb": 2}, {"2g.100gb": 1}]
+    known = read_geometries([{"models": ["NVIDIA-X900"], "allowedGeometries": allowed}])
     (warning,) = known.warnings
     assert "NVIDIA-X900 is no model of the catalogue: used only on nodes whose NVML reports this name" in warning
 

@@ -14,7 +14,8 @@ from controller.chores import Chores
 from controller.loop import Loop, Parts, rest_seconds
 from controller.nominate import Nominator
 from controller.report import Reporter
-from controller.views import NodeChange, Placed, PlannerOptions, PlanningResult, Snapshot, Supply
+from controller.results import NodeChange, Placed, PlanningResult, Supply
+from controller.views import PlannerOptions, Snapshot
 from controller.writer import Writer
 from tests.controller.cluster import Bench
 from tests.controller.objects import Json, item, node, pod

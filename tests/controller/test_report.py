@@ -10,7 +10,8 @@ import pytest
 from controller.metrics import ClusterGauges
 from controller.reasons import UnplacedReason
 from controller.report import Reporter
-from controller.views import Counts, NodeChange, Placed, PlanningResult, Snapshot, Supply, Unplaced
+from controller.results import Counts, NodeChange, Placed, PlanningResult, Supply, Unplaced
+from controller.views import Snapshot
 from controller.writer import Outcome, Written
 from kube.events import EventType, ObjectReference
 from tests.controller.cluster import Bench

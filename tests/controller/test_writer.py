@@ -8,7 +8,8 @@ import pytest
 from controller import paths
 from controller.items import desired_of
 from controller.parse_plan import PlanReading
-from controller.views import NodeChange, PlannedGpu
+from controller.results import NodeChange
+from controller.views import PlannedGpu
 from controller.writer import Outcome, Writer, Written
 from crds.v1alpha1.spec import GpuItem
 from kube import apply

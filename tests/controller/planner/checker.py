@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import Counter
 
 from controller.demand import is_partition
+from controller.results import NodeChange, PlanningResult
 from controller.simulator import Fit, filter_node
 from controller.views import (
     Desired,
     GpuView,
     MigDesired,
     MpsDesired,
-    NodeChange,
     NodeView,
-    PlanningResult,
     PlanView,
     Snapshot,
     WholeDesired,

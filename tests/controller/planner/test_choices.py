@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from controller.planner import plan
-from controller.views import MigDesired, MpsDesired, NodeChange, PlanningResult, Snapshot
+from controller.results import NodeChange, PlanningResult
+from controller.views import MigDesired, MpsDesired, Snapshot
 from tests.controller.planner.builders import A30, H100, T4, cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from benchmarks.instances import MIXES, instance
 from controller.planner import plan
 from controller.reasons import UnplacedReason
+from controller.results import PlanningResult
 from controller.scheduling import SchedulingContext
-from controller.views import PlanningResult, PodView, Snapshot
+from controller.views import PodView, Snapshot
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.checker import check
 

@@ -2,7 +2,8 @@
 
 from controller.planner import plan
 from controller.reasons import UnplacedReason
-from controller.views import GpuView, MigDesired, PlanningResult, PodView, Supply
+from controller.results import PlanningResult, Supply
+from controller.views import GpuView, MigDesired, PodView
 from tests.controller.planner.builders import cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check
 

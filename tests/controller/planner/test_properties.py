@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
 from controller.planner import plan
-from controller.views import PlanningResult, Snapshot, Supply
+from controller.results import PlanningResult, Supply
+from controller.views import Snapshot
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied, bound
 

@@ -7,7 +7,8 @@ import pytest
 from controller.planner import plan
 from controller.planner.wording import counted
 from controller.reasons import UnplacedReason
-from controller.views import GpuView, PartitionView, PodView, Requirement, Snapshot, Unplaced
+from controller.results import Unplaced
+from controller.views import GpuView, PartitionView, PodView, Requirement, Snapshot
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import H100, cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from controller.planner import plan
-from controller.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanningResult, PlanView, WholeDesired
+from controller.results import PlanningResult
+from controller.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanView, WholeDesired
 from partitioning.mps import slice_of_gb
 from tests.controller.planner.builders import A100, cluster, layout, mig, mps, node, plan_of, server
 

@@ -6,7 +6,8 @@ import pytest
 
 from controller.planner import plan
 from controller.reasons import UnplacedReason
-from controller.views import GpuView, MigDesired, NodeView, PartitionView, PlanningResult, PlanView, PodView, Snapshot
+from controller.results import PlanningResult
+from controller.views import GpuView, MigDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
 from tests.controller.planner.builders import A100, cluster, holder, layout, mig, mps, node, plan_of, pod, server
 from tests.controller.planner.checker import check
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from controller.planner import plan
 from controller.reasons import UnplacedReason
+from controller.results import PlanningResult
 from controller.scheduling import (
     FILTERS,
     ClaimUse,
@@ -27,7 +28,7 @@ from controller.scheduling import (
     VolumeView,
 )
 from controller.simulator import ClusterState
-from controller.views import NodeView, PlannerOptions, PlanningResult, PlanView, PodView, Snapshot
+from controller.views import NodeView, PlannerOptions, PlanView, PodView, Snapshot
 from tests.controller.planner.builders import cluster, mig, mps, node, plan_of, pod, replaced
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from controller.planner import plan
 from controller.reasons import UnplacedReason
-from controller.views import MigDesired, PlanningResult, PodView, Snapshot
+from controller.results import PlanningResult
+from controller.views import MigDesired, PodView, Snapshot
 from tests.controller.planner.builders import A100, cluster, holder, layout, mig, node, plan_of, pod, server
 from tests.controller.planner.checker import check
 

@@ -6,7 +6,8 @@ import pytest
 
 from controller.planner import plan
 from controller.reasons import UnplacedReason
-from controller.views import GpuView, PlanningResult, PodView, Snapshot, Supply, WholeDesired
+from controller.results import PlanningResult, Supply
+from controller.views import GpuView, PodView, Snapshot, WholeDesired
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check

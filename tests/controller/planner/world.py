@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from controller.demand import is_partition
+from controller.results import PlanningResult
 from controller.views import (
     Desired,
     GpuView,
@@ -13,7 +14,6 @@ from controller.views import (
     MpsDesired,
     NodeView,
     PartitionView,
-    PlanningResult,
     PlanView,
     Snapshot,
 )

@@ -1,0 +1,76 @@
+"""What one planning pass returns: changes of plans, who is placed where, why others are not, and counts.
+
+`controller.planner` makes a PlanningResult from a Snapshot; the writer, nominations, Events, metrics and `gpuplan plan`
+read it. Values only: no clock, no API.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.reasons import UnplacedReason
+from controller.views import PlannedGpu, PodKey
+
+
+class Supply(StrEnum):
+    """Where a placed pod's partitions come from."""
+
+    EXISTING = "existing"
+    UNDER_WAY = "under-way"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChange:
+    """The complete new `spec.planned.gpus` of one node, sorted by index; `changed` are the indexes that differ."""
+
+    node: str
+    gpus: tuple[PlannedGpu, ...]
+    changed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A pending pod that has, or will have, its partitions on `node`."""
+
+    uid: str
+    key: PodKey
+    node: str
+    supply: Supply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """A pending pod that gets nothing in this pass, why, and what would help: one sentence for a person."""
+
+    uid: str
+    key: PodKey
+    reason: UnplacedReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the pass did, for metrics and the log line. `requested`: partitions per resource, served or not."""
+
+    demands: int = 0
+    placed_existing: int = 0
+    placed_under_way: int = 0
+    placed_new: int = 0
+    unplaced: int = 0
+    gpus_changed: int = 0
+    partitions_created: int = 0
+    partitions_destroyed: int = 0
+    requested: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningResult:
+    """What one pass decided. `bound`: no plan could place more pods than this, the placed ones included."""
+
+    node_changes: tuple[NodeChange, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    bound: int = 0
+    counts: Counts = field(default_factory=Counts)

@@ -29,7 +29,9 @@ def rehome(board: Board, chosen: Sequence[list[Ask]], unserved: Sequence[Ask]) -
     left: list[Ask] = []
     hopeless: set[int] = set()
     for ask in unserved:
-        if ask.demand.pod.gang or ask.shape in hopeless or not _find(homes, ask, budget):
+        if ask.demand.pod.gang or ask.shape in hopeless:
+            left.append(ask)
+        elif not _find(homes, ask, budget):
             hopeless.add(ask.shape)
             left.append(ask)
     return left

@@ -57,3 +57,12 @@ def test_gangs_are_not_torn() -> None:
     found = placed(pools(*gang, whole("only-a", "a", created=5)))
 
     assert found == {"gang-0": "b", "gang-1": "b", "only-a": "a"}
+
+
+def test_a_gang_that_is_left_out_says_nothing_of_single_pods() -> None:
+    gang = [replace(whole(f"gang-{n}", "a", created=n), gang="g", gang_size=2) for n in range(2)]
+    anywhere = [whole(f"anywhere-{n}", created=5 + n) for n in range(2)]
+    found = placed(pools(*gang, *anywhere, whole("only-a", "a", created=9)))
+
+    assert found["only-a"] == "a"
+    assert sorted(found) == ["anywhere-0", "anywhere-1", "only-a"]

@@ -25,8 +25,10 @@ Json = dict[str, Any]
 class Cluster:
     """An API server with a scheduler, in the words of the tests."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, knows_node: Callable[[str], bool] = lambda _: True) -> None:
+        """`knows_node`: whether the scheduler has heard of it, which it does on another watch than of pods."""
         self.api = api
+        self._knows_node = knows_node
 
     def add_node(self, name: str, *, cpu: int = 8, **extended: int) -> None:
         amounts = {"cpu": str(cpu), "memory": "32Gi", "pods": "2000"}
@@ -37,6 +39,7 @@ class Cluster:
             "status": {"capacity": amounts, "allocatable": amounts},
         }
         apply.create(self.api, "/api/v1/nodes", body)
+        until(lambda: self._knows_node(name), f"{name} is heard of")
         if extended:
             self.offer(name, extended.get("slices", 0))
 
@@ -100,5 +103,6 @@ def until(condition: Callable[[], object], what: str = "") -> None:
 def scheduling(server: ApiServer, back_off: BackOff | None = None) -> Iterator[Cluster]:
     scheduler = Scheduler(clients.for_url(server.url), back_off=back_off)
     scheduler.start()
-    yield Cluster(clients.for_url(server.url))
+    nodes = scheduler._nodes
+    yield Cluster(clients.for_url(server.url), lambda name: ("", name) in nodes.items())
     scheduler.stop()

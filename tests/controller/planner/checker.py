@@ -148,3 +148,13 @@ def _check_room(
         planned = is_partition(name) or (name == WHOLE and plan is not None)
         limit = offered[name] if planned else node.allocatable.get(name, 0)
         assert amount <= limit, f"{node.name}: {amount} of {name} wanted, {limit} there"
+
+
+def layouts(result: PlanningResult) -> list[str]:
+    """The MIG layouts of every plan that is written, GPU by GPU."""
+    return [
+        str(item.desired.layout)
+        for change in result.node_changes
+        for item in change.gpus
+        if isinstance(item.desired, MigDesired)
+    ]

@@ -9,9 +9,9 @@ from controller.geometries import KnownGeometries, read_geometries
 from controller.planner import plan
 from controller.reasons import UnplacedReason
 from controller.results import PlanningResult
-from controller.views import MigDesired, PlannerOptions, Snapshot
+from controller.views import PlannerOptions, Snapshot
 from tests.controller.planner.builders import A100, H100, cluster, holder, mig, pod, server
-from tests.controller.planner.checker import check
+from tests.controller.planner.checker import check, layouts
 
 NOS = yaml.safe_load((Path(__file__).parent.parent / "data" / "nos_known_mig_geometries.yaml").read_text())
 
@@ -24,15 +24,6 @@ def planned(snapshot: Snapshot, known: KnownGeometries) -> PlanningResult:
     result = plan(snapshot, PlannerOptions(geometries=known))
     check(snapshot, result)
     return result
-
-
-def layouts(result: PlanningResult) -> list[str]:
-    return [
-        str(item.desired.layout)
-        for change in result.node_changes
-        for item in change.gpus
-        if isinstance(item.desired, MigDesired)
-    ]
 
 
 def test_a_model_of_which_nothing_can_exist_is_not_cut() -> None:

@@ -3,9 +3,9 @@
 from controller.planner import plan
 from controller.reasons import UnplacedReason
 from controller.results import PlanningResult, Supply
-from controller.views import GpuView, MigDesired, PodView
+from controller.views import GpuView, PodView
 from tests.controller.planner.builders import cluster, holder, mig, pod, server
-from tests.controller.planner.checker import check
+from tests.controller.planner.checker import check, layouts
 
 
 def planned(*gpus: GpuView, pending: list[PodView], pods: list[PodView] | None = None) -> PlanningResult:
@@ -13,15 +13,6 @@ def planned(*gpus: GpuView, pending: list[PodView], pods: list[PodView] | None =
     result = plan(snapshot)
     check(snapshot, result)
     return result
-
-
-def layouts(result: PlanningResult) -> list[str]:
-    return [
-        str(item.desired.layout)
-        for change in result.node_changes
-        for item in change.gpus
-        if isinstance(item.desired, MigDesired)
-    ]
 
 
 def test_a_used_instance_in_the_middle_leaves_no_place_for_4g() -> None:

@@ -45,7 +45,7 @@ def demo(arguments: argparse.Namespace) -> int:
     except StoryError as error:
         print(f"\ngpuplan: {error}; the processes' last words:", file=sys.stderr)
         for child in cluster.supervisor.children.values():
-            lines = child.log.read_text(errors="replace").splitlines()[-3:] if child.log.exists() else []
+            lines = child.tail(3).splitlines()
             print(*(f"  {child.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
         return 1
     except ControlPlaneFailed as failure:

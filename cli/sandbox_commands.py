@@ -144,6 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
+        troubles = [] if found.settled else cluster.troubles()
     except ControlPlaneFailed as failure:
         _warn(str(failure))
         return 1
@@ -155,6 +156,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(pod_table(found.pods), plan_table(plans), sep="\n\n")
     for line in found.waiting:
         _warn(f"not settled after {arguments.timeout:g} s: {line}")
+    for line in troubles:
+        _warn(line)
     return 0 if found.settled else 1
 
 

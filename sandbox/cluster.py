@@ -8,7 +8,6 @@ stand-ins. Everything lies in one short folder (unix sockets allow 108 bytes) an
 import contextlib
 import json
 import shutil
-import socket
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,11 @@ from sandbox.hardware import Gpu, Problem, gpus_of
 from sandbox.held_pods import HeldPods
 from sandbox.node import SandboxNode
 from sandbox.objects import PLANS, ClusterObjects, copy_of
+from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
+
+CONTROLLER = "controller"
+"""Its name among the supervised processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class Cluster:
         self.directory = Path(tempfile.mkdtemp(prefix="gpuplan-", dir="/tmp"))
         (self.directory / "logs").mkdir()
         self.supervisor = Supervisor(self.directory / "logs")
-        self.controller_port = _free_port()
+        self._controller_port = HeldPort()
         self._report = report
         self._plane = control_plane or Embedded()
         self._api: ApiClient | None = None
@@ -116,6 +119,7 @@ class Cluster:
         for node in nodes:
             node.stop()
         self._plane.stop()
+        self._controller_port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _decide_after(self, held: HeldPods) -> None:
@@ -158,11 +162,20 @@ class Cluster:
     def decisions(self) -> dict[str, Any] | None:
         """The controller's account of its last finished pass; None while it has none or cannot be reached."""
         try:
-            with urlopen(f"http://127.0.0.1:{self.controller_port}/decisions", timeout=5) as answer:
+            with urlopen(f"http://127.0.0.1:{self._controller_port.number}/decisions", timeout=5) as answer:
                 found = json.load(answer)
         except (URLError, OSError, ValueError):
             return None
         return found if found.get("pass") else None
+
+    def troubles(self) -> list[str]:
+        """What the logs say of processes that ended by themselves, and of a controller that has finished no pass."""
+        silent = {CONTROLLER} if self.decisions() is None else set()
+        return [
+            f"{name} ended by itself {child.restarts} times; its log ends:\n{child.tail()}"
+            for name, child in sorted(self.supervisor.children.items())
+            if child.restarts or name in silent
+        ]
 
     # ----------------------------------------------------------------------------------------- parts
 
@@ -236,7 +249,7 @@ class Cluster:
                 {
                     "batchWindowTimeoutSeconds": self.settings.batch_timeout_seconds,
                     "batchWindowIdleSeconds": self.settings.batch_idle_seconds,
-                    "metricsPort": self.controller_port,
+                    "metricsPort": self._controller_port.number,
                     "leaderElection": {
                         "leaseDurationSeconds": 4,
                         "renewDeadlineSeconds": 3,
@@ -246,10 +259,4 @@ class Cluster:
             )
         )
         kubeconfig = self._credentials(Role.CONTROLLER)
-        self.supervisor.add("controller", "controller", ["--config", str(config), "--kubeconfig", str(kubeconfig)])
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+        self.supervisor.add(CONTROLLER, "controller", ["--config", str(config), "--kubeconfig", str(kubeconfig)])

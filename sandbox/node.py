@@ -5,7 +5,6 @@ pynvml and the stand-in of nvidia-cuda-mps-control first on PATH of the plugin.
 """
 
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from sandbox.gpu_containers import GpuContainers
 from sandbox.hardware import Gpu
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.mps import directory as mps_directory
+from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
 
 KUBELET_START_SECONDS = 3.0
@@ -49,6 +49,7 @@ class SandboxNode:
         self._gpus = tuple(gpus)
         self._kubeconfig = kubeconfig
         self._supervisor = supervisor
+        self._metrics_port = HeldPort()
         self.machine = root / "gpus.json"
         for folder in (root / "kubelet", root / "state", root / "mps"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,7 @@ class SandboxNode:
         return {
             "stateDir": state,
             "kubeletDir": kubelet,
-            "metricsPort": _free_port(),
+            "metricsPort": self._metrics_port.number,
             "kubeletStartSeconds": KUBELET_START_SECONDS,
             "releaseSlackSeconds": RELEASE_SLACK_SECONDS,
         }
@@ -118,6 +119,7 @@ class SandboxNode:
         self._supervisor.remove(self.plugin)
         self.kubelet.stop()
         self.runtime.close()
+        self._metrics_port.close()
 
 
 def _options(gpu: Gpu) -> machine.GpuOptions:
@@ -127,9 +129,3 @@ def _options(gpu: Gpu) -> machine.GpuOptions:
         "mig_enabled": gpu.mig_enabled,
         "instances": [(instance.profile, instance.start) for instance in gpu.layout],
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -39,6 +39,10 @@ class Child:
         process = self._process
         return process.pid if process and process.poll() is None else None
 
+    def tail(self, lines: int = 8) -> str:
+        """The end of the log, of all runs together."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
     def start(self) -> None:
         """Start the process and watch over it."""
         self._thread.start()

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -45,7 +44,7 @@ def main() -> int:
     )
     directory = args.keep or Path(tempfile.mkdtemp(prefix="gpuplan-scale-"))
     try:
-        found = run(programs, sizes, directory, limit_seconds=args.limit_seconds, metrics_port=_free_port(), say=_say)
+        found = run(programs, sizes, directory, limit_seconds=args.limit_seconds, say=_say)
     except (StageError, ControlPlaneFailed) as error:
         _say(f"{error} (logs in {directory})")
         return 2
@@ -71,12 +70,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where logs go and stay")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _say(line: str) -> None:

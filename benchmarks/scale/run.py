@@ -46,12 +46,11 @@ def run(
     *,
     limit_seconds: float,
     quiet_seconds: float = QUIET_SECONDS,
-    metrics_port: int,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Raises StageError where the cluster does not come up."""
     began = time.monotonic()
-    stage = Stage(programs, sizes, directory, say=say, metrics_port=metrics_port)
+    stage = Stage(programs, sizes, directory, say=say)
     recorder: Recorder | None = None
     try:
         stage.start()

@@ -30,6 +30,7 @@ from sandbox.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD
 from sandbox.controlplane.seam import Role
 from sandbox.controlplane.tenants import AGENT, MANIFESTS, RealServers
 from sandbox.objects import ClusterObjects
+from sandbox.ports import HeldPort
 
 WRITERS = 8
 CONTROLLER = "controller"
@@ -71,10 +72,9 @@ class StageError(Exception):
 class Stage:
     """`start`, look, `stop`."""
 
-    def __init__(
-        self, programs: Binaries, sizes: Sizes, directory: Path, *, say: Callable[[str], None], metrics_port: int
-    ) -> None:
-        self._sizes, self._directory, self._say, self._metrics_port = sizes, directory, say, metrics_port
+    def __init__(self, programs: Binaries, sizes: Sizes, directory: Path, *, say: Callable[[str], None]) -> None:
+        self._sizes, self._directory, self._say = sizes, directory, say
+        self._metrics_port = HeldPort()
         self.audit_log = directory / "audit.log"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
@@ -113,6 +113,7 @@ class Stage:
         for part in reversed(self._parts):
             part.stop()
         self._servers.stop()
+        self._metrics_port.close()
         return [part.tail(1) for part in self._parts if part.name != CONTROLLER]
 
     def client(self, user: str) -> ApiClient:
@@ -127,7 +128,7 @@ class Stage:
 
     def controller_page(self, path: str) -> str:
         """A page of the controller's own server."""
-        with urlopen(f"http://127.0.0.1:{self._metrics_port}{path}", timeout=20) as answer:
+        with urlopen(f"http://127.0.0.1:{self._metrics_port.number}{path}", timeout=20) as answer:
             return str(answer.read().decode())
 
     def until(self, holds: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
@@ -178,7 +179,7 @@ class Stage:
 
     def _start_controller(self) -> None:
         config = {**_shipped(), **self._sizes.settings, "metricsAddress": "127.0.0.1"}
-        path = self._write("controller.yaml", yaml.safe_dump({**config, "metricsPort": self._metrics_port}))
+        path = self._write("controller.yaml", yaml.safe_dump({**config, "metricsPort": self._metrics_port.number}))
         kubeconfig = self._write("controller.kubeconfig", self._servers.kubeconfig(Role.CONTROLLER))
         arguments = ("--config", str(path), "--kubeconfig", str(kubeconfig))
         self._run(CONTROLLER, "controller", *arguments)

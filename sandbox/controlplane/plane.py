@@ -6,7 +6,6 @@ over restarts of a part.
 """
 
 import shutil
-import socket
 import ssl
 import tempfile
 import threading
@@ -17,7 +16,8 @@ from pathlib import Path
 from sandbox.controlplane import flags
 from sandbox.controlplane.binaries import Binaries
 from sandbox.controlplane.certificates import Authority, Pair
-from sandbox.controlplane.part import ControlPlaneFailed, Part
+from sandbox.controlplane.part import Part
+from sandbox.ports import HeldPort
 
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"
@@ -25,7 +25,6 @@ SCHEDULER = "kube-scheduler"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SERVE_SECONDS = 180.0  # 3 s on a quiet machine; loaded ones were seen to take half a minute
 ANSWER_SECONDS = 5.0
-PORT_TRIES = 3
 DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
@@ -46,6 +45,7 @@ class RealControlPlane:
         self._extra = dict(extra or {})
         self._lock = threading.Lock()
         self._layout: flags.Layout | None = None
+        self._ports = (HeldPort(), HeldPort())
         self._admin: Pair | None = None
 
     @property
@@ -74,18 +74,11 @@ class RealControlPlane:
 
     def start(self) -> None:
         """Return when the API answers and service accounts are made; raises ControlPlaneFailed."""
-        for attempt in range(1, PORT_TRIES + 1):
-            try:
-                self._start_once()
-                return
-            except ControlPlaneFailed as failure:
-                self._stop_parts()
-                # Between looking for a free port and listening on it, another process may have taken it.
-                if attempt == PORT_TRIES or "address already in use" not in str(failure):
-                    raise
-            except BaseException:
-                self._stop_parts()
-                raise
+        try:
+            self._start_once()
+        except BaseException:
+            self._stop_parts()
+            raise
 
     def restart(self, name: str) -> None:
         """Start a part that was killed or stopped, and wait until it serves."""
@@ -96,6 +89,8 @@ class RealControlPlane:
     def stop(self) -> None:
         """End every server; remove the folder, or where it was given only the data: logs are what people read."""
         self._stop_parts()
+        for port in self._ports:
+            port.close()
         shutil.rmtree(self.directory if self._own_directory else self.directory / "etcd", ignore_errors=True)
 
     @property
@@ -120,14 +115,13 @@ class RealControlPlane:
             self.parts[name].wait(SERVE_SECONDS)
 
     def _lay_out(self) -> flags.Layout:
-        shutil.rmtree(self.directory / "etcd", ignore_errors=True)  # of a first try
+        shutil.rmtree(self.directory / "etcd", ignore_errors=True)  # of an earlier start
         self.directory.mkdir(parents=True, exist_ok=True)
         authority = Authority(self.directory / "pki")
-        api_port, etcd_port = _free_ports(2)
         layout = flags.Layout(
             directory=self.directory,
-            api_port=api_port,
-            etcd_port=etcd_port,
+            api_port=self._ports[0].number,
+            etcd_port=self._ports[1].number,
             authority=authority,
             serving=authority.serving(
                 API_SERVER, (flags.LOOPBACK, flags.SERVICE_ADDRESS), ("kubernetes", "kubernetes.default.svc")
@@ -177,14 +171,3 @@ class RealControlPlane:
             stopper.join()
         if etcd:
             etcd.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind((flags.LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()

@@ -97,6 +97,7 @@ def test_what_cannot_settle_in_time_is_said_and_exits_1(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "not settled after 0.5 s: " in done.stderr
+    assert "gpuplan: controller ended by itself 0 times; its log ends:\n" in done.stderr
 
 
 def test_a_bad_file_exits_2_before_anything_starts(tmp_path: Path) -> None:

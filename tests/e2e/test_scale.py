@@ -1,6 +1,5 @@
 """The scale benchmark at a size that takes a minute, so that it cannot rot: pods are bound, nothing is forbidden."""
 
-import socket
 from pathlib import Path
 
 from benchmarks.scale.run import run
@@ -21,10 +20,7 @@ def test_a_small_run_binds_every_pod_and_accounts_for_every_request(programs: Bi
         settings={"batchWindowTimeoutSeconds": 4.0, "batchWindowIdleSeconds": 1.0},
         agent_settings={"heartbeatSeconds": 5.0},
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    found = run(programs, sizes, tmp_path / "run", limit_seconds=240.0, quiet_seconds=0.0, metrics_port=port, say=print)
+    found = run(programs, sizes, tmp_path / "run", limit_seconds=240.0, quiet_seconds=0.0, say=print)
     assert found["counts"]["pods bound"] == PODS, found
     assert found["waits"]["created -> bound"]["pods"] + found["counts"]["slices found ready"] == PODS
     assert found["waits"]["plan written -> plan Ready"]["pods"] > 0

@@ -77,3 +77,17 @@ def test_what_the_api_server_refuses_is_told_with_its_object(cluster: Cluster) -
     with pytest.raises(RefusedManifestError, match="nodeName") as refusal:
         cluster.start([{"apiVersion": "gpuplan.dev/v1alpha1", "kind": "GPUPartitionPlan", **body}])
     assert refusal.value.body["metadata"]["name"] == "n"
+
+
+def test_a_process_that_cannot_stay_up_is_named_with_the_end_of_its_log(cluster: Cluster) -> None:
+    cluster.start([node("a")])
+    until("a pass is finished", lambda: cluster.decisions() is not None)
+    assert cluster.troubles() == []
+
+    cluster.supervisor.remove("controller")
+    cluster.supervisor.add("controller", "controller", ["--config", "/none.yaml"])
+
+    until("it has tried twice", lambda: cluster.supervisor.children["controller"].restarts > 1)
+    (trouble,) = cluster.troubles()
+    assert trouble.startswith("controller ended by itself ")
+    assert "/none.yaml" in trouble

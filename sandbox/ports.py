@@ -1,0 +1,39 @@
+"""Loopback ports for servers that run in processes of their own.
+
+In go nothing, out come ports that stay ours until `close`: a port that is found free and let go may belong to
+somebody else by the time the server has started. Never listens.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Self
+
+LOOPBACK = "127.0.0.1"
+
+
+class HeldPort:
+    """One port that nobody is given while this is open, except who asks for it by number with SO_REUSEADDR.
+
+    Python's and Go's servers do. A socket that is bound and never listens hinders none of them, nor their restart.
+    """
+
+    def __init__(self) -> None:
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind((LOOPBACK, 0))
+
+    @property
+    def number(self) -> int:
+        """The port to give to the server; raises OSError once closed."""
+        return int(self._held.getsockname()[1])
+
+    def close(self) -> None:
+        """Let it go; more than once is no error."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,41 @@
+"""Ports that are kept for a server of another process."""
+
+import socket
+from contextlib import closing
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+
+import pytest
+
+from sandbox.ports import LOOPBACK, HeldPort
+
+
+def test_a_server_that_asks_for_it_gets_it_and_gets_it_again() -> None:
+    with HeldPort() as held:
+        for _ in range(2):
+            with HTTPServer((LOOPBACK, held.number), SimpleHTTPRequestHandler) as server:
+                assert server.server_address[1] == held.number
+                with closing(socket.create_connection((LOOPBACK, held.number))):
+                    pass
+
+
+def test_nobody_is_given_it_by_chance() -> None:
+    with HeldPort() as held:
+        clashes = [held.number]
+        # As a client is: without SO_REUSEADDR.
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((LOOPBACK, held.number))
+        others = [HeldPort() for _ in range(200)]
+        clashes += [other.number for other in others]
+        for port in others:
+            port.close()
+    assert len(set(clashes)) == 201
+
+
+def test_it_is_free_again_afterwards() -> None:
+    held = HeldPort()
+    number = held.number
+    held.close()
+    held.close()
+
+    with socket.socket() as other:
+        other.bind((LOOPBACK, number))

@@ -24,15 +24,17 @@ generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m kube.kubelet_api --check
 
 unit: .venv/.ready
-	$(BIN)/python -m pytest -q
+	@$(call once_or_twice,$(UNIT),)
+
+# With AGAIN=1, as in .ci/run, tests that failed (exit code 1) are tried once more, by themselves: many start servers and
+# processes, which a busy machine may slow down. Both tries are printed; a test that fails twice fails.
+UNIT = $(BIN)/python -m pytest -q
+once_or_twice = { $(1) $(2) || { test $$? = 1 -a "$(AGAIN)" = 1 && echo "TRIED ONCE MORE, see above what failed:" && \
+  $(1) $(2) --last-failed --last-failed-no-failures=none; }; }
 
 # Builds etcd, kube-apiserver, scheduler, controller-manager and kubelet from pinned Go modules where they are not cached yet.
 # Two halves at a time, each with a control plane of its own: both wait much and compute little.
 E2E = GPUPLAN_E2E=1 K8S=$(K8S) $(BIN)/python -u -m pytest -q
-# With AGAIN=1 tests that failed (exit code 1) are tried once more, by themselves: on a busy machine a server may be slow.
-# Both tries are printed; a test that fails twice fails.
-once_or_twice = { $(E2E) $(1) || { test $$? = 1 -a "$(AGAIN)" = 1 && echo "TRIED ONCE MORE, see above what failed:" && \
-  $(E2E) $(1) --last-failed --last-failed-no-failures=none; }; }
 labelled = while IFS= read -r line; do echo "$(1) | $$line"; done
 e2e-cluster e2e-nodes: SHELL := bash
 e2e-cluster e2e-nodes: .SHELLFLAGS := -o pipefail -c
@@ -41,10 +43,10 @@ e2e: e2e-programs  ## the product on a real control plane and a real kubelet; K8
 	@$(MAKE) --no-print-directory -j2 e2e-cluster e2e-nodes
 
 e2e-cluster:
-	@$(call once_or_twice,tests/e2e --ignore=tests/e2e/kubelet -o cache_dir=.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
+	@$(call once_or_twice,$(E2E),tests/e2e --ignore=tests/e2e/kubelet -o cache_dir=.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
 
 e2e-nodes:
-	@$(call once_or_twice,tests/e2e/kubelet -o cache_dir=.pytest_cache/nodes) 2>&1 | $(call labelled,nodes  )
+	@$(call once_or_twice,$(E2E),tests/e2e/kubelet -o cache_dir=.pytest_cache/nodes) 2>&1 | $(call labelled,nodes  )
 
 e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples, more clusters
 	GPUPLAN_E2E_LONG=1 GPUPLAN_E2E_SAMPLES=20 GPUPLAN_E2E_CLUSTERS=1000 GPUPLAN_E2E_SEEDS=5 $(E2E) \

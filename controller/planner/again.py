@@ -1,62 +1,134 @@
-"""Place the asks of one level again, whoever was left out first: what greedy placing owes a small cluster.
+"""Ruin and recreate: take the asks off a few nodes of a small cluster, and place them again with those that wait.
 
-In go the board with the asks that may be moved and a way to improve on it; at least as many stand on the board
-after. Each round takes all off, places those that were left out before anybody else (the cheapest of them, no more
-than could find room), then who stood before, hardest first, then the rest; the best round counts. In a large
-cluster a pod or two are no per cent, and a round takes as long as the pass: nothing is done there. Bounded by a
-count of rounds, never by a clock.
+In go the board and the asks of one level that may be moved; at least as many stand on the board after. What stands
+no worse than before stays, so that a board that cannot be improved by one such step drifts until it can. (Schrimpf
+and others, Record breaking optimization results using the ruin and recreate principle, 2000.) The dice have a fixed
+seed: the same board, the same result. Bounded by a count of placings, never by a clock. In a large cluster a pod or
+two are no per cent, and nothing is done there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
+from random import Random
 
 from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
+from controller.planner.clearing import Budget
 
-FEW = 64
+FEW = 128
 """Up to so many devices count as a small cluster."""
-_ROUNDS = 3
+_NODES = (1, 2, 2, 3, 3, 4)
+"""How many nodes are cleared together."""
+_SHARES = (0.3, 0.6, 1.0)
+"""How much of a node is cleared."""
+_PASSED_OVER = 0.1
+"""The share of asks that are placed after all others instead of in their turn."""
+_NOISE = 0.3
+"""How far asks may come before cheaper ones when it is diced who is left out, as a share of all."""
 
 
 def is_small(board: Board) -> bool:
     return sum(map(len, board.devices)) <= FEW
 
 
-def place_again(
-    board: Board,
-    asks: Sequence[Ask],
-    most: int,
-    *,
-    cheapest_first: Callable[[Sequence[Ask]], list[Ask]],
-    hardness: Callable[[Ask], tuple[int, int, int, int]],
-    improve: Callable[[], None],
-) -> None:
-    """More than `most` can never stand on the board. `asks` are those that may be moved, waiting ones included."""
-    best = present = _standing(asks)
-    blame: Counter[int] = Counter()
-    for _ in range(_ROUNDS):
-        waiting = cheapest_first([ask for ask in asks if ask.node < 0])
-        if len(best) >= most or not waiting:
-            break
-        blame.update(id(ask) for ask in waiting[: 2 * (most - len(best))])
-        stood = {id(ask) for ask, _, _ in present}
-        meant = [ask for ask in asks if id(ask) in stood or blame[id(ask)]]
-        board.clear(asks)
-        for ask in sorted(meant, key=lambda ask: (-blame[id(ask)], *hardness(ask))):
-            board.place(ask)
-        for ask in cheapest_first([ask for ask in asks if ask.node < 0]):
-            board.place(ask)
-        improve()
-        present = _standing(asks)
-        if len(present) > len(best):
-            best = present
-    if present is not best:
-        board.clear(asks)
-        for ask, node, taken in best:
-            board.put_back(ask, node, taken)
+class Again:
+    def __init__(
+        self,
+        board: Board,
+        asks: Sequence[Ask],
+        *,
+        cheapest_first: Sequence[Ask],
+        hardness: Callable[[Ask], tuple[int, int, int, int]],
+    ) -> None:
+        """`asks` are those that may be moved, waiting ones included."""
+        self._board = board
+        self._dice = Random(1)
+        self._nodes = {id(ask): [node for group in ask.groups for node in board.groups[group].nodes] for ask in asks}
+        self._cheapness = {id(ask): number for number, ask in enumerate(cheapest_first)}
+        self._hardness = {id(ask): hardness(ask)[:2] for ask in asks}
+        self._at: dict[int, dict[int, Ask]] = {node: {} for node in range(len(board.rooms))}
+        self._waiting = [ask for ask in asks if ask.node < 0 and self._nodes[id(ask)]]
+        for ask in asks:
+            if ask.node >= 0:
+                self._at[ask.node][id(ask)] = ask
 
+    def place(self, most: int, placings: int) -> None:
+        """More than `most` can never stand on the board."""
+        budget = Budget(placings)
+        best = self._standing()
+        drifted = False
+        while len(best) < most and self._waiting and budget.spend():
+            drifted = True
+            if self._try(budget):
+                best, drifted = self._standing(), False
+        if drifted:  # for nothing, and what stood before costs less
+            self._board.clear([ask for here in self._at.values() for ask in here.values()])
+            for ask, node, taken in best:
+                self._board.put_back(ask, node, taken)
 
-def _standing(asks: Sequence[Ask]) -> list[tuple[Ask, int, Taken]]:
-    return [(ask, ask.node, list(ask.taken)) for ask in asks if ask.node >= 0]
+    def _standing(self) -> list[tuple[Ask, int, Taken]]:
+        return [(ask, ask.node, ask.taken) for here in self._at.values() for ask in here.values()]
+
+    def _try(self, budget: Budget) -> int:
+        """One round; how many more stand now."""
+        first = self._dice.choice(self._waiting)
+        share = self._dice.choice(_SHARES)
+        out = [
+            (ask, ask.node, ask.taken)
+            for node in self._some_nodes(first)
+            for ask in self._at[node].values()
+            if self._dice.random() < share
+        ]
+        todo = self._waiting + [ask for ask, _, _ in out]
+        budget.spend(len(todo))
+        self._board.clear([ask for ask, _, _ in out])
+        order = self._with_first(first, todo) if self._dice.random() < 0.5 else self._without_some(todo, len(out) + 1)
+        self._recreate(order)
+        more = sum(ask.node >= 0 for ask in todo) - len(out)
+        if more < 0:
+            self._board.clear(todo)
+            for ask, node, taken in out:
+                self._board.put_back(ask, node, taken)
+            return 0
+        for ask, node, _ in out:
+            del self._at[node][id(ask)]
+        for ask in todo:
+            if ask.node >= 0:
+                self._at[ask.node][id(ask)] = ask
+        self._waiting = [ask for ask in todo if ask.node < 0]
+        return more
+
+    def _some_nodes(self, ask: Ask) -> list[int]:
+        """One that the ask could use, and others to which those may go that stand there."""
+        found = [self._dice.choice(self._nodes[id(ask)])]
+        for _ in range(self._dice.choice(_NODES) - 1):
+            here = list(self._at[self._dice.choice(found)].values())
+            node = self._dice.choice(self._nodes[id(self._dice.choice(here))]) if here else found[0]
+            if node not in found:
+                found.append(node)
+        return found
+
+    def _with_first(self, first: Ask, todo: Sequence[Ask]) -> list[Ask]:
+        """One of those that wait before anybody else, hardest first."""
+        others = [ask for ask in todo if ask is not first]
+        return [first, *sorted(others, key=lambda ask: (*self._hardness[id(ask)], self._dice.random()))]
+
+    def _without_some(self, todo: Sequence[Ask], count: int) -> list[Ask]:
+        """So many of the cheapest, more or less, before anybody else, hardest first."""
+        most = _NOISE * len(self._cheapness)
+        cheapest = sorted(todo, key=lambda ask: self._cheapness[id(ask)] + most * self._dice.random())
+        chosen = sorted(cheapest[:count], key=lambda ask: (*self._hardness[id(ask)], self._dice.random()))
+        return [*chosen, *cheapest[count:]]
+
+    def _recreate(self, order: Sequence[Ask]) -> None:
+        """Groups in an order of this round: nobody knows which of them others need more."""
+        turns = [self._dice.random() for _ in self._board.groups]
+        late: list[Ask] = []
+        for ask in order:
+            if self._dice.random() < _PASSED_OVER:
+                late.append(ask)
+            else:
+                self._board.place(ask, sorted(ask.groups, key=lambda group: turns[group]))
+        for ask in late:
+            self._board.place(ask, sorted(ask.groups, key=lambda group: turns[group]))

@@ -2,8 +2,8 @@
 
 In go the board, the placed asks that may be moved and those that wait; at least as many stand on the board after.
 Each move is kept only if it places one more: one out and two in; one or several moved elsewhere and one in; two
-with equal partitions change nodes, so that CPU or memory comes together where it is needed; in small clusters one
-out, others moved into its room, and waiting ones into theirs. Bounded by a count of trials, never by a clock.
+with equal partitions change nodes, so that CPU or memory comes together where it is needed. Bounded by a count of
+trials, never by a clock.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
 from controller.demand import Wants
-from controller.planner.again import is_small
-from controller.planner.asks import Ask, Taken
+from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.clearing import Budget, clear_for
 
@@ -39,8 +38,6 @@ class Improver:
             self._swap()
             self._gather()
             self._clear()
-            if len(self._movable) == before:
-                self._shift()
             if len(self._movable) == before:
                 return
 
@@ -177,54 +174,6 @@ class Improver:
                 at = self._standing()
             if self._budget.steps <= 0:
                 return
-
-    def _shift(self) -> None:
-        """One out; others move into its room, and waiting ones into theirs. A pod or two are a per cent of few GPUs."""
-        board = self._board
-        if not is_small(board):
-            return
-        for ask in sorted(self._movable, key=self._order, reverse=True):
-            if self._budget.steps <= 0 or not self._waiting:
-                return
-            node, taken = board.take_off(ask)
-            moved, admitted = self._move_to(node, ask)
-            if len(admitted) >= 2:
-                self._admitted(admitted, back=ask)
-            elif admitted and board.place(ask):
-                self._admitted(admitted)
-            else:
-                for one in admitted:
-                    board.take_off(one)
-                for one, before, parts in reversed(moved):
-                    board.take_off(one)
-                    board.put_back(one, before, parts)
-                board.put_back(ask, node, taken)
-
-    def _move_to(self, node: int, instead: Ask) -> tuple[list[tuple[Ask, int, Taken]], list[Ask]]:
-        """Who moved to the node and from where, and who was admitted in their places."""
-        board, group = self._board, self._board.group_of[node]
-        moved: list[tuple[Ask, int, Taken]] = []
-        admitted: list[Ask] = []
-        hopeless: set[tuple[int, int]] = set()
-        for one in sorted(self._movable, key=self._order):
-            kind = (one.node, one.shape)
-            if one is instead or one.node == node or kind in hopeless or group not in one.groups:
-                continue
-            self._budget.spend()
-            hopeless.add(kind)
-            if not board.fits(one, node):
-                continue
-            before, parts = board.take_off(one)
-            found = self._admit(before) if board.place_on(one, node) else []
-            if found:
-                hopeless.discard(kind)
-                admitted += found
-                moved.append((one, before, parts))
-            else:
-                if one.node >= 0:
-                    board.take_off(one)
-                board.put_back(one, before, parts)
-        return moved, admitted
 
     def _standing(self) -> dict[int, list[Ask]]:
         """Movable asks per node, by rising CPU."""

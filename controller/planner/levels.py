@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from controller.demand import Wants
-from controller.planner.again import is_small, place_again
+from controller.planner.again import Again, is_small
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
@@ -29,11 +30,20 @@ _REPEATED = 1_000
 """Groups of up to so many GPUs are placed twice where somebody is left out; a pod of a larger one is no per cent."""
 
 
-def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much may be tried to serve more of one level."""
+
+    steps: int
+    """Exchanges."""
+    placings: int
+    """In other orders, in a small cluster."""
+
+
+def place_level(board: Board, asks: Sequence[Ask], effort: Effort, most: int) -> None:
     """No more than `most` of them can find a place."""
     resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
-    for group in range(len(board.groups)):
-        demand(board, group, resources)
+    _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
     assigned, rest = split(asks, scales)
     chosen: list[list[Ask]] = []
@@ -60,20 +70,12 @@ def place_level(board: Board, asks: Sequence[Ask], improve_steps: int, most: int
     single = [ask for ask in asks if not ask.demand.pod.gang]
     most -= sum(ask.node >= 0 for ask in asks if ask.demand.pod.gang)
 
-    def improve() -> None:
-        placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
-        Improver(board, lambda ask: cost(ask, scales), improve_steps).improve(placed, waiting, most)
-
-    improve()
-    if is_small(board) and improve_steps:
-        place_again(
-            board,
-            single,
-            most,
-            cheapest_first=lambda some: cheapest_first(some, scales),
-            hardness=_hardness(board),
-            improve=improve,
-        )
+    placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
+    Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, most)
+    if is_small(board) and effort.placings:
+        _demand_everywhere(board, resources)
+        cheapest = cheapest_first(single, scales)
+        Again(board, single, cheapest_first=cheapest, hardness=_hardness(board)).place(most, effort.placings)
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
@@ -89,6 +91,11 @@ def demand(board: Board, group: int, resources: Iterable[str]) -> None:
     named = frozenset(resources)
     for pool in board.groups[group].pools:
         pool.demand(named)
+
+
+def _demand_everywhere(board: Board, resources: Iterable[str]) -> None:
+    for group in range(len(board.groups)):
+        demand(board, group, resources)
 
 
 def _load(asks: Iterable[Ask], scale: Scale) -> float:
@@ -166,8 +173,7 @@ def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bo
 
 
 def _backfill(board: Board, asks: Iterable[Ask], scales: Sequence[Scale]) -> None:
-    for group in range(len(board.groups)):
-        demand(board, group, ())
+    _demand_everywhere(board, ())
     for ask in deal_ready(board, cheapest_first(asks, scales)):
         board.place(ask)
 

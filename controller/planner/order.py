@@ -14,10 +14,12 @@ from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.gangs import Gangs
-from controller.planner.levels import place_level, settle_level
+from controller.planner.levels import Effort, place_level, settle_level
 from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
+_PLACINGS = 6
+"""In other orders, for each step that may be spent on improvement: each takes some ten microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,9 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
 
 
 def _place(board: Board, levels: Levels, rules: Rules) -> None:
+    # A pass with many levels must not take many times as long.
+    placings = _PLACINGS * rules.improve_steps // len(levels) if levels else 0
+    effort = Effort(steps=rules.improve_steps, placings=placings)
     tried = [ask for level in levels for ask in level if ask.demand.tried]
     for members in levels:
         keep_promises(board, members, rules.promises, rules.singly)
@@ -66,7 +71,7 @@ def _place(board: Board, levels: Levels, rules: Rules) -> None:
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
         standing = sum(ask.node >= 0 for ask in tried)
         alike = [ask for ask in open_asks if ask not in rules.singly]
-        place_level(board, alike, rules.improve_steps, most=rules.bound - standing)
+        place_level(board, alike, effort, most=rules.bound - standing)
         rules.singly.place(ask for ask in open_asks if ask in rules.singly)
         if rules.gangs.needs:
             settle_level(board, [ask for ask in members if ask.demand.tried], rules.gangs)

@@ -1,5 +1,6 @@
 """How far results are from what HiGHS proves to be the most; skipped without the benchmark extra."""
 
+import random
 from dataclasses import dataclass, replace
 
 import pytest
@@ -19,20 +20,24 @@ OF_ONE_LEVEL = sorted(set(MIXES) - {"priorities"})
 """Where priorities differ, more low ones may be possible than a plan that obeys them can place."""
 
 
+def limit(snapshot: Snapshot, bound: int) -> float:
+    """One per cent of the bound, two where the demand exceeds what is possible by a fifth."""
+    return (0.02 if len(snapshot.pending) > 1.2 * bound else 0.01) * bound
+
+
 def allowed_gap(snapshot: Snapshot, bound: int) -> float:
-    """One per cent, two where the demand exceeds what is possible by a fifth; at least one pod."""
-    return max(1.0, (0.02 if len(snapshot.pending) > 1.2 * bound else 0.01) * bound)
+    """The limit, or one pod: of a few dozen pods a single one is more than that."""
+    return max(1.0, limit(snapshot, bound))
 
 
 @pytest.mark.parametrize("mix", OF_ONE_LEVEL)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_gap_is_below_one_per_cent_or_one_pod(mix: str, seed: int) -> None:
+def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
     snapshot = instance(nodes=10, gpus=8, pods=300, seed=seed, mix=MIXES[mix])
     result = plan(snapshot)
     bound = oracle.exact_bound(snapshot).pods
 
-    assert bound - len(result.placed) <= max(1, 0.01 * bound)
-    assert len(result.placed) <= bound
+    assert 0 <= bound - len(result.placed) <= limit(snapshot, bound)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +47,9 @@ def test_the_gap_is_below_one_per_cent_or_one_pod(mix: str, seed: int) -> None:
         pytest.param(120, "tainted", 11, id="one that may go elsewhere holds the hole"),
         pytest.param(150, "tainted", 14, id="the same where not all can be served"),
         pytest.param(100, "several", 7, id="four on one node after idle ones were given away"),
+        pytest.param(150, "tainted", 2, id="many nodes must change together"),
+        pytest.param(200, "tainted", 4, id="overloaded, in pools"),
+        pytest.param(200, "mixed", 14, id="overloaded, MIG beside MPS"),
     ],
 )
 def test_ten_nodes_that_lost_a_pod_or_two(pods: int, mix: str, seed: int) -> None:
@@ -100,17 +108,31 @@ def test_a_further_node_never_harms(case: Drawn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "missed"),
+    "case",
     [
-        pytest.param(Drawn(nodes=5, gpus=2, pods=74, seed=9030, mix="tainted"), 1, id="one out, others into its room"),
-        pytest.param(Drawn(nodes=6, gpus=3, pods=38, seed=1719, mix="tainted"), 0, id="two large ones left out first"),
-        pytest.param(Drawn(nodes=5, gpus=3, pods=62, seed=6457, mix="tainted"), 1, id="overloaded"),
+        pytest.param(Drawn(nodes=5, gpus=2, pods=74, seed=9030, mix="tainted"), id="one out, others into its room"),
+        pytest.param(Drawn(nodes=6, gpus=3, pods=38, seed=1719, mix="tainted"), id="two large ones left out first"),
+        pytest.param(Drawn(nodes=5, gpus=3, pods=62, seed=6457, mix="tainted"), id="overloaded"),
+        pytest.param(Drawn(nodes=3, gpus=4, pods=27, seed=455003, mix="tainted"), id="all nodes change together"),
+        pytest.param(Drawn(nodes=5, gpus=1, pods=25, seed=671428, mix="tainted"), id="one GPU in each node"),
+        pytest.param(Drawn(nodes=3, gpus=4, pods=71, seed=267081, mix="mps"), id="memory of MPS"),
     ],
 )
-def test_small_clusters_that_greedy_placing_served_worse(case: Drawn, missed: int) -> None:
+def test_small_clusters_that_greedy_placing_served_worse(case: Drawn) -> None:
     snapshot = case.snapshot()
 
-    assert oracle.exact_bound(snapshot, per_node=True).pods - len(plan(snapshot).placed) <= missed
+    assert len(plan(snapshot).placed) == oracle.exact_bound(snapshot, per_node=True).pods
+
+
+def test_small_clusters_are_within_the_limit_although_a_pod_is_more_than_that() -> None:
+    """As many as possible, that is, in these of the same seed; of other seeds a few in a thousand miss one pod."""
+    dice = random.Random(20)
+    for _ in range(100):
+        sizes = {"nodes": dice.randint(2, 6), "gpus": dice.randint(1, 4), "pods": dice.randint(5, 80)}
+        case = Drawn(**sizes, seed=dice.randrange(10**6), mix=dice.choice(OF_ONE_LEVEL))
+        snapshot = case.snapshot()
+        bound = oracle.exact_bound(snapshot, per_node=True, seconds=20.0)
+        assert bound.found - len(plan(snapshot).placed) <= limit(snapshot, bound.pods), case
 
 
 @settings(max_examples=30, deadline=None)

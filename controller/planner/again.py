@@ -9,6 +9,7 @@ two are no per cent, and nothing is done there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -18,13 +19,15 @@ from controller.planner.clearing import Budget
 
 FEW = 128
 """Up to so many devices count as a small cluster."""
-_NODES = (1, 2, 2, 3, 3, 4)
+_NODES = (1, 2, 3, 3)
 """How many nodes are cleared together."""
 _SHARES = (0.3, 0.6, 1.0)
 """How much of a node is cleared."""
 _PASSED_OVER = 0.1
 """The share of asks that are placed after all others instead of in their turn."""
-_NOISE = 0.3
+_ALIKE, _WAITING = 3, 256
+"""How many waiting asks of one shape, and how many in all, are thought of: each round sorts them."""
+_NOISE = 0.08
 """How far asks may come before cheaper ones when it is diced who is left out, as a share of all."""
 
 
@@ -41,22 +44,23 @@ class Again:
         cheapest_first: Sequence[Ask],
         hardness: Callable[[Ask], tuple[int, int, int, int]],
     ) -> None:
-        """`asks` are those that may be moved, waiting ones included."""
+        """`asks` are those that may be moved, waiting ones included; `cheapest_first` the same in another order."""
         self._board = board
         self._dice = Random(1)
         self._nodes = {id(ask): [node for group in ask.groups for node in board.groups[group].nodes] for ask in asks}
         self._cheapness = {id(ask): number for number, ask in enumerate(cheapest_first)}
         self._hardness = {id(ask): hardness(ask)[:2] for ask in asks}
         self._at: dict[int, dict[int, Ask]] = {node: {} for node in range(len(board.rooms))}
-        self._waiting = [ask for ask in asks if ask.node < 0 and self._nodes[id(ask)]]
+        self._waiting = _some_of_each([ask for ask in cheapest_first if ask.node < 0 and self._nodes[id(ask)]])
         for ask in asks:
             if ask.node >= 0:
                 self._at[ask.node][id(ask)] = ask
 
-    def place(self, most: int, placings: int) -> None:
-        """More than `most` can never stand on the board."""
+    def place(self, more: int, placings: int) -> None:
+        """No more than `more` of those that wait can find a place."""
         budget = Budget(placings)
         best = self._standing()
+        most = len(best) + more
         drifted = False
         while len(best) < most and self._waiting and budget.spend():
             drifted = True
@@ -74,14 +78,18 @@ class Again:
         """One round; how many more stand now."""
         first = self._dice.choice(self._waiting)
         share = self._dice.choice(_SHARES)
+        nodes = self._some_nodes(first)
         out = [
             (ask, ask.node, ask.taken)
-            for node in self._some_nodes(first)
+            for node in nodes
             for ask in self._at[node].values()
             if self._dice.random() < share
         ]
-        todo = self._waiting + [ask for ask, _, _ in out]
-        budget.spend(len(todo))
+        waiting = self._cheapest(self._waiting)
+        invited = list({id(ask): ask for ask in (first, *waiting[: len(out) + 1])}.values())
+        todo = invited + [ask for ask, _, _ in out]
+        # Opening devices anew takes about as long as placing.
+        budget.spend(len(todo) + sum(len(self._board.devices[node]) for node in nodes))
         self._board.clear([ask for ask, _, _ in out])
         order = self._with_first(first, todo) if self._dice.random() < 0.5 else self._without_some(todo, len(out) + 1)
         self._recreate(order)
@@ -96,7 +104,7 @@ class Again:
         for ask in todo:
             if ask.node >= 0:
                 self._at[ask.node][id(ask)] = ask
-        self._waiting = [ask for ask in todo if ask.node < 0]
+        self._waiting = [ask for ask in waiting if ask.node < 0] + [ask for ask, _, _ in out if ask.node < 0]
         return more
 
     def _some_nodes(self, ask: Ask) -> list[int]:
@@ -114,10 +122,14 @@ class Again:
         others = [ask for ask in todo if ask is not first]
         return [first, *sorted(others, key=lambda ask: (*self._hardness[id(ask)], self._dice.random()))]
 
-    def _without_some(self, todo: Sequence[Ask], count: int) -> list[Ask]:
-        """So many of the cheapest, more or less, before anybody else, hardest first."""
+    def _cheapest(self, asks: Sequence[Ask]) -> list[Ask]:
+        """The cheapest first, more or less."""
         most = _NOISE * len(self._cheapness)
-        cheapest = sorted(todo, key=lambda ask: self._cheapness[id(ask)] + most * self._dice.random())
+        return sorted(asks, key=lambda ask: self._cheapness[id(ask)] + most * self._dice.random())
+
+    def _without_some(self, todo: Sequence[Ask], count: int) -> list[Ask]:
+        """So many of the cheapest before anybody else, hardest first."""
+        cheapest = self._cheapest(todo)
         chosen = sorted(cheapest[:count], key=lambda ask: (*self._hardness[id(ask)], self._dice.random()))
         return [*chosen, *cheapest[count:]]
 
@@ -132,3 +144,13 @@ class Again:
                 self._board.place(ask, sorted(ask.groups, key=lambda group: turns[group]))
         for ask in late:
             self._board.place(ask, sorted(ask.groups, key=lambda group: turns[group]))
+
+
+def _some_of_each(asks: Sequence[Ask]) -> list[Ask]:
+    seen: Counter[int] = Counter()
+    found: list[Ask] = []
+    for ask in asks:
+        seen[ask.shape] += 1
+        if seen[ask.shape] <= _ALIKE:
+            found.append(ask)
+    return found[:_WAITING]

@@ -20,6 +20,7 @@ from controller.planner.choose import choose
 from controller.planner.deal import deal_ready, use_ready
 from controller.planner.gangs import Gangs
 from controller.planner.improve import Improver
+from controller.planner.limit import Limit
 from controller.planner.prices import Scale, measure
 from controller.planner.rehome import rehome
 from controller.planner.split import split
@@ -40,8 +41,8 @@ class Effort:
     """In other orders, in a small cluster."""
 
 
-def place_level(board: Board, asks: Sequence[Ask], effort: Effort, most: int) -> None:
-    """No more than `most` of them can find a place."""
+def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit) -> None:
+    """Nothing is tried for more than the limit says is possible."""
     resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
@@ -68,14 +69,13 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, most: int) ->
     _backfill(board, rest, scales)
     # Gangs are exchanged whole or not at all, so not one by one.
     single = [ask for ask in asks if not ask.demand.pod.gang]
-    most -= sum(ask.node >= 0 for ask in asks if ask.demand.pod.gang)
-
     placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
-    Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, most)
+    Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
     if is_small(board) and effort.placings:
+        limit.tighten()
         _demand_everywhere(board, resources)
         cheapest = cheapest_first(single, scales)
-        Again(board, single, cheapest_first=cheapest, hardness=_hardness(board)).place(most, effort.placings)
+        Again(board, single, cheapest_first=cheapest, hardness=_hardness(board)).place(limit.left, effort.placings)
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:

@@ -15,6 +15,7 @@ from controller.planner.board import Board
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.gangs import Gangs
 from controller.planner.levels import Effort, place_level, settle_level
+from controller.planner.limit import Limit
 from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
@@ -30,8 +31,7 @@ class Rules:
     gangs: Gangs
     singly: Singly
     improve_steps: int
-    bound: int
-    """No more asks than this find a place."""
+    limit: Limit
 
 
 def moves_alone(ask: Ask, rules: Rules) -> bool:
@@ -42,7 +42,7 @@ def moves_alone(ask: Ask, rules: Rules) -> bool:
 def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     everybody = [ask for level in levels for ask in level]
     tried = sum(ask.demand.tried for ask in everybody)
-    if len(levels) < 2 or rules.bound < tried:
+    if len(levels) < 2 or rules.limit.most < tried:
         _place(board, levels, rules)
         return
     _place(board, [everybody], rules)
@@ -64,14 +64,12 @@ def _place(board: Board, levels: Levels, rules: Rules) -> None:
     # A pass with many levels must not take many times as long.
     placings = _PLACINGS * rules.improve_steps // len(levels) if levels else 0
     effort = Effort(steps=rules.improve_steps, placings=placings)
-    tried = [ask for level in levels for ask in level if ask.demand.tried]
     for members in levels:
         keep_promises(board, members, rules.promises, rules.singly)
         expect_binding(board, [ask for ask in members if ask.node < 0], rules.singly)
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
-        standing = sum(ask.node >= 0 for ask in tried)
         alike = [ask for ask in open_asks if ask not in rules.singly]
-        place_level(board, alike, effort, most=rules.bound - standing)
+        place_level(board, alike, effort, rules.limit)
         rules.singly.place(ask for ask in open_asks if ask in rules.singly)
         if rules.gangs.needs:
             settle_level(board, [ask for ask in members if ask.demand.tried], rules.gangs)

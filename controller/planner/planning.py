@@ -13,7 +13,6 @@ from itertools import chain, islice
 from controller.demand import Demand, collect, queue_order
 from controller.planner.asks import Ask
 from controller.planner.board import Board
-from controller.planner.bound import upper_bound
 from controller.planner.by_queue import outrun, place_in_queue_order
 from controller.planner.consolidate import consolidate
 from controller.planner.devices import Reach
@@ -21,13 +20,12 @@ from controller.planner.explain import Explainer
 from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
+from controller.planner.limit import Limit
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.order import Rules, moves_alone, place_levels
 from controller.planner.outcome import outcome
 from controller.planner.polish import Polisher
 from controller.planner.ranks import levels
-from controller.planner.shadow_prices import tightened
-from controller.planner.sides import sides_of
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
 from controller.results import PlanningResult
@@ -53,24 +51,22 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
     rest = iter(everybody)
     by_level = [list(islice(rest, len(level))) for level in demands_by_level]
     tried = [ask for ask in everybody if ask.demand.tried]
-    bound = upper_bound(board, tried)
     singly = Singly(snapshot, options, board, everybody)
     rules = Rules(
         promises={} if options.queue_order else _promises(snapshot),
         gangs=gangs,
         singly=singly,
         improve_steps=options.improve_steps,
-        bound=bound,
+        limit=Limit(board, tried),
     )
     _place(board, stocks, by_level, rules, options)
     singly.verify()
     gangs.drop_broken(board, tried)
-    placed = sum(ask.node >= 0 for ask in tried)
-    if placed < bound:
-        bound = tightened(sides_of(board), tried, bound=bound, placed=placed)
+    rules.limit.tighten()
     uncounted = outrun(board, stocks, _queue(by_level), singly) if options.queue_order else frozenset[str]()
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
-    return outcome(demands, tried, stocks, board, bound=bound, explainer=explainer, gangs=gangs, uncounted=uncounted)
+    most = rules.limit.most
+    return outcome(demands, tried, stocks, board, bound=most, explainer=explainer, gangs=gangs, uncounted=uncounted)
 
 
 def _place(

@@ -8,7 +8,7 @@ import pytest
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, pod
-from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.conftest import IMPATIENT, Bench
 from tests.sandbox.kubelet.fakes import FakePlugin, wait_until
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
@@ -40,7 +40,7 @@ def test_an_invalid_resource_name_is_refused(bench: Bench) -> None:
 
 
 def test_an_endpoint_that_is_not_there_is_refused_after_the_dial_timeout(bench: Bench) -> None:
-    bench.kubelet()
+    bench.kubelet(timings=IMPATIENT)
     plugin = bench.plugin("MIG-0")
 
     text = "failed to dial device plugin: context deadline exceeded"
@@ -68,14 +68,14 @@ def test_missing_options_are_an_error(bench: Bench) -> None:
 
 
 def test_options_may_take_longer_than_the_dial(bench: Bench) -> None:
-    bench.kubelet()
+    bench.kubelet(timings=IMPATIENT)
     may_answer = threading.Event()
 
     class Slow(FakePlugin):
         def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
             self, request: api.Empty, context: grpc.ServicerContext
         ) -> api.DevicePluginOptions:
-            may_answer.wait(QUICK.dial_timeout_seconds * 2)
+            may_answer.wait(IMPATIENT.dial_timeout_seconds * 2)
             return super().GetDevicePluginOptions(request, context)
 
     bench.add_plugin(Slow(bench.paths.plugin_dir, MIG).offer("MIG-0"))

@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sandbox.logs import tail
+
 FIRST_BACKOFF_SECONDS = 0.2
 LAST_BACKOFF_SECONDS = 5.0
 GOOD_RUN_SECONDS = 30.0
@@ -41,7 +43,7 @@ class Child:
 
     def tail(self, lines: int = 8) -> str:
         """The end of the log, of all runs together."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+        return tail(self.log, lines)
 
     def start(self) -> None:
         """Start the process and watch over it."""

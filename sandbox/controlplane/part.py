@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sandbox.controlplane.leashed import LEASH
+from sandbox.logs import tail
 
 LOOK_SECONDS = 0.1
 STOP_SECONDS = 10.0
@@ -76,9 +77,7 @@ class Part:
 
     def tail(self, lines: int = 8) -> str:
         """The end of the log."""
-        if not self.log.exists():
-            return ""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return tail(self.log, lines)
 
     def _reap(self, seconds: float) -> None:
         process = self._process

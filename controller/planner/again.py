@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import inf
 from random import Random
 
 from controller.planner.asks import Ask, Taken
@@ -19,16 +20,16 @@ from controller.planner.clearing import Budget
 
 FEW = 128
 """Up to so many devices count as a small cluster."""
-_NODES = (1, 2, 3, 3)
+_NODES = (2, 3, 3, 4)
 """How many nodes are cleared together."""
 _SHARES = (0.3, 0.6, 1.0)
 """How much of a node is cleared."""
-_PASSED_OVER = 0.1
-"""The share of asks that are placed after all others instead of in their turn."""
+_BEFORE_ALL = 0.3
+"""How often one that waits is placed before all others, however easy it is."""
 _ALIKE, _WAITING = 3, 256
 """How many waiting asks of one shape, and how many in all, are thought of: each round sorts them."""
-_NOISE = 0.08
-"""How far asks may come before cheaper ones when it is diced who is left out, as a share of all."""
+_NOISE = 0.15
+"""By how much dearer asks may come before cheaper ones, and dearer groups: 1 is what one served ask is worth."""
 
 
 def is_small(board: Board) -> bool:
@@ -41,17 +42,19 @@ class Again:
         board: Board,
         asks: Sequence[Ask],
         *,
-        cheapest_first: Sequence[Ask],
+        price: Callable[[Ask, int], float],
         hardness: Callable[[Ask], tuple[int, int, int, int]],
     ) -> None:
-        """`asks` are those that may be moved, waiting ones included; `cheapest_first` the same in another order."""
+        """`asks` are those that may be moved, waiting ones included; `price` what one costs in a group."""
         self._board = board
         self._dice = Random(1)
         self._nodes = {id(ask): [node for group in ask.groups for node in board.groups[group].nodes] for ask in asks}
-        self._cheapness = {id(ask): number for number, ask in enumerate(cheapest_first)}
+        self._prices = {id(ask): {group: price(ask, group) for group in ask.groups} for ask in asks}
+        self._least = {ask: min(prices.values(), default=inf) for ask, prices in self._prices.items()}
         self._hardness = {id(ask): hardness(ask)[:2] for ask in asks}
         self._at: dict[int, dict[int, Ask]] = {node: {} for node in range(len(board.rooms))}
-        self._waiting = _some_of_each([ask for ask in cheapest_first if ask.node < 0 and self._nodes[id(ask)]])
+        waiting = [ask for ask in asks if ask.node < 0 and self._least[id(ask)] < inf]
+        self._waiting = _some_of_each(sorted(waiting, key=lambda ask: self._least[id(ask)]))
         for ask in asks:
             if ask.node >= 0:
                 self._at[ask.node][id(ask)] = ask
@@ -67,9 +70,7 @@ class Again:
             if self._try(budget):
                 best, drifted = self._standing(), False
         if drifted:  # for nothing, and what stood before costs less
-            self._board.clear([ask for here in self._at.values() for ask in here.values()])
-            for ask, node, taken in best:
-                self._board.put_back(ask, node, taken)
+            self._board.restore([ask for here in self._at.values() for ask in here.values()], best)
 
     def _standing(self) -> list[tuple[Ask, int, Taken]]:
         return [(ask, ask.node, ask.taken) for here in self._at.values() for ask in here.values()]
@@ -91,13 +92,10 @@ class Again:
         # Opening devices anew takes about as long as placing.
         budget.spend(len(todo) + sum(len(self._board.devices[node]) for node in nodes))
         self._board.clear([ask for ask, _, _ in out])
-        order = self._with_first(first, todo) if self._dice.random() < 0.5 else self._without_some(todo, len(out) + 1)
-        self._recreate(order)
+        self._recreate(self._order(first, todo, len(out) + 1))
         more = sum(ask.node >= 0 for ask in todo) - len(out)
         if more < 0:
-            self._board.clear(todo)
-            for ask, node, taken in out:
-                self._board.put_back(ask, node, taken)
+            self._board.restore(todo, out)
             return 0
         for ask, node, _ in out:
             del self._at[node][id(ask)]
@@ -117,33 +115,25 @@ class Again:
                 found.append(node)
         return found
 
-    def _with_first(self, first: Ask, todo: Sequence[Ask]) -> list[Ask]:
-        """One of those that wait before anybody else, hardest first."""
-        others = [ask for ask in todo if ask is not first]
-        return [first, *sorted(others, key=lambda ask: (*self._hardness[id(ask)], self._dice.random()))]
-
     def _cheapest(self, asks: Sequence[Ask]) -> list[Ask]:
         """The cheapest first, more or less."""
-        most = _NOISE * len(self._cheapness)
-        return sorted(asks, key=lambda ask: self._cheapness[id(ask)] + most * self._dice.random())
+        return sorted(asks, key=lambda ask: self._least[id(ask)] + _NOISE * self._dice.random())
 
-    def _without_some(self, todo: Sequence[Ask], count: int) -> list[Ask]:
-        """So many of the cheapest before anybody else, hardest first."""
+    def _order(self, first: Ask, todo: Sequence[Ask], count: int) -> list[Ask]:
+        """So many of the cheapest before anybody else, hardest first; now and then one that waits before all."""
         cheapest = self._cheapest(todo)
         chosen = sorted(cheapest[:count], key=lambda ask: (*self._hardness[id(ask)], self._dice.random()))
-        return [*chosen, *cheapest[count:]]
+        order = [*chosen, *cheapest[count:]]
+        if self._dice.random() < _BEFORE_ALL:
+            order.remove(first)
+            order.insert(0, first)
+        return order
 
     def _recreate(self, order: Sequence[Ask]) -> None:
-        """Groups in an order of this round: nobody knows which of them others need more."""
-        turns = [self._dice.random() for _ in self._board.groups]
-        late: list[Ask] = []
+        """Each in the cheapest group, more or less, that has room."""
         for ask in order:
-            if self._dice.random() < _PASSED_OVER:
-                late.append(ask)
-            else:
-                self._board.place(ask, sorted(ask.groups, key=lambda group: turns[group]))
-        for ask in late:
-            self._board.place(ask, sorted(ask.groups, key=lambda group: turns[group]))
+            prices = self._prices[id(ask)]
+            self._board.place(ask, sorted(prices, key=lambda group: prices[group] + _NOISE * self._dice.random()))
 
 
 def _some_of_each(asks: Sequence[Ask]) -> list[Ask]:

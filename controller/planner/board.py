@@ -126,6 +126,14 @@ class Board:
         """Exactly where it was before; nothing may have come in between."""
         self._commit(ask, node, taken)
 
+    def restore(self, there: Iterable[Ask], before: Iterable[tuple[Ask, int, Taken]]) -> None:
+        """Take off those that stand there now, and put back those that stood before: `clear` and `put_back` in one."""
+        nodes = {self.lift(ask)[0] for ask in there if ask.node >= 0}
+        for ask, node, taken in before:
+            self._stand(ask, node, taken)
+            nodes.add(node)
+        self.settle(nodes)
+
     def fits(self, ask: Ask, node: int) -> bool:
         """Everything but partitions."""
         room = self.rooms[node]
@@ -148,6 +156,11 @@ class Board:
         )
 
     def _commit(self, ask: Ask, node: int, taken: Taken) -> None:
+        self._stand(ask, node, taken)
+        for device, _ in taken:
+            self._enter(device)
+
+    def _stand(self, ask: Ask, node: int, taken: Taken) -> None:
         room = self.rooms[node]
         room.cpu -= ask.cpu
         room.memory -= ask.memory
@@ -159,7 +172,6 @@ class Board:
         for device, part in taken:
             device.parts.append(part)
             device.state = device.pool.restored(device)
-            self._enter(device)
 
     # ----------------------------------------------------------------------------------------- one partition
 

@@ -115,6 +115,7 @@ class Pool(ABC):
         self.heaps: dict[int, list[tuple[int, int, int]]] = {}
         """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
         self._orders: dict[str, list[Entry]] = {}
+        self._entries: dict[tuple[int, str], Entry | None] = {}
         self._thrifty = False
 
     @abstractmethod
@@ -175,7 +176,7 @@ class Pool(ABC):
         """Where everybody fits, change few devices: those that change anyway first, then those that can hold most."""
         if thrifty != self._thrifty:
             self._thrifty = thrifty
-            self._orders.clear()
+            self._rate_anew()
 
     def rate(self, fitting: Fitting, key: int) -> Entry:
         """What taking this from a device in bucket `key` costs."""
@@ -184,6 +185,14 @@ class Pool(ABC):
             return Entry(_LAST - self.room(key >> 2), tier, fitting.regret, key)
         return Entry(fitting.loss, tier, fitting.regret, key)
 
+    def _rate_anew(self) -> None:
+        """What places cost has changed."""
+        self._orders.clear()
+        self._entries.clear()
+
     def _entry(self, key: int, resource: str) -> Entry | None:
-        fitting = self.fit(key >> 2, resource)
-        return None if fitting is None else self.rate(fitting, key)
+        known = (key, resource)
+        if known not in self._entries:
+            fitting = self.fit(key >> 2, resource)
+            self._entries[known] = None if fitting is None else self.rate(fitting, key)
+        return self._entries[known]

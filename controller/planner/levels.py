@@ -30,6 +30,8 @@ _ROOMY = 0.8
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed twice where somebody is left out; a pod of a larger one is no per cent."""
 
+_PER_CENT = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
@@ -72,10 +74,12 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit)
     placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
     Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
     if is_small(board) and effort.placings:
-        limit.tighten()
-        _demand_everywhere(board, resources)
-        cheapest = cheapest_first(single, scales)
-        Again(board, single, cheapest_first=cheapest, hardness=_hardness(board)).place(limit.left, effort.placings)
+        proof = limit.tighten()
+        if proof:
+            _demand_everywhere(board, resources)
+            # Where hundreds find a place, one more is less than a per cent.
+            placings = effort.placings * _PER_CENT // max(_PER_CENT, limit.most)
+            Again(board, single, price=proof.price, hardness=_hardness(board)).place(limit.left, placings)
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
@@ -140,9 +144,7 @@ def _failed_first(board: Board, group: int, hardest_first: Sequence[Ask], failed
     missed = [ask for ask in hardest_first if ask.node < 0]
     if len(missed) < len(failed):
         return missed
-    board.clear(hardest_first)
-    for ask, node, taken in stood:
-        board.put_back(ask, node, taken)
+    board.restore(hardest_first, stood)
     return failed
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.bound import upper_bound
-from controller.planner.shadow_prices import tightened
+from controller.planner.shadow_prices import Proof, tightened
 from controller.planner.sides import sides_of
 
 
@@ -27,11 +27,14 @@ class Limit:
         """How many more, beside those that stand now."""
         return self.most - self._standing()
 
-    def tighten(self) -> None:
-        """Some milliseconds' work where somebody was left out; nothing where all stand that can."""
+    def tighten(self) -> Proof | None:
+        """Some milliseconds' work where somebody was left out; None where all stand that can."""
         standing = self._standing()
-        if standing < self.most:
-            self.most = tightened(sides_of(self._board), self._asks, bound=self.most, placed=standing)
+        if standing >= self.most:
+            return None
+        proof = tightened(sides_of(self._board), self._asks, bound=self.most, placed=standing)
+        self.most = proof.bound
+        return proof if standing < self.most else None
 
     def _standing(self) -> int:
         return sum(ask.node >= 0 for ask in self._asks)

@@ -19,7 +19,7 @@ from controller.planner.limit import Limit
 from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
-_PLACINGS = 6
+_PLACINGS = 16
 """In other orders, for each step that may be spent on improvement: each takes some ten microseconds."""
 
 
@@ -53,9 +53,7 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     rules.gangs.found.clear()
     _place(board, levels, rules)
     if served > _served(levels):
-        board.clear(everybody)
-        for ask, node, taken in together:
-            board.put_back(ask, node, taken)
+        board.restore(everybody, together)
         rules.gangs.found.clear()
         rules.gangs.found.update(found)
 

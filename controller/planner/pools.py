@@ -64,7 +64,7 @@ class MigPool(Pool):
         if demanded != self._demanded:
             self._demanded = demanded
             self._fittings = self._fittings_of.setdefault(demanded, {})
-            self._orders.clear()
+            self._rate_anew()
 
     def fit(self, state: int, resource: str) -> Fitting | None:
         key = (state, resource, 0)
@@ -128,7 +128,7 @@ class MpsPool(Pool):
         demanded = frozenset(self._sizes_gb[name] for name in resources if name in self._sizes_gb)
         if demanded != self._demanded:
             self._demanded, self._fillable = demanded, fillable(demanded)
-            self._orders.clear()
+            self._rate_anew()
 
     def potential(self, state: int) -> int:
         """The most GB that slices of the demanded sizes can still take; names of sizes are whole GB."""

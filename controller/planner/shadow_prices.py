@@ -1,9 +1,11 @@
 """A tighter upper bound, by prices that differ between groups of nodes: what selectors and taints keep apart.
 
-In go the capacities of each group before anything is placed, and the asks; out comes a number that no plan exceeds. For
-any prices of CPU, memory, pod slots and partitions per group, no plan serves more than all capacities are worth plus
-what each ask is worth beyond the cheapest group that may serve it (Lagrangian duality). So every try is valid, and the
-prices only decide how near it is: they follow scarcity for a fixed number of rounds, no solver needed.
+In go the capacities of each group before anything is placed, and the asks; out come a number that no plan exceeds, and
+the prices that prove it. For any prices of CPU, memory, pod slots and partitions per group, no plan serves more than
+all capacities are worth plus what each ask is worth beyond the cheapest group that may serve it (Lagrangian duality).
+So every try is valid, and the prices only decide how near it is: they follow scarcity for a fixed number of rounds, no
+solver needed. Near the optimum they also tell who is served where: an ask that costs more than 1 takes the room of
+more than one other.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from controller.planner.asks import Ask
 from controller.planner.fillings import richest, slice_gb, units
@@ -30,6 +33,21 @@ _TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    bound: int
+    """So many asks find a place, or fewer."""
+    prices: Sequence[Amounts]
+    """Per group what each thing is worth where the bound is nearest, in served asks; all 0 where none was sought."""
+
+    def price(self, ask: Ask, group: int) -> float:
+        """What an ask costs in a group; infinite where the group has nothing of a resource."""
+        prices = self.prices[group]
+        if any(resource not in prices for resource, _ in ask.demand.wants):
+            return inf
+        return sum([prices.get(thing, 0.0) * amount for thing, amount in _needs(ask)])
+
+
+@dataclass(frozen=True, slots=True)
 class _Kind:
     """Asks that take the same and may go to the same groups."""
 
@@ -38,20 +56,23 @@ class _Kind:
     count: int
 
 
-def tightened(sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed: int) -> int:
+def tightened(sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed: int) -> Proof:
     """At most `bound`; `placed` asks are known to fit."""
     kinds = _kinds(sides, asks)
     bound = min(bound, sum(kind.count for kind in kinds))
-    if bound - placed <= bound * _NEAR:
-        return bound
     prices: list[Amounts] = [dict.fromkeys(side.alone, 0.0) for side in sides]
+    if bound - placed <= bound * _NEAR:
+        return Proof(bound, prices)
+    least, nearest = inf, prices
     rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, _WORK // max(1, sum(len(kind.groups) for kind in kinds))))
     for _ in range(rounds):
         value, surplus = _worth(sides, kinds, prices)
+        if value < least:
+            least, nearest = value, [dict(price) for price in prices]
         bound = min(bound, int(value + _SLACK))
         if bound <= placed or not _follow(sides, prices, surplus, value - placed):
             break
-    return bound
+    return Proof(bound, nearest)
 
 
 def _kinds(sides: Sequence[Side], asks: Sequence[Ask]) -> list[_Kind]:
@@ -63,7 +84,7 @@ def _kinds(sides: Sequence[Side], asks: Sequence[Ask]) -> list[_Kind]:
         example.setdefault(key, ask)
     kinds = []
     for kind, ask in example.items():
-        needs = (("cpu", ask.cpu), ("memory", ask.memory), ("pods", 1), *ask.demand.wants)
+        needs = _needs(ask)
         able = tuple(
             group
             for group in ask.groups
@@ -72,6 +93,10 @@ def _kinds(sides: Sequence[Side], asks: Sequence[Ask]) -> list[_Kind]:
         if able:
             kinds.append(_Kind(needs=needs, groups=able, count=counts[kind]))
     return kinds
+
+
+def _needs(ask: Ask) -> tuple[tuple[str, int], ...]:
+    return (("cpu", ask.cpu), ("memory", ask.memory), ("pods", 1), *ask.demand.wants)
 
 
 # --------------------------------------------------------------------------------------------------- prices

@@ -1,10 +1,11 @@
 """Ruin and recreate: take the asks off a few nodes of a small cluster, and place them again with those that wait.
 
-In go the board and the asks of one level that may be moved; at least as many stand on the board after. What stands
-no worse than before stays, so that a board that cannot be improved by one such step drifts until it can. (Schrimpf
-and others, Record breaking optimization results using the ruin and recreate principle, 2000.) The dice have a fixed
-seed: the same board, the same result. Bounded by a count of placings, never by a clock. In a large cluster a pod or
-two are no per cent, and nothing is done there.
+In go the board, the asks of one level, and those of higher levels, which keep a place but perhaps not the one that they
+have; at least as many stand on the board after. What stands no worse than before stays, so that a board that cannot be
+improved by one such step drifts until it can. (Schrimpf and others, Record breaking optimization results using the ruin
+and recreate principle, 2000.) Who is left out, and which group of nodes each is tried in first, is diced around the
+prices that prove the bound. The dice have a fixed seed: the same board, the same result. Bounded by a count of
+placings, never by a clock. In a large cluster a pod or two are no per cent, and nothing is done there.
 """
 
 from __future__ import annotations
@@ -41,26 +42,33 @@ class Again:
         self,
         board: Board,
         asks: Sequence[Ask],
+        kept: Sequence[Ask],
         *,
         price: Callable[[Ask, int], float],
         hardness: Callable[[Ask], tuple[int, int, int, int]],
     ) -> None:
-        """`asks` are those that may be moved, waiting ones included; `price` what one costs in a group."""
+        """`asks` may be moved or left out, `kept` moved only; `price` is what one costs in a group."""
         self._board = board
+        self._kept = {id(ask) for ask in kept}
+        waiting = [ask for ask in asks if ask.node < 0]
+        asks = [*asks, *kept]
         self._dice = Random(1)
         self._nodes = {id(ask): [node for group in ask.groups for node in board.groups[group].nodes] for ask in asks}
         self._prices = {id(ask): {group: price(ask, group) for group in ask.groups} for ask in asks}
-        self._least = {ask: min(prices.values(), default=inf) for ask, prices in self._prices.items()}
+        self._least = {
+            ask: min(prices.values(), default=inf) if ask not in self._kept else -1.0
+            for ask, prices in self._prices.items()
+        }
         self._hardness = {id(ask): hardness(ask)[:2] for ask in asks}
         self._at: dict[int, dict[int, Ask]] = {node: {} for node in range(len(board.rooms))}
-        waiting = [ask for ask in asks if ask.node < 0 and self._least[id(ask)] < inf]
-        self._waiting = _some_of_each(sorted(waiting, key=lambda ask: self._least[id(ask)]))
+        possible = [ask for ask in waiting if self._least[id(ask)] < inf]
+        self._waiting = _some_of_each(sorted(possible, key=lambda ask: self._least[id(ask)]))
         for ask in asks:
             if ask.node >= 0:
                 self._at[ask.node][id(ask)] = ask
 
-    def place(self, more: int, placings: int) -> None:
-        """No more than `more` of those that wait can find a place."""
+    def place(self, more: int, placings: int) -> int:
+        """No more than `more` of those that wait can find a place. Returns how many placings it took."""
         budget = Budget(placings)
         best = self._standing()
         most = len(best) + more
@@ -71,6 +79,7 @@ class Again:
                 best, drifted = self._standing(), False
         if drifted:  # for nothing, and what stood before costs less
             self._board.restore([ask for here in self._at.values() for ask in here.values()], best)
+        return placings - max(0, budget.steps)
 
     def _standing(self) -> list[tuple[Ask, int, Taken]]:
         return [(ask, ask.node, ask.taken) for here in self._at.values() for ask in here.values()]
@@ -94,7 +103,7 @@ class Again:
         self._board.clear([ask for ask, _, _ in out])
         self._recreate(self._order(first, todo, len(out) + 1))
         more = sum(ask.node >= 0 for ask in todo) - len(out)
-        if more < 0:
+        if more < 0 or any(ask.node < 0 and id(ask) in self._kept for ask, _, _ in out):
             self._board.restore(todo, out)
             return 0
         for ask, node, _ in out:

@@ -3,7 +3,7 @@
 In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide
 them among groups, choose whom to serve in each, give those what is ready as long as the others still fit beside it,
 place the others hardest first, fill what is left with anybody, cheapest first, and exchange what stands for more;
-in a small cluster try it in other orders too.
+in a small cluster try it in other orders too, and move those of higher levels for it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ class Effort:
     """In other orders, in a small cluster."""
 
 
-def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit) -> None:
-    """Nothing is tried for more than the limit says is possible."""
+def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit, higher: Sequence[Ask]) -> int:
+    """Nothing is tried for more than the limit says is possible. Asks of `higher` levels stand and may be moved.
+
+    Returns how many placings in other orders were tried.
+    """
     resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
@@ -73,13 +76,13 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit)
     single = [ask for ask in asks if not ask.demand.pod.gang]
     placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
     Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
-    if is_small(board) and effort.placings:
-        proof = limit.tighten()
-        if proof:
-            _demand_everywhere(board, resources)
-            # Where hundreds find a place, one more is less than a per cent.
-            placings = effort.placings * _PER_CENT // max(_PER_CENT, limit.most)
-            Again(board, single, price=proof.price, hardness=_hardness(board)).place(limit.left, placings)
+    proof = limit.tighten() if is_small(board) and effort.placings else None
+    if proof is None:
+        return 0
+    _demand_everywhere(board, resources.union(resource for ask in higher for resource, _ in ask.demand.wants))
+    # Where hundreds find a place, one more is less than a per cent.
+    placings = effort.placings * _PER_CENT // max(_PER_CENT, limit.most)
+    return Again(board, single, higher, price=proof.price, hardness=_hardness(board)).place(limit.left, placings)
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:

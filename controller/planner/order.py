@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from controller.planner.again import is_small
 from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
 from controller.planner.deal import expect_binding, keep_promises
@@ -59,18 +61,29 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
 
 
 def _place(board: Board, levels: Levels, rules: Rules) -> None:
-    # A pass with many levels must not take many times as long.
-    placings = _PLACINGS * rules.improve_steps // len(levels) if levels else 0
-    effort = Effort(steps=rules.improve_steps, placings=placings)
-    for members in levels:
+    placings = _PLACINGS * rules.improve_steps
+    movable: list[Ask] = []
+    for number, (members, limit) in enumerate(zip(levels, _limits(board, levels, rules.limit), strict=True)):
         keep_promises(board, members, rules.promises, rules.singly)
         expect_binding(board, [ask for ask in members if ask.node < 0], rules.singly)
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
         alike = [ask for ask in open_asks if ask not in rules.singly]
-        place_level(board, alike, effort, rules.limit)
+        # A pass with many levels must not take many times as long.
+        effort = Effort(steps=rules.improve_steps, placings=placings // (len(levels) - number))
+        placings -= place_level(board, alike, effort, limit, movable)
+        movable += [ask for ask in alike if ask.node >= 0 and not ask.demand.pod.gang]
         rules.singly.place(ask for ask in open_asks if ask in rules.singly)
         if rules.gangs.needs:
             settle_level(board, [ask for ask in members if ask.demand.tried], rules.gangs)
+
+
+def _limits(board: Board, levels: Levels, of_all: Limit) -> list[Limit]:
+    """For each level how many of it and of the higher ones can stand: on an empty board, as it is now."""
+    if not is_small(board):
+        return [of_all for _ in levels]
+    tried = [[ask for ask in level if ask.demand.tried] for level in levels]
+    higher = [Limit(board, list(chain.from_iterable(tried[:count]))) for count in range(1, len(levels))]
+    return [*higher, of_all][: len(levels)]
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """The exact bound of a planning instance: how many pending pods could run at most, by mixed-integer programming.
 
-In goes a Snapshot, out comes the most pods that any plan can place, solved by HiGHS (`highspy`, the benchmark extra).
+In goes a Snapshot, out comes the most pods that any plan can place, in all or level by level, solved by HiGHS
+(`highspy`, the benchmark extra).
 Per set of nodes it chooses how many GPUs in each state become which geometry, and how many pods of each kind go there.
 With one set per node this is exact; with one set per group of nodes that pods cannot tell apart it is an upper bound,
 and fast. It shares with the planner how a snapshot is read, and nothing of how it searches.
@@ -9,7 +10,7 @@ and fast. It shares with the planner how a snapshot is read, and nothing of how 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import highspy
@@ -101,6 +102,25 @@ class _Program:
 
 def exact_bound(snapshot: Snapshot, *, per_node: bool = False, seconds: float = 60.0) -> Bound:
     """The bound over all priorities. Idle partitions of GPUs that may be changed count as raw space."""
+    return _solve(snapshot, lambda _: 1, per_node=per_node, seconds=seconds)
+
+
+def exact_levels(snapshot: Snapshot, *, seconds: float = 60.0) -> tuple[int, ...] | None:
+    """How many pods of each priority, the highest first, where no lower one counts against a higher one.
+
+    For a few dozen pods: each level is worth more than all below it together. None: not solved in that time.
+    """
+    priorities = sorted({pod.priority for pod in snapshot.pending})
+    base = len(snapshot.pending) + 1
+    bound = _solve(
+        snapshot, lambda demand: base ** priorities.index(demand.pod.priority), per_node=True, seconds=seconds
+    )
+    if not bound.solved:
+        return None
+    return tuple(bound.found // base**level % base for level in reversed(range(len(priorities))))
+
+
+def _solve(snapshot: Snapshot, worth: Callable[[Demand], int], *, per_node: bool, seconds: float) -> Bound:
     demands = collect(snapshot.pending, PlannerOptions()).helpable
     stocks = take_stock(snapshot)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in demands])
@@ -108,14 +128,16 @@ def exact_bound(snapshot: Snapshot, *, per_node: bool = False, seconds: float = 
     sets = _sets(stocks, groups, resources, per_node=per_node)
     kinds: dict[Hashable, list[Demand]] = {}
     for demand in demands:
-        key = (demand.wants, demand.cpu_milli, demand.memory_bytes, groups.kind_of(demand.pod))
+        key = (demand.wants, demand.cpu_milli, demand.memory_bytes, groups.kind_of(demand.pod), worth(demand))
         kinds.setdefault(key, []).append(demand)
     program = _Program()
     parts = [_add_set(program, nodes, resources) for nodes in sets]
     for members in kinds.values():
         allowed = groups.allowed(groups.kind_of(members[0].pod))
         columns = [
-            _add_kind(program, members, part) for nodes, part in zip(sets, parts, strict=True) if nodes.group in allowed
+            _add_kind(program, members, part, worth(members[0]))
+            for nodes, part in zip(sets, parts, strict=True)
+            if nodes.group in allowed
         ]
         program.at_most(len(members), dict.fromkeys(columns, 1.0))
     return program.solve(seconds)
@@ -194,9 +216,9 @@ def _add_set(program: _Program, nodes: _Set, resources: Sequence[str]) -> _Part:
     return part
 
 
-def _add_kind(program: _Program, members: Sequence[Demand], part: _Part) -> int:
+def _add_kind(program: _Program, members: Sequence[Demand], part: _Part, worth: int) -> int:
     demand = members[0]
-    column = program.column(1.0, len(members))
+    column = program.column(worth, len(members))
     for name, count in demand.wants:
         part.partitions[name][column] = float(count)
     part.cpu[column] = float(demand.cpu_milli)

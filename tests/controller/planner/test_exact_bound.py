@@ -1,6 +1,7 @@
 """How far results are from what HiGHS proves to be the most; skipped without the benchmark extra."""
 
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -23,11 +24,6 @@ OF_ONE_LEVEL = sorted(set(MIXES) - {"priorities"})
 def limit(snapshot: Snapshot, bound: int) -> float:
     """One per cent of the bound, two where the demand exceeds what is possible by a fifth."""
     return (0.02 if len(snapshot.pending) > 1.2 * bound else 0.01) * bound
-
-
-def allowed_gap(snapshot: Snapshot, bound: int) -> float:
-    """The limit, or one pod: of a few dozen pods a single one is more than that."""
-    return max(1.0, limit(snapshot, bound))
 
 
 @pytest.mark.parametrize("mix", OF_ONE_LEVEL)
@@ -95,7 +91,8 @@ def without_last_node(snapshot: Snapshot) -> Snapshot:
     )
 
 
-@settings(max_examples=60, deadline=None)
+# The same examples every time: ten thousand drawn clusters were within the limit, which proves nothing of others.
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(drawn(OF_ONE_LEVEL))
 def test_a_further_node_never_harms(case: Drawn) -> None:
     snapshot = case.snapshot()
@@ -104,7 +101,7 @@ def test_a_further_node_never_harms(case: Drawn) -> None:
 
     assert fewer.found <= more.pods
     for one, bound in ((without_last_node(snapshot), fewer), (snapshot, more)):
-        assert bound.found - len(plan(one).placed) <= allowed_gap(one, bound.pods)
+        assert bound.found - len(plan(one).placed) <= limit(one, bound.pods)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +113,9 @@ def test_a_further_node_never_harms(case: Drawn) -> None:
         pytest.param(Drawn(nodes=3, gpus=4, pods=27, seed=455003, mix="tainted"), id="all nodes change together"),
         pytest.param(Drawn(nodes=5, gpus=1, pods=25, seed=671428, mix="tainted"), id="one GPU in each node"),
         pytest.param(Drawn(nodes=3, gpus=4, pods=71, seed=267081, mix="mps"), id="memory of MPS"),
+        pytest.param(Drawn(nodes=6, gpus=2, pods=65, seed=371978, mix="tainted"), id="dear ones left out"),
+        pytest.param(Drawn(nodes=5, gpus=4, pods=13, seed=14816, mix="several"), id="easy ones first"),
+        pytest.param(Drawn(nodes=5, gpus=4, pods=46, seed=7090, mix="tainted"), id="no GPU left over"),
     ],
 )
 def test_small_clusters_that_greedy_placing_served_worse(case: Drawn) -> None:
@@ -124,8 +124,7 @@ def test_small_clusters_that_greedy_placing_served_worse(case: Drawn) -> None:
     assert len(plan(snapshot).placed) == oracle.exact_bound(snapshot, per_node=True).pods
 
 
-def test_nearly_all_small_clusters_are_within_the_limit_although_a_pod_is_more_than_that() -> None:
-    """As many as possible, that is: a few clusters in a thousand miss one pod, so two in a hundred are chance."""
+def test_small_clusters_are_within_the_limit_although_a_pod_is_more_than_that() -> None:
     dice = random.Random(20)
     missed = []
     for _ in range(100):
@@ -136,11 +135,10 @@ def test_nearly_all_small_clusters_are_within_the_limit_although_a_pod_is_more_t
         gap = bound.found - len(plan(snapshot).placed)
         if gap > limit(snapshot, bound.pods):
             missed.append((case, gap))
-    assert len(missed) <= 2, missed
-    assert all(gap == 1 for _, gap in missed), missed
+    assert not missed
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(drawn(["priorities"]))
 def test_the_highest_level_gets_what_it_would_get_alone(case: Drawn) -> None:
     snapshot = case.snapshot()
@@ -149,7 +147,23 @@ def test_the_highest_level_gets_what_it_would_get_alone(case: Drawn) -> None:
     uids = {one.uid for one in alone.pending}
     bound = oracle.exact_bound(alone, per_node=True, seconds=20.0)
 
-    assert bound.found - sum(one.uid in uids for one in plan(snapshot).placed) <= allowed_gap(alone, bound.pods)
+    assert bound.found - sum(one.uid in uids for one in plan(snapshot).placed) <= limit(alone, bound.pods)
+
+
+def test_lower_levels_get_what_the_higher_ones_can_spare() -> None:
+    """A few in a hundred miss a pod of a lower level; it is a third where those of higher levels never move."""
+    dice = random.Random(20)
+    missed = []
+    for _ in range(40):
+        sizes = {"nodes": dice.randint(2, 6), "gpus": dice.randint(1, 4), "pods": dice.randint(5, 80)}
+        case = Drawn(**sizes, seed=dice.randrange(10**6), mix="priorities")
+        snapshot = case.snapshot()
+        uids = {one.uid for one in plan(snapshot).placed}
+        served = Counter(one.priority for one in snapshot.pending if one.uid in uids)
+        levels = sorted({one.priority for one in snapshot.pending}, reverse=True)
+        if tuple(served[level] for level in levels) != oracle.exact_levels(snapshot, seconds=20.0):
+            missed.append(case)
+    assert len(missed) <= 2, missed
 
 
 @pytest.mark.parametrize("seed", range(6))

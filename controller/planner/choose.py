@@ -8,7 +8,7 @@ each node has the CPU in the right place shows when the chosen are placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from controller.planner.asks import Ask
@@ -29,14 +29,16 @@ class _Priced:
     shares: Shares
 
 
-def choose(board: Board, group: int, asks: Sequence[Ask], scale: Scale) -> tuple[list[Ask], list[Ask]]:
-    """The chosen and the rest."""
+def choose(
+    board: Board, group: int, asks: Sequence[Ask], scale: Scale, first: Collection[int] = ()
+) -> tuple[list[Ask], list[Ask]]:
+    """The chosen and the rest; asks whose id is in `first` are chosen before others."""
     priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in sorted(asks, key=_tie_break)])
     tally = Tally.of(board, group)
     served: list[Ask] = []
     unserved: list[Ask] = []
     for rivals in _rivals(board.groups[group].pools, priced):
-        chosen, rest = _choose(rivals, tally)
+        chosen, rest = _choose(rivals, tally, first)
         served += chosen
         unserved += rest
     return served, unserved
@@ -57,10 +59,11 @@ def _rivals(pools: Sequence[Pool], priced: list[_Priced]) -> list[list[_Priced]]
     return [rivals for rivals in found if rivals]
 
 
-def _choose(priced: list[_Priced], tally: Tally) -> tuple[list[Ask], list[Ask]]:
+def _choose(priced: list[_Priced], tally: Tally, first: Collection[int]) -> tuple[list[Ask], list[Ask]]:
     best: tuple[int, list[_Priced]] | None = None
     for prices in _grid(priced):
         ordered = sorted(priced, key=_cost_at(prices))
+        ordered.sort(key=lambda one: id(one.ask) not in first)
         fitting = _longest_fitting(ordered, tally)
         if best is None or fitting > best[0]:
             best = (fitting, ordered)

@@ -9,7 +9,7 @@ in a small cluster try it in other orders too, and move those of higher levels f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from controller.demand import Wants
@@ -48,7 +48,40 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit,
 
     Returns how many placings in other orders were tried.
     """
-    resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
+    scales = _place_once(board, asks)
+    if higher and any(ask.node < 0 for ask in asks):
+        _place_with_higher(board, asks, higher)
+    # Gangs are exchanged whole or not at all, so not one by one.
+    single = [ask for ask in asks if not ask.demand.pod.gang]
+    placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
+    _demand_everywhere(board, ())
+    Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
+    proof = limit.tighten() if is_small(board) and effort.placings else None
+    if proof is None:
+        return 0
+    _demand_everywhere(board, _resources([*asks, *higher]))
+    # Where hundreds find a place, one more is less than a per cent.
+    placings = effort.placings * _PER_CENT // max(_PER_CENT, limit.most)
+    return Again(board, single, higher, price=proof.price, hardness=_hardness(board)).place(limit.left, placings)
+
+
+def _resources(asks: Iterable[Ask]) -> frozenset[str]:
+    return frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
+
+
+def _place_with_higher(board: Board, asks: Sequence[Ask], higher: Sequence[Ask]) -> None:
+    """Place both anew: those of higher levels stood where they were best for themselves. What serves more stays."""
+    both = [*higher, *asks]
+    stood = [(ask, ask.node, ask.taken) for ask in both if ask.node >= 0]
+    board.clear(both)
+    _place_once(board, both, {id(ask) for ask in higher})
+    if any(ask.node < 0 for ask in higher) or sum(ask.node >= 0 for ask in both) <= len(stood):
+        board.restore(both, stood)
+
+
+def _place_once(board: Board, asks: Sequence[Ask], first: Collection[int] = ()) -> list[Scale]:
+    """Asks in `first` are served before others. Returns what was there for them."""
+    resources = _resources(asks)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
     assigned, rest = split(asks, scales)
@@ -56,12 +89,12 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit,
     unserved: list[Ask] = []
     roomy: list[bool] = []
     for group, members in enumerate(assigned):
-        served, others = choose(board, group, members, scales[group])
+        served, others = choose(board, group, members, scales[group], first)
         chosen.append(served)
         unserved += others
         roomy.append(not others)
     if unserved:
-        rest += rehome(board, chosen, cheapest_first(unserved, scales))
+        rest += rehome(board, chosen, cheapest_first(unserved, scales, first))
     for group, members in enumerate(chosen):
         hardest_first = sorted(members, key=_hardness(board))
         left = use_ready(board, group, hardest_first)
@@ -71,18 +104,8 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit,
         if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
             failed = _failed_first(board, group, hardest_first, failed)
         rest.extend(failed)
-    _backfill(board, rest, scales)
-    # Gangs are exchanged whole or not at all, so not one by one.
-    single = [ask for ask in asks if not ask.demand.pod.gang]
-    placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
-    Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
-    proof = limit.tighten() if is_small(board) and effort.placings else None
-    if proof is None:
-        return 0
-    _demand_everywhere(board, resources.union(resource for ask in higher for resource, _ in ask.demand.wants))
-    # Where hundreds find a place, one more is less than a per cent.
-    placings = effort.placings * _PER_CENT // max(_PER_CENT, limit.most)
-    return Again(board, single, higher, price=proof.price, hardness=_hardness(board)).place(limit.left, placings)
+    _backfill(board, cheapest_first(rest, scales, first))
+    return scales
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
@@ -177,14 +200,19 @@ def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bo
     return failed
 
 
-def _backfill(board: Board, asks: Iterable[Ask], scales: Sequence[Scale]) -> None:
+def _backfill(board: Board, asks: Sequence[Ask]) -> None:
     _demand_everywhere(board, ())
-    for ask in deal_ready(board, cheapest_first(asks, scales)):
+    for ask in deal_ready(board, asks):
         board.place(ask)
 
 
-def cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale]) -> list[Ask]:
-    return sorted(asks, key=lambda ask: (cost(ask, scales), ask.demand.pod.created, ask.demand.pod.key))
+def cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale], first: Collection[int] = ()) -> list[Ask]:
+    """Those in `first` before all others."""
+
+    def key(ask: Ask) -> tuple[bool, float, int, tuple[str, str]]:
+        return (id(ask) not in first, cost(ask, scales), ask.demand.pod.created, ask.demand.pod.key)
+
+    return sorted(asks, key=key)
 
 
 def cost(ask: Ask, scales: Sequence[Scale]) -> float:

@@ -105,15 +105,16 @@ def exact_bound(snapshot: Snapshot, *, per_node: bool = False, seconds: float = 
     return _solve(snapshot, lambda _: 1, per_node=per_node, seconds=seconds)
 
 
-def exact_levels(snapshot: Snapshot, *, seconds: float = 60.0) -> tuple[int, ...] | None:
+def exact_levels(snapshot: Snapshot, *, per_node: bool = True, seconds: float = 60.0) -> tuple[int, ...] | None:
     """How many pods of each priority, the highest first, where no lower one counts against a higher one.
 
-    For a few dozen pods: each level is worth more than all below it together. None: not solved in that time.
+    Each level is worth more than all below it together, so for hundreds of pods and three levels, not for more.
+    `per_node` as for `exact_bound`. None: not solved in that time.
     """
     priorities = sorted({pod.priority for pod in snapshot.pending})
     base = len(snapshot.pending) + 1
     bound = _solve(
-        snapshot, lambda demand: base ** priorities.index(demand.pod.priority), per_node=True, seconds=seconds
+        snapshot, lambda demand: base ** priorities.index(demand.pod.priority), per_node=per_node, seconds=seconds
     )
     if not bound.solved:
         return None

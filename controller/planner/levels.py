@@ -17,6 +17,7 @@ from controller.planner.again import Again, is_small
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
+from controller.planner.clearing import Budget
 from controller.planner.deal import deal_ready, use_ready
 from controller.planner.gangs import Gangs
 from controller.planner.improve import Improver
@@ -29,8 +30,8 @@ _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed twice where somebody is left out; a pod of a larger one is no per cent."""
-
 _PER_CENT = 100
+"""Of fewer, a single one is more than a per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,8 @@ class Effort:
     """Exchanges."""
     placings: int
     """In other orders, in a small cluster."""
+    anew: Budget
+    """Asks that may be placed a second time, together with those of higher levels: for all levels of a pass."""
 
 
 def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit, higher: Sequence[Ask]) -> int:
@@ -49,7 +52,7 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit,
     Returns how many placings in other orders were tried.
     """
     scales = _place_once(board, asks)
-    if higher and any(ask.node < 0 for ask in asks):
+    if higher and any(ask.node < 0 for ask in asks) and effort.anew.spend(len(asks) + len(higher)):
         _place_with_higher(board, asks, higher)
     # Gangs are exchanged whole or not at all, so not one by one.
     single = [ask for ask in asks if not ask.demand.pod.gang]

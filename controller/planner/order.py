@@ -14,6 +14,7 @@ from itertools import chain
 from controller.planner.again import is_small
 from controller.planner.asks import Ask, Taken
 from controller.planner.board import Board
+from controller.planner.clearing import Budget
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.gangs import Gangs
 from controller.planner.levels import Effort, place_level, settle_level
@@ -22,7 +23,9 @@ from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
 _PLACINGS = 16
-"""In other orders, for each step that may be spent on improvement: each takes some ten microseconds."""
+"""In other orders, for each step that may be spent on improvement: each takes some microseconds."""
+_PLACED_ANEW = 20_000
+"""Asks, in all levels of one pass: so many take half a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
 
 
 def _place(board: Board, levels: Levels, rules: Rules) -> None:
-    placings = _PLACINGS * rules.improve_steps
+    placings, anew = _PLACINGS * rules.improve_steps, Budget(_PLACED_ANEW)
     movable: list[Ask] = []
     for number, (members, limit) in enumerate(zip(levels, _limits(board, levels, rules.limit), strict=True)):
         keep_promises(board, members, rules.promises, rules.singly)
@@ -69,7 +72,7 @@ def _place(board: Board, levels: Levels, rules: Rules) -> None:
         open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
         alike = [ask for ask in open_asks if ask not in rules.singly]
         # A pass with many levels must not take many times as long.
-        effort = Effort(steps=rules.improve_steps, placings=placings // (len(levels) - number))
+        effort = Effort(steps=rules.improve_steps, placings=placings // (len(levels) - number), anew=anew)
         placings -= place_level(board, alike, effort, limit, movable)
         movable += [ask for ask in alike if ask.node >= 0 and not ask.demand.pod.gang]
         rules.singly.place(ask for ask in open_asks if ask in rules.singly)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from controller.planner.again import is_small
 from controller.planner.asks import Ask, Taken
@@ -66,10 +65,13 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
 def _place(board: Board, levels: Levels, rules: Rules) -> None:
     placings, anew = _PLACINGS * rules.improve_steps, Budget(_PLACED_ANEW)
     movable: list[Ask] = []
-    for number, (members, limit) in enumerate(zip(levels, _limits(board, levels, rules.limit), strict=True)):
+    stood: list[Ask] = []
+    for number, members in enumerate(levels):
+        tried = [ask for ask in members if ask.demand.tried]
+        limit = Limit(board, tried, stood) if len(levels) > 1 and is_small(board) else rules.limit
         keep_promises(board, members, rules.promises, rules.singly)
         expect_binding(board, [ask for ask in members if ask.node < 0], rules.singly)
-        open_asks = [ask for ask in members if ask.node < 0 and ask.demand.tried]
+        open_asks = [ask for ask in tried if ask.node < 0]
         alike = [ask for ask in open_asks if ask not in rules.singly]
         # A pass with many levels must not take many times as long.
         effort = Effort(steps=rules.improve_steps, placings=placings // (len(levels) - number), anew=anew)
@@ -77,16 +79,8 @@ def _place(board: Board, levels: Levels, rules: Rules) -> None:
         movable += [ask for ask in alike if ask.node >= 0 and not ask.demand.pod.gang]
         rules.singly.place(ask for ask in open_asks if ask in rules.singly)
         if rules.gangs.needs:
-            settle_level(board, [ask for ask in members if ask.demand.tried], rules.gangs)
-
-
-def _limits(board: Board, levels: Levels, of_all: Limit) -> list[Limit]:
-    """For each level how many of it and of the higher ones can stand: on an empty board, as it is now."""
-    if not is_small(board):
-        return [of_all for _ in levels]
-    tried = [[ask for ask in level if ask.demand.tried] for level in levels]
-    higher = [Limit(board, list(chain.from_iterable(tried[:count]))) for count in range(1, len(levels))]
-    return [*higher, of_all][: len(levels)]
+            settle_level(board, tried, rules.gangs)
+        stood += [ask for ask in tried if ask.node >= 0]
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

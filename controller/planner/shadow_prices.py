@@ -11,7 +11,7 @@ more than one other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -53,12 +53,15 @@ class _Kind:
 
     needs: tuple[tuple[str, int], ...]
     groups: tuple[int, ...]
+    served: bool
     count: int
 
 
-def tightened(sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed: int) -> Proof:
-    """At most `bound`; `placed` asks are known to fit."""
-    kinds = _kinds(sides, asks)
+def tightened(
+    sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed: int, served: Collection[int] = ()
+) -> Proof:
+    """At most `bound`; `placed` asks are known to fit. Asks whose id is in `served` are served in any case."""
+    kinds = _kinds(sides, asks, served)
     bound = min(bound, sum(kind.count for kind in kinds))
     prices: list[Amounts] = [dict.fromkeys(side.alone, 0.0) for side in sides]
     if bound - placed <= bound * _NEAR:
@@ -75,11 +78,11 @@ def tightened(sides: Sequence[Side], asks: Sequence[Ask], *, bound: int, placed:
     return Proof(bound, nearest)
 
 
-def _kinds(sides: Sequence[Side], asks: Sequence[Ask]) -> list[_Kind]:
+def _kinds(sides: Sequence[Side], asks: Sequence[Ask], served: Collection[int]) -> list[_Kind]:
     counts: Counter[Hashable] = Counter()
     example: dict[Hashable, Ask] = {}
     for ask in asks:
-        key = (ask.demand.wants, ask.cpu, ask.memory, ask.groups)
+        key = (ask.demand.wants, ask.cpu, ask.memory, ask.groups, id(ask) in served)
         counts[key] += 1
         example.setdefault(key, ask)
     kinds = []
@@ -91,7 +94,7 @@ def _kinds(sides: Sequence[Side], asks: Sequence[Ask]) -> list[_Kind]:
             if all(amount <= sides[group].largest.get(thing, 0) for thing, amount in needs)
         )
         if able:
-            kinds.append(_Kind(needs=needs, groups=able, count=counts[kind]))
+            kinds.append(_Kind(needs=needs, groups=able, served=id(ask) in served, count=counts[kind]))
     return kinds
 
 
@@ -113,7 +116,7 @@ def _worth(sides: Sequence[Side], kinds: Sequence[_Kind], prices: Sequence[Amoun
     for kind in kinds:
         costs = [sum(prices[group][thing] * amount for thing, amount in kind.needs) for group in kind.groups]
         least = min(costs)
-        if least >= 1:
+        if least >= 1 and not kind.served:
             continue
         value += kind.count * (1 - least)
         cheapest = [group for group, cost in zip(kind.groups, costs, strict=True) if cost <= least + _TIE]

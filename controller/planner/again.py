@@ -55,9 +55,10 @@ class Again:
         self._dice = Random(1)
         self._nodes = {id(ask): [node for group in ask.groups for node in board.groups[group].nodes] for ask in asks}
         self._prices = {id(ask): {group: price(ask, group) for group in ask.groups} for ask in asks}
+        # Those that keep a place come before the cheapest of the others.
         self._least = {
-            ask: min(prices.values(), default=inf) if ask not in self._kept else -1.0
-            for ask, prices in self._prices.items()
+            number: min(prices.values(), default=inf) if number not in self._kept else -1.0
+            for number, prices in self._prices.items()
         }
         self._hardness = {id(ask): hardness(ask)[:2] for ask in asks}
         self._at: dict[int, dict[int, Ask]] = {node: {} for node in range(len(board.rooms))}

@@ -30,7 +30,7 @@ class _Priced:
 
 
 def choose(
-    board: Board, group: int, asks: Sequence[Ask], scale: Scale, first: Collection[int] = ()
+    board: Board, group: int, asks: Sequence[Ask], scale: Scale, first: Collection[int]
 ) -> tuple[list[Ask], list[Ask]]:
     """The chosen and the rest; asks whose id is in `first` are chosen before others."""
     priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in sorted(asks, key=_tie_break)])

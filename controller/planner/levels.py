@@ -57,7 +57,6 @@ def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit,
     # Gangs are exchanged whole or not at all, so not one by one.
     single = [ask for ask in asks if not ask.demand.pod.gang]
     placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
-    _demand_everywhere(board, ())
     Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
     proof = limit.tighten() if is_small(board) and effort.placings else None
     if proof is None:
@@ -209,7 +208,7 @@ def _backfill(board: Board, asks: Sequence[Ask]) -> None:
         board.place(ask)
 
 
-def cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale], first: Collection[int] = ()) -> list[Ask]:
+def cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale], first: Collection[int]) -> list[Ask]:
     """Those in `first` before all others."""
 
     def key(ask: Ask) -> tuple[bool, float, int, tuple[str, str]]:

@@ -4,7 +4,7 @@ Written by server-side apply under two field managers; lists with one writer are
 count as used everywhere.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -160,3 +160,14 @@ class PlanStatus(Wire):
         Field(max_length=16, json_schema_extra=atomic(), description="Every GPU of the node."),
     ] = None
     device_plugin: Annotated[DevicePluginStatus | None, Field(description="What the kubelet was offered.")] = None
+
+    def wire(self) -> dict[str, Any]:
+        """Without empty maps and lists: where server-side apply removes the last member of one that is still applied,
+        the API server stores null, refuses that, and so refuses the whole status."""
+        return _without_empty(super().wire())
+
+
+def _without_empty(part: dict[str, Any]) -> dict[str, Any]:
+    """Lists are replaced whole, so what is inside their items may be empty."""
+    inner = {name: _without_empty(value) if isinstance(value, dict) else value for name, value in part.items()}
+    return {name: value for name, value in inner.items() if value not in ({}, [])}

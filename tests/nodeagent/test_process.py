@@ -82,6 +82,19 @@ def test_a_plan_becomes_instances_that_pods_get_and_keep(node: Node) -> None:
     assert apply.get(node.api, f"/api/v1/nodes/{NODE}")["spec"].get("taints", []) == []
 
 
+def test_the_status_follows_when_the_last_partition_goes_away(node: Node) -> None:
+    node.plan(mig(0, ("7g.80gb", 0)))
+    node.start_agent()
+    wait_until(node.ready)
+    wait_until(lambda: apply.get(node.api, PLAN)["status"].get("summary") == {"mig": "0/1"})
+
+    node.plan(mig(0))
+    wait_until(node.ready)
+
+    assert node.layouts() == ["empty", "empty"]
+    assert "summary" not in apply.get(node.api, PLAN)["status"]
+
+
 def test_it_serves_metrics_health_and_a_heartbeat(node: Node) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     agent = node.start_agent()

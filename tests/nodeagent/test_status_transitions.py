@@ -1,0 +1,58 @@
+"""A status whose fields come and go is accepted by the API: each field from present to absent, and back."""
+
+from collections.abc import Iterator
+
+import pytest
+from kubernetes.client import ApiClient
+
+from crds.definition import definition
+from crds.v1alpha1 import names
+from crds.v1alpha1.status import PlanStatus
+from kube import apply, clients
+from nodeagent.observed.cell import Cell
+from nodeagent.reported.publish import StatusWriter, same
+from nodeagent.wanted.plan import PlanSeen, parse_plan
+from sandbox.apiserver import ApiServer
+from tests.crds.status_transitions import FULL, absent_fields, transitions
+
+NAME = "n1"
+PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NAME}"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[ApiClient]:
+    with ApiServer() as server:
+        api = clients.for_url(server.url)
+        apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+        plan = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": NAME},
+            "spec": {"nodeName": NAME},
+        }
+        apply.create(api, PLAN.rpartition("/")[0], plan)
+        yield api
+
+
+def write(api: ApiClient, status: PlanStatus) -> None:
+    """As the agent does; raises where the API refuses it."""
+    cell = Cell[PlanSeen]()
+    writer = StatusWriter(api, NAME, cell, clock=lambda: 0.0, interval_seconds=1.0)
+    assert writer.write(parse_plan(apply.get(api, PLAN)), status.wire()) is None
+
+
+def test_the_full_status_has_every_field() -> None:
+    assert absent_fields(FULL) == []
+
+
+@pytest.mark.parametrize(("name", "after"), transitions(), ids=[name for name, _ in transitions()])
+def test_each_field_may_go_and_come_back(api: ApiClient, name: str, after: PlanStatus) -> None:
+    write(api, FULL)
+
+    write(api, after)
+    live = apply.get(api, PLAN)["status"]
+    assert same(after.wire(), live), name
+    assert sorted(live) == sorted(after.wire())
+
+    write(api, FULL)
+    assert same(FULL.wire(), apply.get(api, PLAN)["status"])

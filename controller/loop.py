@@ -156,7 +156,7 @@ class Loop:
         seconds = self._clock() - began
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         parts.state.promise({placed.uid: placed.node for placed in result.placed}, ready=ready)
-        outcomes = parts.writer.write(result.node_changes, {plan.name: plan for plan in snapshot.plans})
+        outcomes = parts.writer.write(result, snapshot)
         parts.reporter.report(snapshot, result, outcomes, seconds)
         self._plan_again(outcomes)
 

@@ -252,6 +252,12 @@ class State:
         with self._lock:
             return tuple(self._pods.gpu_pods.get(node, {}).values())
 
+    def holders(self, node: str) -> frozenset[str]:
+        """Uids of these pods, and the names of pods bound there of which nobody knows what they hold."""
+        with self._lock:
+            uids = frozenset(pod.uid for pod in self._pods.gpu_pods.get(node, {}).values())
+            return uids | self._unreadable.unknown_holders(node)
+
     def unreadable(self) -> Mapping[tuple[str, str], str]:
         """Kind and name of each object that is left out, with the reason."""
         with self._lock:

@@ -53,6 +53,10 @@ class UnreadableObjects:
             self._unknown[key] = seen.node
         return seen.held
 
+    def unknown_holders(self, node: str) -> frozenset[str]:
+        """Pods on this node that hold nobody knows what, by namespace/name."""
+        return frozenset("/".join(key) for key, where in self._unknown.items() if where == node)
+
     def unknown_nodes(self) -> frozenset[str]:
         """Nodes on which somebody holds nobody knows what."""
         return frozenset(self._unknown.values())

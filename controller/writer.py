@@ -2,7 +2,8 @@
 
 In go the node changes of one pass with the plan views that it was made from, out comes one outcome per node. Every
 write carries uid and resourceVersion. A refusal for a stale version is normal, since the agent's status writes move it:
-while uid, generation and used partitions are the same the write is sent again, otherwise the node is planned again.
+while uid and generation are the same and no more of the GPUs is in use, by status and by the pods bound to the node,
+the write is sent again, otherwise the node is planned again.
 Pinned indexes are left out, unchanged items are written back as they stand. Nothing is written in Manual or paused
 plans but the removal of pinned indexes, which the admission policy allows there too.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -23,9 +24,9 @@ from controller.inflight import at_once
 from controller.items import item_of
 from controller.parse import Unreadable
 from controller.parse_plan import PlanReading, read_plan
-from controller.results import NodeChange
+from controller.results import NodeChange, PlanningResult
 from controller.state import State
-from controller.views import PlanView
+from controller.views import PlanView, Snapshot
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 
@@ -68,15 +69,23 @@ class _Basis:
     uid: str
     generation: int
     in_use: frozenset[tuple[str, str]]
+    """Used partitions, by GPU and id."""
+    holders: frozenset[str]
+    """Uids of pods that the decision counts on this node's GPUs, bound there or placed there by it."""
 
     @classmethod
-    def of_view(cls, view: PlanView) -> _Basis:
+    def of_view(cls, view: PlanView, holders: Iterable[str]) -> _Basis:
         in_use = frozenset((gpu.uuid, p.id) for gpu in view.gpus for p in gpu.partitions if p.used)
-        return cls(uid=view.uid, generation=view.generation, in_use=in_use)
+        return cls(uid=view.uid, generation=view.generation, in_use=in_use, holders=frozenset(holders))
 
     @classmethod
-    def of_reading(cls, reading: PlanReading) -> _Basis:
-        return cls(uid=reading.uid, generation=reading.generation, in_use=reading.in_use)
+    def of_reading(cls, reading: PlanReading, holders: frozenset[str]) -> _Basis:
+        return cls(uid=reading.uid, generation=reading.generation, in_use=reading.in_use, holders=holders)
+
+    def allows(self, now: _Basis) -> bool:
+        """Nothing is in use now that was not counted; what was released meanwhile only makes more room."""
+        same_plan = (self.uid, self.generation) == (now.uid, now.generation)
+        return same_plan and now.in_use <= self.in_use and now.holders <= self.holders
 
 
 class Writer:
@@ -95,18 +104,22 @@ class Writer:
         self._leading = leading
         self._clock = clock
 
-    def write(self, changes: Iterable[NodeChange], views: Mapping[str, PlanView]) -> tuple[Outcome, ...]:
-        """Write every change; one node's failure leaves the others alone. In the order of `changes`."""
-        return at_once(lambda change: self._write(change, views.get(change.node)), changes)
+    def write(self, result: PlanningResult, snapshot: Snapshot) -> tuple[Outcome, ...]:
+        """Write every change that was planned from this snapshot, in order; one node's failure leaves the others."""
+        bases = _bases(result, snapshot)
+        return at_once(lambda change: self._write(change, bases.get(change.node)), result.node_changes)
 
     def drop_pinned(self, reading: PlanReading) -> Outcome:
         """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers."""
         kept = [item for index, item in sorted(reading.planned_items.items()) if index not in reading.pinned]
-        return self._guarded(reading.name, lambda: self._apply(_Basis.of_reading(reading), reading, kept))
+        return self._guarded(reading.name, lambda: self._apply(self._basis(reading), reading, kept))
 
-    def _write(self, change: NodeChange, view: PlanView | None) -> Outcome:
+    def _basis(self, reading: PlanReading) -> _Basis:
+        return _Basis.of_reading(reading, self._state.holders(reading.name))
+
+    def _write(self, change: NodeChange, basis: _Basis | None) -> Outcome:
         reading = self._state.plan(change.node)
-        if view is None or reading is None:
+        if basis is None or reading is None:
             return Outcome(node=change.node, written=Written.OVERTAKEN, message="the plan is gone")
         node = self._state.node(change.node)
         if node is None or node.partitioning is None:
@@ -114,7 +127,7 @@ class Writer:
         if reading.mode != Mode.AUTO or reading.paused:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
         items = planned_items(change, reading)
-        return self._guarded(change.node, lambda: self._apply(_Basis.of_view(view), reading, items))
+        return self._guarded(change.node, lambda: self._apply(basis, reading, items))
 
     def _guarded(self, node: str, attempt: Callable[[], Outcome]) -> Outcome:
         try:
@@ -127,7 +140,7 @@ class Writer:
         planned_json = json.dumps(items, separators=(",", ":"))
         current: PlanReading | None = reading
         for _ in range(ATTEMPTS):
-            if current is None or _Basis.of_reading(current) != basis:
+            if current is None or not basis.allows(self._basis(current)):
                 return Outcome(node=name, written=Written.OVERTAKEN, message="the plan or its use has changed")
             if planned_json == current.planned_json:
                 return Outcome(node=name, written=Written.UNCHANGED)
@@ -152,6 +165,18 @@ class Writer:
             return None
         self._state.observe_plan(name, found)
         return None if isinstance(found, Unreadable) else found
+
+
+def _bases(result: PlanningResult, snapshot: Snapshot) -> dict[str, _Basis]:
+    """Per node that changes, what its change rests on."""
+    holders: dict[str, set[str]] = {change.node: set() for change in result.node_changes}
+    for pod in snapshot.pods:
+        if pod.gpu and pod.node in holders:
+            holders[pod.node].add(pod.uid)
+    for placed in result.placed:
+        if placed.node in holders:
+            holders[placed.node].add(placed.uid)
+    return {plan.name: _Basis.of_view(plan, holders[plan.name]) for plan in snapshot.plans if plan.name in holders}
 
 
 def planned_items(change: NodeChange, reading: PlanReading) -> Items:

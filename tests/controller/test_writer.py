@@ -1,21 +1,22 @@
 """Writing plans against the API server: what is written, and every way in which a write can be overtaken."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from controller import paths
 from controller.items import desired_of
+from controller.parse import read_pod
 from controller.parse_plan import PlanReading
-from controller.results import NodeChange
-from controller.views import PlannedGpu
+from controller.results import NodeChange, Placed, PlanningResult, Supply
+from controller.views import PlannedGpu, Snapshot
 from controller.writer import Outcome, Writer, Written
 from crds.v1alpha1.spec import GpuItem
 from kube import apply
 from partitioning.models import model_for_name
 from tests.controller.cluster import Bench, Cluster
-from tests.controller.objects import H100, Json, gpu, item, node, partition, status
+from tests.controller.objects import H100, SLICE, Json, gpu, item, node, partition, pod, status
 
 
 def planned(raw: Json) -> PlannedGpu:
@@ -32,9 +33,12 @@ def writer(bench: Bench) -> Writer:
     return Writer(bench.cluster.api, bench.state, leading=bench.leading, clock=bench.clock)
 
 
-def write(bench: Bench, *changes: NodeChange) -> list[Outcome]:
-    views = {plan.name: plan for plan in bench.state.snapshot().plans}
-    return list(writer(bench).write(changes, views))
+def write(
+    bench: Bench, *changes: NodeChange, snapshot: Snapshot | None = None, placed: Iterable[Placed] = ()
+) -> list[Outcome]:
+    """Write these changes, planned from this snapshot, without one from what the state knows now."""
+    result = PlanningResult(node_changes=changes, placed=tuple(placed))
+    return list(writer(bench).write(result, snapshot or bench.state.snapshot()))
 
 
 def ready(bench: Bench, **spec: Any) -> None:
@@ -117,16 +121,75 @@ def plan_recreated(cluster: Cluster) -> None:
 @pytest.mark.parametrize("seen", [False, True], ids=["before the watch", "after the watch"])
 def test_what_a_decision_rests_on_has_changed(bench: Bench, overtake: Callable[[Cluster], None], seen: bool) -> None:
     ready(bench)
-    views = {plan.name: plan for plan in bench.state.snapshot().plans}
+    snapshot = bench.state.snapshot()
     overtake(bench.cluster)
     if seen:
         bench.load()
-    outcomes = writer(bench).write([change(item(0, 3))], views)
+    outcomes = write(bench, change(item(0, 3)), snapshot=snapshot)
     assert [(o.written, o.again) for o in outcomes] == [(Written.OVERTAKEN, True)]
     if overtake is plan_deleted:
         assert bench.cluster.plans() == []
     else:
         assert "planned" not in bench.cluster.get_plan()["spec"]
+
+
+HOLDER = pod("holder", unschedulable=False)
+UNREADABLE: Json = {"containers": [{"name": "main", "resources": {"limits": {SLICE: "some"}}}]}
+
+
+def bound_to(found: Bench, raw: Json, name: str = "n1") -> None:
+    """The watch brings the binding of this pod, on which the agent has not reported yet."""
+    raw = raw | {"spec": raw["spec"] | {"nodeName": name}}
+    found.state.observe_pod(("default", raw["metadata"]["name"]), read_pod(raw))
+
+
+@pytest.mark.parametrize(
+    ("bound", "written"),
+    [
+        (pod("holder"), Written.OVERTAKEN),
+        (pod("placed"), Written.APPLIED),  # this very result counts on it there
+        (pod("known"), Written.APPLIED),  # bound before the snapshot
+        (pod("plain", asks={"cpu": "1"}), Written.APPLIED),
+        (HOLDER | {"spec": UNREADABLE}, Written.OVERTAKEN),  # holds nobody knows what
+    ],
+    ids=["holder", "placed", "known", "without GPUs", "unreadable"],
+)
+@pytest.mark.parametrize("refused_once", [False, True])
+def test_a_pod_bound_since_the_snapshot_voids_the_write(
+    bench: Bench, bound: Json, written: Written, refused_once: bool
+) -> None:
+    ready(bench)
+    bound_to(bench, pod("known"))
+    snapshot = bench.state.snapshot()
+    if refused_once:  # the pod is bound while the first attempt is under way, which a status write overtakes
+        bench.cluster.agent_status("n1", status(gpu(state="Ready", partitions=[partition(0)])))
+        bench.cluster.server.faults.append(lambda _: bound_to(bench, bound))
+    else:
+        bound_to(bench, bound)
+    placed = Placed(uid="uid-placed", key=("default", "placed"), node="n1", supply=Supply.EXISTING)
+    assert [o.written for o in write(bench, change(item(0, 3)), snapshot=snapshot, placed=[placed])] == [written]
+    assert ("planned" in bench.cluster.get_plan()["spec"]) is (written is Written.APPLIED)
+
+
+def test_a_pod_bound_to_another_node_than_the_result_placed_it_voids_the_write(bench: Bench) -> None:
+    ready(bench)
+    snapshot = bench.state.snapshot()
+    bound_to(bench, pod("placed"))
+    placed = Placed(uid="uid-placed", key=("default", "placed"), node="n2", supply=Supply.NEW)
+    outcomes = write(bench, change(item(0, 3)), snapshot=snapshot, placed=[placed])
+    assert [o.written for o in outcomes] == [Written.OVERTAKEN]
+
+
+def test_a_pod_that_ends_does_not_void_the_write(bench: Bench) -> None:
+    ready(bench)
+    bench.cluster.agent_status("n1", status(gpu(partitions=[partition(0, "Used"), partition(1, "Used")])))
+    bound_to(bench, pod("known"))
+    bench.load()
+    snapshot = bench.state.snapshot()
+    bench.cluster.agent_status("n1", status(gpu(partitions=[partition(1, "Used")])))
+    bench.state.observe_pod(("default", "known"), None)
+    bench.load()
+    assert [o.written for o in write(bench, change(item(0, 1)), snapshot=snapshot)] == [Written.APPLIED]
 
 
 @pytest.mark.parametrize("spec", [{"mode": "Manual"}, {"paused": True}])
@@ -138,11 +201,11 @@ def test_manual_and_paused_plans_are_left_alone(bench: Bench, spec: Json) -> Non
 
 def test_a_plan_of_a_node_that_is_not_enabled_any_more(bench: Bench) -> None:
     ready(bench)
-    views = {plan.name: plan for plan in bench.state.snapshot().plans}
+    snapshot = bench.state.snapshot()
     label = {"metadata": {"labels": {"gpuplan.dev/gpu-partitioning": None}}}
     apply.merge_patch(bench.cluster.api, paths.node("n1"), label)
     bench.load()
-    assert [o.written for o in writer(bench).write([change(item(0, 3))], views)] == [Written.NOT_OURS]
+    assert [o.written for o in write(bench, change(item(0, 3)), snapshot=snapshot)] == [Written.NOT_OURS]
 
 
 def test_who_does_not_lead_writes_nothing(bench: Bench) -> None:

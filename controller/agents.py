@@ -25,10 +25,10 @@ from controller.parse_plan import ConditionReading, PlanReading, read_plan
 from controller.state import State
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, TAINT_CHANGING, Condition, Reason
 from kube import apply, errors
+from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0
 OUR_READY = (Reason.AGENT_SILENT, Reason.NODE_NOT_FOUND)
 """Reasons with which the controller says Ready=Unknown."""
 
@@ -65,13 +65,12 @@ class Agents:
         self._now = now
         self._silent_seconds = agent_silent_seconds
         self._taint_seconds = taint_removal_seconds
-        self._not_before: dict[str, float] = {}
+        self._retries: RetryGate[str] = RetryGate(clock=clock)
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
-        now = self._clock()
-        self._not_before = {what: at for what, at in self._not_before.items() if at > now}
-        at_once(lambda due: self._attempt(*due, until=now + SENDING_SECONDS), list(self._due()))
+        until = self._clock() + SENDING_SECONDS
+        at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
 
     def _due(self) -> Iterator[tuple[str, Callable[[], None]]]:
         nodes = self._state.nodes()
@@ -176,19 +175,16 @@ class Agents:
         log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
 
     def _attempt(self, what: str, action: Callable[[], None], *, until: float) -> None:
-        now = self._clock()
-        if now >= until or now < self._not_before.get(what, 0.0) or not self._leading():
+        if self._clock() >= until or not self._retries.may_send(what) or not self._leading():
             return
         try:
             action()
-        except (errors.Conflict, errors.NotFound, errors.Invalid) as error:
-            # Somebody wrote in between; the watch brings it, and what is still due is done then.
-            log.debug("%s: %s", what, error.message)
-            self._not_before[what] = self._clock() + 0.2
         except errors.ApiError as error:
-            self._metrics.errors.labels(stage="status").inc()
-            log.warning("%s: %s", what, error.message)
-            self._not_before[what] = self._clock() + AGAIN_SECONDS
+            if self._retries.failed(what, error):
+                self._metrics.errors.labels(stage="status").inc()
+                log.warning("%s: %s", what, error.message)
+        else:
+            self._retries.succeeded(what)
 
 
 def _tells(live: ConditionReading | None, verdict: Verdict, generation: int) -> bool:

@@ -21,10 +21,12 @@ from controller.state import State
 from controller.writer import Writer, Written
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors
+from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
+"""After a write that succeeded: by then the watch has brought it, and it is not due any more."""
 
 
 class Chores:
@@ -50,26 +52,26 @@ class Chores:
         self._clock = clock
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
-        self._not_before: dict[tuple[str, str], float] = {}
+        self._retries: RetryGate[tuple[str, str]] = RetryGate(clock=clock)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
         until = self._clock() + SENDING_SECONDS
         tried = at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
-        self._not_before = {key: at for key, at in self._not_before.items() if at > self._clock()}
         return any(tried)
 
     def _attempt(self, what: str, name: str, chore: Callable[[], None], *, until: float) -> bool:
-        now = self._clock()
-        if now < self._not_before.get((what, name), 0.0) or not self._leading():
+        if not self._retries.may_send((what, name)) or not self._leading():
             return False
-        if now < until:
-            self._not_before[what, name] = now + AGAIN_SECONDS
+        if self._clock() < until:
             try:
                 chore()
             except errors.ApiError as error:
-                self._metrics.errors.labels(stage="chores").inc()
-                log.warning("%s of plan %s: %s", what, name, error.message)
+                if self._retries.failed((what, name), error):
+                    self._metrics.errors.labels(stage="chores").inc()
+                    log.warning("%s of plan %s: %s", what, name, error.message)
+            else:
+                self._retries.succeeded((what, name), pause_seconds=AGAIN_SECONDS)
         return True
 
     def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
@@ -106,9 +108,6 @@ class Chores:
         outcome = self._writer.drop_pinned(reading)
         if outcome.written is Written.APPLIED:
             log.info("plan %s: GPUs %s are pinned, dropped from planned", reading.name, list(reading.stale_items))
-        elif outcome.written is Written.FAILED:
-            self._metrics.errors.labels(stage="chores").inc()
-            log.warning("plan %s: pinned items could not be dropped: %s", reading.name, outcome.message)
 
     def _delete(self, reading: PlanReading) -> None:
         try:

@@ -24,6 +24,7 @@ from controller.state import State
 from controller.views import PlanView, PodView
 from crds.v1alpha1.names import CONTROLLER_MANAGER, PartitionState
 from kube import apply, errors
+from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Nominator:
         self._enabled = enabled
         self._leading = leading
         self._clock = clock
-        self._not_before: dict[str, float] = {}
+        self._retries: RetryGate[str] = RetryGate(clock=clock)
 
     def run(self) -> None:
         """Nominate every promised pod whose partitions are there."""
@@ -63,8 +64,7 @@ class Nominator:
         if not promises:
             return
         now = self._clock()
-        self._not_before = {uid: at for uid, at in self._not_before.items() if at > now}
-        wanted = [claim for claim in self._wanted(promises) if claim[0].uid not in self._not_before]
+        wanted = [claim for claim in self._wanted(promises) if self._retries.may_send(claim[0].uid)]
         at_once(lambda claim: self._nominate(*claim, until=now + SENDING_SECONDS), wanted)
 
     def _wanted(self, promises: Mapping[str, str]) -> list[tuple[PodView, str]]:
@@ -84,19 +84,18 @@ class Nominator:
         known = self._state.pending_pod(pod.key)
         if known != pod or self._clock() >= until or not self._leading():
             return
-        self._not_before[pod.uid] = self._clock() + AGAIN_SECONDS
         self._state.nominate(pod.uid, node)
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
         try:
             apply.merge_patch(self._api, paths.pod_status(pod.namespace, pod.name), body, manager=CONTROLLER_MANAGER)
-        except (errors.NotFound, errors.Conflict):
-            return  # the pod is gone, or another one of its name is there
         except errors.ApiError as error:
-            if isinstance(error, errors.Invalid) and (error.other_object or BOUND in error.message):
-                return
-            self._metrics.errors.labels(stage="nominate").inc()
-            log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
+            # A pod that is gone or bound needs no nomination: the watch will say so.
+            needless = isinstance(error, errors.NotFound) or BOUND in error.message
+            if self._retries.failed(pod.uid, error) and not needless:
+                self._metrics.errors.labels(stage="nominate").inc()
+                log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
             return
+        self._retries.succeeded(pod.uid, pause_seconds=AGAIN_SECONDS)
         self._metrics.nominations.inc()
         log.debug("pod %s nominated to %s", pod.title, node)
 

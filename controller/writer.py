@@ -110,9 +110,12 @@ class Writer:
         return at_once(lambda change: self._write(change, bases.get(change.node)), result.node_changes)
 
     def drop_pinned(self, reading: PlanReading) -> Outcome:
-        """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers."""
+        """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers.
+
+        Raises the ApiError where the server refuses.
+        """
         kept = [item for index, item in sorted(reading.planned_items.items()) if index not in reading.pinned]
-        return self._guarded(reading.name, lambda: self._apply(self._basis(reading), reading, kept))
+        return self._apply(self._basis(reading), reading, kept)
 
     def _basis(self, reading: PlanReading) -> _Basis:
         return _Basis.of_reading(reading, self._state.holders(reading.name))

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+PATCH_REJECTED = "the server rejected our request due to an error in our request"
+
 
 class ApiError(Exception):
     """The request got an answer other than 2xx, or none (status 0)."""
@@ -61,6 +63,11 @@ class Invalid(ApiError):
         """A patch or apply named a uid, and another object of that name is there now (a PUT gets a Conflict)."""
         return any(field == "metadata.uid" for field, _ in self.causes)
 
+    @property
+    def test_failed(self) -> bool:
+        """A JSON patch, such as its `test`, does not fit the object; the server says no more."""
+        return not self.causes and self.message == PATCH_REJECTED
+
 
 class Unavailable(ApiError):
     """429, 5xx, a time-out or no connection: the same request may succeed later.
@@ -69,6 +76,16 @@ class Unavailable(ApiError):
     """
 
     retry_after_seconds: float = 0.0
+
+
+def is_stale(error: ApiError) -> bool:
+    """The request named a version or a uid that is no longer there: read the object again, nothing is wrong."""
+    return isinstance(error, Conflict) or (isinstance(error, Invalid) and (error.other_object or error.test_failed))
+
+
+def retry_after(error: ApiError) -> float:
+    """Seconds that the server asks to wait; 0 where it asks nothing."""
+    return error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

@@ -162,7 +162,7 @@ class Reflector(Generic[T]):
         expected = isinstance(error, errors.Gone) or text == self.last_error
         log.log(logging.DEBUG if expected else logging.WARNING, "%s: %s", self.path, text)
         self.last_error = text
-        asked_seconds = error.retry_after_seconds if isinstance(error, errors.Unavailable) else 0.0
+        asked_seconds = errors.retry_after(error) if isinstance(error, errors.ApiError) else 0.0
         self._quit.wait(max(self._backoff.next_seconds(), asked_seconds))
 
     def _worked(self) -> None:

@@ -1,8 +1,8 @@
 """The batch window: many triggers close together become one pass.
 
-In go keys (whatever they stand for), out comes one batch when no further key arrived for the idle time, or when the
-first of them has waited for the timeout. A key that is in the batch already is no further key, so something that
-flaps cannot hold the window open. Knows no pods, starts no threads, and reads only the clock that it is given.
+Takes keys (whatever they stand for) and returns them as one batch when no further extending key arrived for the idle
+time, or when the first key has waited for the timeout. A key that is in the batch already does not extend the window,
+so something that flaps cannot hold it open. Knows no pods, starts no threads, reads only the clock that it is given.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ class Batcher(Generic[Key]):
         self._first = 0.0
         self._last = 0.0
 
-    def add(self, key: Key) -> None:
-        """Open the window, or keep it open for another idle time; a known key changes nothing."""
+    def add(self, key: Key, *, extend: bool = False) -> None:
+        """Open the window; `extend` keeps an open one open for another idle time. A known key changes nothing."""
         with self._lock:
             if key in self._keys:
                 return
             now = self._clock()
             if not self._keys:
-                self._first = now
-            self._last = now
+                self._first = self._last = now
+            elif extend:
+                self._last = now
             self._keys[key] = None
 
     def discard(self, key: Key) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.triggers import FINISHED, same_request, wants_planning
+from controller.triggers import FINISHED, looks_different, preempts_on, same_request, wants_planning
 from controller.views import PlannerOptions, PodKey, PodView
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -23,7 +23,9 @@ class PodChange:
     served: str = ""
     """Uid of a pod that asks for nothing any more."""
     left: str = ""
-    """Node on which resources, or a promise of them, are for others now."""
+    """Node on which resources, or a promise of them, are for others now, or pods are other than before."""
+    around: bool = False
+    """Where waiting pods fit depends on pods of all nodes, so that `left` matters wherever it is."""
 
 
 class PodStore:
@@ -31,6 +33,7 @@ class PodStore:
 
     def __init__(self, options: PlannerOptions) -> None:
         self._options = options
+        self._default_spread = any(profile.default_spread for profile in options.profiles.values())
         self._promises: dict[str, str] = {}
         self._nominated: dict[str, str] = {}
         self._now = 0.0
@@ -38,6 +41,8 @@ class PodStore:
         self.pending: dict[PodKey, PodView] = {}
         self.wanting: dict[str, float] = {}
         """Uids of pending pods that planning can serve, or owes a reason, and since when."""
+        self._constrained: set[str] = set()
+        """Those of them whose own constraints depend on other pods."""
         self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
         """Per node, the bound pods that hold something of its GPUs."""
         self._far_reaching: set[PodKey] = set()
@@ -45,6 +50,11 @@ class PodStore:
 
     def observe(self, key: PodKey, seen: PodView | None, *, now: float = 0.0) -> PodChange:
         """Take one pod as it is now; None or a finished one: it is gone."""
+        looked_around = self.look_around()  # asked before as well: the pod that leaves may be the reason for it
+        change = self._observe(key, seen, now)
+        return replace(change, around=looked_around or self.look_around()) if change.left else change
+
+    def _observe(self, key: PodKey, seen: PodView | None, now: float) -> PodChange:
         self._now = now
         new = None if seen is None or seen.phase in FINISHED else self._with_our_nomination(seen)
         old = self._remove(key)
@@ -78,15 +88,7 @@ class PodStore:
 
     def look_around(self) -> bool:
         """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
-        if not self.wanting:
-            return False
-        if self._far_reaching or any(profile.default_spread for profile in self._options.profiles.values()):
-            return True
-        return any(
-            pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread)
-            for pod in self.pending.values()
-            if pod.uid in self.wanting
-        )
+        return bool(self.wanting and (self._constrained or self._far_reaching or self._default_spread))
 
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod: its next views are marked as ours, whoever the API names as owner."""
@@ -107,28 +109,41 @@ class PodStore:
     def _ended(self, old: PodView) -> PodChange:
         self._nominated.pop(old.uid, None)
         served = self._unwant(old.uid)
-        return PodChange(served=served, left=old.node or self._promises.pop(old.uid, ""))
+        return PodChange(served=served, left=old.node or self._promises.pop(old.uid, "") or preempts_on(old))
 
     def _changed(self, old: PodView | None, new: PodView) -> PodChange:
         if new.node:
-            if old is not None and old.node:
-                return PodChange()
-            served = self._unwant(new.uid)
-            promised = self._promises.pop(new.uid, "")
-            return PodChange(served=served, left=promised if promised != new.node else "")
+            return self._runs(old, new) if old is not None and old.node else self._bound(old, new)
         if old is not None and same_request(old, new):
             return PodChange()
         asks = self._asks(new)
-        return PodChange(asks=asks, served="" if asks else self._unwant(new.uid))
+        reserved = preempts_on(old) if old is not None else ""
+        left = reserved if reserved != preempts_on(new) else ""
+        return PodChange(asks=asks, left="" if asks else left, served="" if asks else self._unwant(new.uid))
+
+    def _runs(self, old: PodView, new: PodView) -> PodChange:
+        """A bound pod changed: other resources are free, or the constraints of others see another pod."""
+        other = old.requests != new.requests or (self.look_around() and looks_different(old, new))
+        return PodChange(left=new.node if other else "")
+
+    def _bound(self, old: PodView | None, new: PodView) -> PodChange:
+        """A pod got its node: a place kept for it elsewhere is free, and the constraints of others see one pod more."""
+        served = self._unwant(new.uid)
+        kept = (self._promises.pop(new.uid, ""), preempts_on(old) if old is not None else "")
+        elsewhere = next((node for node in kept if node not in ("", new.node)), "")
+        return PodChange(served=served, left=elsewhere or (new.node if self.look_around() else ""))
 
     def _asks(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):
             return ""
         self.wanting.setdefault(pod.uid, self._now)
+        if pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread):
+            self._constrained.add(pod.uid)
         return pod.uid
 
     def _unwant(self, uid: str) -> str:
         if uid not in self.wanting:
             return ""
         del self.wanting[uid]
+        self._constrained.discard(uid)
         return uid

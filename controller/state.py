@@ -1,8 +1,8 @@
 """The one mutable thing of the controller: what the watches have brought, and what was written since.
 
-In go views and readings from the watch threads and from our own writes, out comes a frozen Snapshot. Whatever may
-change the result of planning is put into the batch window as a key that says what it was; while no pod waits for
-partitions, changes of capacity are not worth one. Never calls an API.
+Takes views and readings from the watch threads and from our own writes, and returns a frozen Snapshot. Whatever may
+change the result of planning is put into the batch window as a key that says what it was. Only new requests of pods
+extend the window; changes of capacity open it, and not even that while no pod waits for partitions. Never calls an API.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 
 GONE_PLAN_SECONDS = 86400.0
 """How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
+
+RESYNC_SECONDS = 300.0
+"""While a pod waits, planning is never longer ago: a net under changes that should have started a pass and did not."""
 
 
 class State:
@@ -62,6 +65,7 @@ class State:
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
         self._nodes: dict[str, NodeView] = {}
         self._node_gone_at: dict[str, float] = {}
+        self._planned_at = clock()
         self._unreadable = UnreadableObjects()
 
     # ----------------------------------------------------------------------------------- from the watches
@@ -79,8 +83,8 @@ class State:
             if change.served:
                 self._window.discard(_pod_key(change.served))
             if change.asks:
-                self._window.add(_pod_key(change.asks))
-            if change.left:
+                self._window.add(_pod_key(change.asks), extend=True)
+            if change.left and (change.around or self._plans_for(change.left)):
                 self._capacity(change.left)
         self._changed()
 
@@ -92,7 +96,8 @@ class State:
             if new is not None:
                 self._nodes[name] = new
                 self._look_at_labels(old, new)
-            if old != new and any(node is not None and has_gpus(node) for node in (old, new)):
+            ours = any(node is not None and has_gpus(node) for node in (old, new))
+            if old != new and (ours or self._pods.look_around()):
                 self._capacity(name)
             self._refresh(name)
         self._changed()
@@ -132,6 +137,8 @@ class State:
             for uid in self._unbound.overdue(now):
                 self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
+            if self._pods.wanting and now - self._planned_at >= RESYNC_SECONDS:
+                self._window.add("resync")
             orphans = self._plans.readings.keys() - self._nodes.keys()
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
 
@@ -158,9 +165,10 @@ class State:
     def snapshot(self) -> Snapshot:
         """The cluster at this moment. Nodes (and their pods) that have nothing to do with GPUs are apart, if needed."""
         with self._lock:
+            self._planned_at = self._clock()
             unknown = self._unreadable.unknown_nodes()
             known = {name: node for name, node in self._nodes.items() if name not in unknown}
-            nodes = {name: node for name, node in known.items() if has_gpus(node) or name in self._plans.views}
+            nodes = {name: node for name, node in known.items() if self._plans_for(name)}
             others = {name: node for name, node in known.items() if name not in nodes}
             if not self._pods.look_around():
                 others = {}
@@ -291,6 +299,11 @@ class State:
         if view is not None and lacks_held(view):
             self._window.add(f"node {name}")
         self._capacity(name)
+
+    def _plans_for(self, node: str) -> bool:
+        """Planning needs this node itself, not only as a place of other pods."""
+        view = self._nodes.get(node)
+        return node in self._plans.views or (view is not None and has_gpus(view))
 
     def _capacity(self, node: str) -> None:
         """Something about this node changed that planning looks at; without a waiting pod nobody would gain."""

@@ -37,6 +37,16 @@ def _without_ours(pod: PodView) -> PodView:
     return pod
 
 
+def looks_different(old: PodView, new: PodView) -> bool:
+    """Constraints of other pods may count this bound pod otherwise than before; terminating ones do not spread."""
+    return (old.labels, old.deleting) != (new.labels, new.deleting)
+
+
+def preempts_on(pod: PodView) -> str:
+    """Node on which its scheduler evicts others for this pending pod, so that planning counts it there; '' for none."""
+    return "" if pod.node or pod.deleting or pod.nomination_ours else pod.nominated_node
+
+
 def has_gpus(node: NodeView) -> bool:
     """Planning needs this node: it is enabled, or could be named in a reason."""
     return (

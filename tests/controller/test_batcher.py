@@ -25,7 +25,7 @@ def test_closes_after_the_idle_time() -> None:
     window.add("a")
     assert window.due_in() == 10.0
     clock.now += 7
-    window.add("b")
+    window.add("b", extend=True)
     assert window.due_in() == 10.0
     clock.now += 10
     assert window.due_in() == 0.0
@@ -33,11 +33,24 @@ def test_closes_after_the_idle_time() -> None:
     assert not window.open
 
 
+def test_a_key_that_does_not_extend_opens_the_window_and_does_not_hold_it_open() -> None:
+    clock = Clock()
+    window = batcher(clock)
+    window.add("a")
+    for number in range(9):
+        clock.now += 1
+        window.add(f"b{number}")
+    assert window.due_in() == 1.0
+    window.add("c", extend=True)
+    assert window.due_in() == 10.0
+    assert len(window.take()) == 11
+
+
 def test_closes_after_the_timeout_however_many_arrive() -> None:
     clock = Clock()
     window = batcher(clock)
     for number in range(12):
-        window.add(f"pod-{number}")
+        window.add(f"pod-{number}", extend=True)
         clock.now += 5
     assert window.due_in() == 0.0
 
@@ -47,7 +60,7 @@ def test_a_key_that_comes_again_does_not_hold_the_window_open() -> None:
     window = batcher(clock)
     window.add("a")
     clock.now += 9
-    window.add("a")
+    window.add("a", extend=True)
     assert window.due_in() == 1.0
 
 
@@ -79,7 +92,7 @@ def test_never_later_than_the_timeout_and_never_earlier_than_the_idle_time(gaps:
     for number, gap in enumerate(gaps):
         if window.due_in() == 0.0:
             break
-        window.add(f"key-{number}")
+        window.add(f"key-{number}", extend=True)
         last = clock.now
         clock.now += gap
     due = window.due_in()

@@ -53,6 +53,8 @@ def test_odd_labels_are_remarked_on_once() -> None:
 
 def test_promises_last_until_the_pod_is_bound_or_gone() -> None:
     bench = Bench()
+    for name in ("n1", "n2"):
+        bench.node(node(name))
     for name in ("a", "b", "c", "other"):
         bench.pod(pod(name))
     bench.state.promise({"uid-a": "n1", "uid-b": "n1", "uid-c": "n2", "uid-long-gone": "n3"})
@@ -69,6 +71,7 @@ def test_promises_last_until_the_pod_is_bound_or_gone() -> None:
 
 def test_a_pod_that_was_deleted_and_created_anew_is_another_pod() -> None:
     bench = Bench()
+    bench.node(node())
     bench.pod(pod(uid="one"))
     bench.state.promise({"one": "n1"})
     bench.pod(pod(uid="two"))

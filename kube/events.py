@@ -1,69 +1,50 @@
-"""Kubernetes Events about objects, written by a thread of their own: `kubectl describe` shows them.
+"""Write Kubernetes Events about objects from a thread of its own; `kubectl describe` shows them.
 
-In go an object, a type, a reason and a sentence. The same four about the same object (by uid) are one Event whose count
-grows; repeats that come faster than `quiet_seconds` are counted and written with the next one. `emit` never blocks and
-never raises: where the queue is full or the API is away, Events are lost, and nothing else.
+Events about the same object (by uid) with the same type, reason and series are one Event object: a repeat raises its
+count and renews its time and message. Without a series the message is the series. Repeats of the newest words about an
+object within `quiet_seconds` are written together when that time is over (`kube.event_backlog`). Requests are paced, so
+that many Events at once, as after a restart, do not flood the API server. `emit` never blocks and never raises: where
+the queue is full or the API is away, Events are lost, and nothing else.
 """
 
 import hashlib
 import logging
-import queue
 import threading
 import time
-from collections import OrderedDict
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any
 
 from kubernetes.client import ApiClient
-from pydantic.alias_generators import to_camel
 
 from kube import apply, errors
+from kube.event_backlog import EventBacklog, EventType, ObjectReference, Series, Words
+
+__all__ = ["EventRecorder", "EventType", "ObjectReference"]
 
 log = logging.getLogger(__name__)
 
-EventType = Literal["Normal", "Warning"]
 MESSAGE_CHARS = 1024  # the API's own limit
 NAME_CHARS = 253
 CLUSTER_SCOPED_NAMESPACE = "default"  # where the API keeps Events about objects without a namespace
+PER_SECOND = 20.0
+BURST = 100.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectReference:
-    """What an Event is about."""
+class Pace:
+    """A token bucket: a burst at once, afterwards so many a second."""
 
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    namespace: str = ""
+    def __init__(self, *, per_second: float, burst: float) -> None:
+        self._per_second, self._burst = per_second, burst
+        self._tokens, self._at = burst, 0.0
 
-    def as_json(self) -> dict[str, str]:
-        return {to_camel(name): value for name, value in asdict(self).items() if value}
+    def wait(self, now: float) -> float:
+        """Seconds until one may be spent."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_second)
+        self._at = now
+        return max(0.0, (1.0 - self._tokens) / self._per_second)
 
-
-@dataclass(frozen=True, slots=True)
-class _Emitted:
-    about: ObjectReference
-    type: EventType
-    reason: str
-    message: str
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return (self.about.uid or self.about.name, self.type, self.reason, self.message)
-
-    @property
-    def name(self) -> str:
-        """The same after a restart, so that the count goes on."""
-        digest = hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:16]
-        return f"{self.about.name[: NAME_CHARS - 17]}.{digest}"
-
-
-@dataclass(slots=True)
-class _Written:
-    written_at: float  # monotonic
-    unwritten: int = 0  # repeats since then
+    def spend(self) -> None:
+        self._tokens -= 1.0
 
 
 class EventRecorder:
@@ -75,14 +56,15 @@ class EventRecorder:
         instance: str = "",
         quiet_seconds: float = 10.0,
         queue_size: int = 1000,
+        per_second: float = PER_SECOND,
     ) -> None:
         self.dropped = 0
         self._api, self._component, self._instance = api, component, instance or component
-        self._quiet_seconds = quiet_seconds
-        self._queue: queue.Queue[_Emitted | None] = queue.Queue(queue_size)
-        self._written: OrderedDict[tuple[str, str, str, str], _Written] = OrderedDict()
-        self._remembered = queue_size * 4
-        self._given_up = threading.Event()
+        self._backlog = EventBacklog(quiet_seconds=quiet_seconds, size=queue_size, remembered=queue_size * 4)
+        self._pace = Pace(per_second=per_second, burst=BURST)
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._given_up = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"events of {component}")
 
     def start(self) -> None:
@@ -90,83 +72,109 @@ class EventRecorder:
 
     def stop(self, *, timeout_seconds: float = 2.0) -> None:
         """Write what is queued, but no longer than this; the rest is dropped without a word."""
-        try:
-            self._queue.put(None, timeout=timeout_seconds)
-            if self._thread.is_alive():
-                self._thread.join(timeout_seconds)
-        except queue.Full:
-            pass
-        self._given_up.set()
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+        self._given_up = True
 
-    def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
-        try:
-            self._queue.put_nowait(_Emitted(about, event_type, reason, message[:MESSAGE_CHARS]))
-        except queue.Full:
-            self.dropped += 1
-            if self.dropped % 1000 == 1:
-                log.warning("events lost, %d so far: they come faster than the API takes them", self.dropped)
+    def emit(
+        self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
+    ) -> None:
+        """Write an Event some time. `series` names the Event object whose message this replaces."""
+        message = message[:MESSAGE_CHARS]
+        words = Words(
+            about=about,
+            type=event_type,
+            reason=reason,
+            message=message,
+            series=message if series is None else series,
+            at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+        with self._changed:
+            if self._backlog.add(words, time.monotonic()):
+                self._changed.notify()
+                return
+        self.dropped += 1
+        if self.dropped % 1000 == 1:
+            log.warning("events lost, %d so far: they come faster than the API takes them", self.dropped)
 
     def _run(self) -> None:
-        while (emitted := self._queue.get()) is not None:
-            if self._given_up.is_set():
-                self.dropped += 1
-                continue
+        while (taken := self._next()) is not None:
+            series, words, emitted = taken
             try:
-                self._write(emitted)
+                count, written = self._write(words, series.count, emitted)
             except errors.ApiError as error:
                 self.dropped += 1
-                log.warning("event %s about %s was not written: %s", emitted.reason, emitted.about.name, error)
+                log.warning("event %s about %s was not written: %s", words.reason, words.about.name, error)
             except Exception:
                 self.dropped += 1
-                log.exception("event %s about %s was not written", emitted.reason, emitted.about.name)
+                log.exception("event %s about %s was not written", words.reason, words.about.name)
+            else:
+                with self._changed:
+                    series.count = count
+                    series.emitted -= written
 
-    def _write(self, emitted: _Emitted) -> None:
-        now = time.monotonic()
-        known = self._written.get(emitted.key)
-        if known is not None and now - known.written_at < self._quiet_seconds:
-            known.unwritten += 1
-            return
-        if known is None or not self._count_up(emitted, 1 + known.unwritten):
-            self._create(emitted)
-        self._written[emitted.key] = _Written(written_at=now)
-        self._written.move_to_end(emitted.key)
-        if len(self._written) > self._remembered:
-            self._written.popitem(last=False)
+    def _next(self) -> tuple[Series, Words, int] | None:
+        """Wait for it; None: this thread is to end."""
+        with self._changed:
+            while not self._stopping:
+                now = time.monotonic()
+                due_in, pause = self._backlog.due_in(now), self._pace.wait(now)
+                if due_in == 0 and pause == 0:
+                    self._pace.spend()
+                    break
+                self._changed.wait(None if due_in is None else max(due_in, pause))
+            if self._given_up or self._backlog.due_in(time.monotonic()) is None:
+                return None
+            series = self._backlog.take(time.monotonic())
+            return series, series.words, series.emitted
 
-    def _create(self, emitted: _Emitted) -> None:
-        now = _now()
-        namespace = emitted.about.namespace or CLUSTER_SCOPED_NAMESPACE
-        body = {
+    def _write(self, words: Words, count: int, emitted: int) -> tuple[int, int]:
+        """The count as the API has it now, and how many of `emitted` are in it.
+
+        One request where the Event is new or was written by this process, two where another process wrote it.
+        """
+        if count:
+            try:
+                self._renew(words, count=count + emitted)
+            except errors.NotFound:
+                pass  # the API keeps Events for an hour
+            else:
+                return count + emitted, emitted
+        namespace = words.about.namespace or CLUSTER_SCOPED_NAMESPACE
+        try:
+            apply.create(self._api, f"/api/v1/namespaces/{namespace}/events", self._body(words, namespace, emitted))
+        except errors.AlreadyExists:
+            # Another process has written it: how often is known only now, so the next repeat raises the count.
+            return int(self._renew(words).get("count") or 1), 0
+        return emitted, emitted
+
+    def _renew(self, words: Words, **more: int) -> dict[str, Any]:
+        namespace = words.about.namespace or CLUSTER_SCOPED_NAMESPACE
+        changed = {"lastTimestamp": words.at, "message": words.message, **more}
+        return apply.merge_patch(self._api, f"/api/v1/namespaces/{namespace}/events/{_name(words)}", changed)
+
+    def _body(self, words: Words, namespace: str, count: int) -> dict[str, Any]:
+        return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": emitted.name, "namespace": namespace},
-            "involvedObject": emitted.about.as_json(),
-            "type": emitted.type,
-            "reason": emitted.reason,
-            "message": emitted.message,
+            "metadata": {"name": _name(words), "namespace": namespace},
+            "involvedObject": words.about.as_json(),
+            "type": words.type,
+            "reason": words.reason,
+            "message": words.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
+            "firstTimestamp": words.at,
+            "lastTimestamp": words.at,
+            "count": count,
         }
-        try:
-            apply.create(self._api, f"/api/v1/namespaces/{namespace}/events", body)
-        except errors.AlreadyExists:
-            self._count_up(emitted, 1)
-
-    def _count_up(self, emitted: _Emitted, by: int) -> bool:
-        """False: the Event is gone (the API keeps them for an hour)."""
-        path = f"/api/v1/namespaces/{emitted.about.namespace or CLUSTER_SCOPED_NAMESPACE}/events/{emitted.name}"
-        try:
-            event = apply.get(self._api, path)
-            count = int(event.get("count") or 1) + by
-            apply.merge_patch(self._api, path, {"count": count, "lastTimestamp": _now()})
-        except errors.NotFound:
-            return False
-        return True
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _name(words: Words) -> str:
+    """The same after a restart, so that the count goes on."""
+    digest = hashlib.sha256("\0".join(words.key).encode()).hexdigest()[:16]
+    return f"{words.about.name[: NAME_CHARS - 17]}.{digest}"

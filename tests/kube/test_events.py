@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kube import clients
-from kube.events import EventRecorder, ObjectReference
+from kube.events import BURST, EventRecorder, ObjectReference
 from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
 
 Serve = Callable[[Route], FakeApi]
@@ -84,12 +84,73 @@ def test_fast_repeats_are_written_together(serve: Serve, record: Callable[..., E
 def test_the_count_goes_on_after_a_restart(serve: Serve, record: Callable[..., EventRecorder]) -> None:
     store = LeaseStore()
     server = serve(store)
-    for _ in range(2):
-        recorder = record(server)
-        recorder.emit(POD, "Normal", "Same", "again")
-        recorder.stop()
+    first = record(server)
+    first.emit(POD, "Normal", "Same", "once")
+    first.stop()
+    requests_before = len(server.requests)
+    second = record(server, quiet_seconds=0.0)
+    second.emit(POD, "Normal", "Same", "once")
+    eventually(lambda: len(server.requests) == requests_before + 2)  # no read before the write
+    second.emit(POD, "Normal", "Same", "once")
+    second.stop()
     (event,) = store.items.values()
-    assert event["count"] == 2
+    assert event["count"] == 3
+    assert [request.method for request in server.requests] == ["POST", "POST", "PATCH", "PATCH"]
+
+
+def test_a_series_is_one_event_with_the_newest_message(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    recorder = record(serve(store), quiet_seconds=0.0)
+    for message in ("7 GPUs are full", "8 GPUs are full"):
+        recorder.emit(POD, "Warning", "NoCapacity", message, series="full")
+    recorder.emit(POD, "Warning", "NoCapacity", "another", series="other")
+    recorder.stop()
+    found = sorted((event["message"], event["count"]) for event in store.items.values())
+    assert found == [("8 GPUs are full", 2), ("another", 1)]
+
+
+def test_a_repeat_within_the_quiet_time_is_written_after_it(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    store = LeaseStore()
+    recorder = record(serve(store), quiet_seconds=0.2)
+    recorder.emit(POD, "Normal", "Same", "again")
+    eventually(lambda: store.items)
+    recorder.emit(POD, "Normal", "Same", "again")
+    eventually(lambda: [event["count"] for event in store.items.values()] == [2])
+
+
+def test_the_newest_event_is_the_last_one_emitted(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    server = serve(store := LeaseStore())
+    recorder = record(server, quiet_seconds=60.0)
+    for reason in ("MIGModeDisabled", "ChangeUnderWay", "MIGModeDisabled"):
+        recorder.emit(POD, "Warning", reason, "a sentence")
+        eventually(lambda: written(server) and written(server)[-1] == reason)  # noqa: B023 # called at once
+    assert {event["reason"]: event["count"] for event in store.items.values()} == {
+        "MIGModeDisabled": 2,
+        "ChangeUnderWay": 1,
+    }
+
+
+def written(server: FakeApi) -> list[str]:
+    """Reasons in the order in which their Events were written; a repeat's is in the Event's name only."""
+    names = {
+        request.body["metadata"]["name"]: request.body["reason"]
+        for request in server.requests
+        if request.method == "POST"
+    }
+    return [
+        names[request.body["metadata"]["name"] if request.method == "POST" else request.path.rpartition("/")[2]]
+        for request in server.requests
+    ]
+
+
+def test_many_events_at_once_are_spread_over_time(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+    server = serve(LeaseStore())
+    recorder = record(server, per_second=0.001)
+    for number in range(int(BURST) + 50):
+        recorder.emit(POD, "Normal", "Same", str(number))
+    eventually(lambda: len(server.requests) >= BURST)
+    assert len(server.requests) == BURST
+    assert recorder.dropped == 0
 
 
 def test_an_event_that_expired_is_written_anew(serve: Serve, record: Callable[..., EventRecorder]) -> None:

@@ -87,7 +87,7 @@ class Agents:
 
     def _wanted(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
-        node_exists = self._state.node(reading.name) is not None
+        node_exists = self._state.node_exists(reading.name)
         verdict = self.verdict(reading, node_exists=node_exists, silent_for=silent_for)
         silent = silent_for is not None and (
             verdict.reason is Reason.AGENT_SILENT or silent_for >= self._silent_seconds

@@ -97,6 +97,7 @@ class PlanStore:
         for name in [name for name, at in self._gone_at.items() if now - at >= after_seconds]:
             del self._gone_at[name]
             self._gone_uid.pop(name, None)
+            self.heartbeats.forget(name)  # a last beat may come after the deletion
 
     def overdue(self, now: float) -> list[str]:
         """Plans of which something was true for a time only, and that time is over."""
@@ -127,7 +128,7 @@ class PlanStore:
         return frozenset(index for index in {*before, *after} if before.get(index) != after.get(index))
 
     def _forget(self, old: PlanReading) -> None:
-        self._progress.forget(old.uid, old.gpus)
+        self._progress.forget(old.uid)
         self._holds_until.pop(old.name, None)
 
 

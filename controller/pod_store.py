@@ -102,7 +102,10 @@ class PodStore:
     def _remove(self, key: PodKey) -> PodView | None:
         old = self.pending.pop(key, None) or self.bound.pop(key, None)
         if old is not None and old.node and old.gpu:
-            self.gpu_pods.get(old.node, {}).pop(key, None)
+            on_node = self.gpu_pods[old.node]
+            del on_node[key]
+            if not on_node:
+                del self.gpu_pods[old.node]
         self._far_reaching.discard(key)
         return old
 

@@ -45,7 +45,7 @@ class Progress:
 
     def __init__(self, *, under_way_seconds: float) -> None:
         self._under_way_seconds = under_way_seconds
-        self._clocks: dict[tuple[str, int], _Clock] = {}
+        self._clocks: dict[str, dict[int, _Clock]] = {}
 
     def outlook(
         self, plan_uid: str, gpu: GpuReading, *, generation: int, observed_generation: int, now: float
@@ -75,16 +75,15 @@ class Progress:
             holds_until=min(deadline if under_way else math.inf, clock.back_at if backing_off else math.inf),
         )
 
-    def forget(self, plan_uid: str, gpus: tuple[GpuReading, ...]) -> None:
+    def forget(self, plan_uid: str) -> None:
         """Drop the clocks of a plan that is gone."""
-        for gpu in gpus:
-            self._clocks.pop((plan_uid, gpu.view.index), None)
+        self._clocks.pop(plan_uid, None)
 
     def _clock(self, plan_uid: str, gpu: GpuReading, generation: int) -> _Clock:
-        key = (plan_uid, gpu.view.index)
-        clock = self._clocks.get(key)
+        clocks = self._clocks.setdefault(plan_uid, {})
+        clock = clocks.get(gpu.view.index)
         if clock is None:
-            clock = self._clocks[key] = _Clock(item_hash=gpu.item_hash, generation=generation)
+            clock = clocks[gpu.view.index] = _Clock(item_hash=gpu.item_hash, generation=generation)
         elif clock.item_hash != gpu.item_hash:
             clock.item_hash, clock.generation, clock.since, clock.stopped = gpu.item_hash, generation, None, False
         return clock

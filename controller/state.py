@@ -139,7 +139,7 @@ class State:
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             if self._pods.wanting and now - self._planned_at >= RESYNC_SECONDS:
                 self._window.add("resync")
-            orphans = self._plans.readings.keys() - self._nodes.keys()
+            orphans = [name for name in self._plans.readings if not self.node_exists(name)]
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
 
     # ---------------------------------------------------------------------------------- from our own acts
@@ -218,19 +218,26 @@ class State:
             return self._plans.gone_for(name, self._clock())
 
     def nodes(self) -> Mapping[str, NodeView]:
-        """Every node."""
+        """Every readable node."""
         with self._lock:
             return dict(self._nodes)
 
     def node(self, name: str) -> NodeView | None:
-        """One node."""
+        """One node; None: it is gone, or cannot be read."""
         with self._lock:
             return self._nodes.get(name)
 
-    def node_gone_for(self, name: str) -> float:
-        """Seconds since this plan's Node is known to be gone; 0 while it is there."""
+    def node_exists(self, name: str) -> bool:
+        """There is a Node of this name, readable or not."""
         with self._lock:
-            return self._clock() - self._node_gone_at[name] if name in self._node_gone_at else 0.0
+            return name in self._nodes or ("node", name) in self._unreadable.reasons
+
+    def node_gone_for(self, name: str) -> float:
+        """Seconds since this plan's Node is known to be gone; 0 while it is there, readable or not."""
+        with self._lock:
+            if self.node_exists(name) or name not in self._node_gone_at:
+                return 0.0
+            return self._clock() - self._node_gone_at[name]
 
     def agent_silent_for(self, name: str) -> float | None:
         """Seconds since the agent of this plan was last heard, or expected; None: heard, and alive."""

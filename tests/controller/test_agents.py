@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from controller import paths
 from controller.agents import Agents
+from controller.parse import read_node
 from kube import apply
 from tests.controller.cluster import Bench
 from tests.controller.objects import condition, gpu, item, node, status
@@ -109,6 +110,20 @@ def test_a_plan_without_a_node(bench: Bench) -> None:
     bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     run(bench, agents(bench))
     assert says(bench, "AgentAlive") == ("True", "Heartbeat", 1)
+
+
+def test_a_node_that_cannot_be_read_is_there(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    bench.load()
+    bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
+    bench.state.tick()
+    work.run()
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 1)
+    bench.clock.now += 60
+    bench.state.tick()
+    work.run()
+    assert says(bench, "AgentAlive") == ("False", "AgentSilent", 1)
 
 
 def test_ready_does_not_outlive_the_node(bench: Bench) -> None:

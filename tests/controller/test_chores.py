@@ -4,6 +4,7 @@ import pytest
 
 from controller import paths
 from controller.chores import Chores
+from controller.parse import read_node
 from controller.writer import Writer
 from kube import apply
 from tests.controller.cluster import Bench
@@ -105,6 +106,29 @@ def test_a_plan_without_a_node_goes_after_an_hour_unless_people_wrote_in_it(
     bench.clock.now += 1
     work.run()
     assert bench.cluster.plans() == ([] if deleted else ["n1"])
+
+
+@pytest.mark.parametrize("gone_before", [False, True])
+def test_the_plan_of_a_node_that_cannot_be_read_stays(bench: Bench, gone_before: bool) -> None:
+    bench.cluster.plan("n1")
+    bench.load()
+    if gone_before:
+        bench.state.tick()
+    bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
+    assert ("node", "n1") in bench.state.unreadable()
+    work = chores(bench)
+    for _ in range(3):
+        bench.clock.now += 3600
+        work.run()  # also before the tick that forgets when it was gone
+        bench.state.tick()
+    assert bench.cluster.plans() == ["n1"]
+    bench.state.observe_node("n1", None)
+    bench.state.tick()
+    work.run()
+    assert bench.cluster.plans() == ["n1"]
+    bench.clock.now += 3600
+    work.run()
+    assert bench.cluster.plans() == []
 
 
 def test_an_orphan_that_was_written_in_between_stays(bench: Bench) -> None:

@@ -95,3 +95,19 @@ def test_what_is_long_gone_is_forgotten() -> None:
     bench.clock.now += 86400
     bench.state.tick()
     assert bench.state.plan_gone_for("n1") == float("inf")
+
+
+def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod(node="n1"))
+    bench.gone("p")
+    bench.plan(plan(version=11, planned=[item(0, 3)]))  # its status is cleared before it goes
+    bench.state.observe_plan("n1", None)
+    bench.state.observe_node("n1", None)
+    bench.beat()  # the agent's last one comes after
+    bench.clock.now += 86400
+    bench.state.tick()
+    plans = bench.state._plans
+    kept = [vars(part) for part in (bench.state, bench.state._pods, plans, plans.heartbeats, plans._progress)]
+    assert [name for part in kept for name, found in part.items() if isinstance(found, dict | set) and found] == []

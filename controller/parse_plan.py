@@ -213,11 +213,12 @@ def _stage(gpu: GpuStatus, digest: str) -> Stage:
 
 
 def _partition(partition: PartitionStatus) -> PartitionView:
+    known = partition.start is not None  # a size without a start says nothing about the place
     return PartitionView(
         resource=partition.resource,
         profile=profile_of_resource(partition.resource) or "",
         start=partition.start or 0,
-        size=partition.size or 0,
+        size=(partition.size or 0) if known else 0,
         memory_mib=partition.memory_mib or 0,
         state=partition.state,
         id=partition.uuid,

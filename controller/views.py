@@ -144,6 +144,7 @@ class PartitionView:
     profile: str = ""
     start: int = 0
     size: int = 0
+    """Memory slices from `start`; 0 for a MIG instance whose placement is not reported, as on a lost GPU."""
     memory_mib: int = 0
     state: str = "Unknown"
     """Used, Free, Unknown or Changing, as in `status.gpus[].partitions[].state`."""
@@ -184,8 +185,11 @@ class GpuView:
     used: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
     free: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
     """The partitions, told apart once per object: a pass looks at tens of thousands of GPUs that stay as they are."""
+    unplaced: bool = field(init=False, repr=False, compare=False)
+    """It reports a MIG instance without its placement: what is free on it is not known."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "unplaced", any(part.profile and not part.size for part in self.partitions))
         object.__setattr__(self, "used", tuple([part for part in self.partitions if part.used]))
         object.__setattr__(self, "free", tuple([part for part in self.partitions if not part.used]))
 

@@ -47,6 +47,7 @@ class Closed(Enum):
     PAUSED = "has a paused plan: set spec.paused to false"
     NODE_NOT_READY = "is not ready: see the conditions of the node"
     PINNED = "is pinned in spec.gpus: take it out there, or pin what the pod asks for"
+    NO_PLACEMENT = "reports a partition without its placement, as a lost GPU does: see status.gpus of its plan"
     WAITING = "waits for a partition in use that its plan lacks: wait for its release"
     FAILED = "has failed: see status.gpus of its plan"
     BACKING_OFF = "backs off after failed changes and is tried again by itself: see status.gpus of its plan"
@@ -203,6 +204,8 @@ def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
 def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: Sequence[PartitionView]) -> Closed | None:
     if gpu.pinned:
         return Closed.PINNED
+    if gpu.unplaced:
+        return Closed.NO_PLACEMENT
     if gpu.model is None or (gpu.model.mig_capable and not gpu.model.confirmed):
         return Closed.UNKNOWN_MODEL
     wrong_mode = _wrong_mode(gpu, gpu.model, cut)

@@ -1,16 +1,20 @@
 """Corrections of `spec.planned` that are due whether or not any pod is placed.
 
-In goes the stock of one node, out come the items that its plan should hold before anything new is planned: items of
-pinned indexes and of cards that are gone are dropped, and a partition in use that an item lacks is put back, with the
+Takes the stock of one node, returns the items that its plan should hold before anything new is planned: items of
+pinned indexes and of GPUs that are gone are dropped, and a partition in use that an item lacks is put back, with the
 planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone.
+Never changes an item for a partition whose placement is not reported, as of a lost GPU: correcting twice is the same
+as correcting once, whatever a status says.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from controller.demand import kind_of
 from controller.planner.inventory import Closed, NodeStock, mig_layout
 from controller.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
-from partitioning.layouts import Instance, with_model_names
+from partitioning.layouts import Instance, instance_at, with_model_names
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
 from partitioning.placements import placement_of
@@ -52,10 +56,18 @@ def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:
 
 
 def _mig_with_held(desired: MigDesired, model: GpuModel | None, held: list[PartitionView]) -> MigDesired:
-    layout, present = desired.layout, mig_layout(held)
-    if model is not None:
-        layout, present = with_model_names(model, layout), with_model_names(model, present)
-    missing = [instance for instance in present if instance not in layout]
+    if model is None:
+        return desired
+    layout, present = with_model_names(model, desired.layout), with_model_names(model, mig_layout(held))
+    if any(instance_at(model, one.profile, one.start) != one for one in present):
+        return desired  # an item cannot name an instance whose placement is not known
+    counted = Counter(dict(desired.counts))
+    missing = []
+    for instance in present.without(layout):
+        if counted[instance.profile]:
+            counted[instance.profile] -= 1
+        else:
+            missing.append(instance)
     if not missing:
         return desired
     overlapping = [
@@ -66,9 +78,7 @@ def _mig_with_held(desired: MigDesired, model: GpuModel | None, held: list[Parti
     return MigDesired(layout=layout.without(overlapping).union(missing), counts=desired.counts)
 
 
-def _excludes(model: GpuModel | None, one: Instance, other: Instance) -> bool:
-    if model is None:
-        return bool(one.mask & other.mask)
+def _excludes(model: GpuModel, one: Instance, other: Instance) -> bool:
     return bool(placement_of(model, one).blockers & placement_of(model, other).taken)
 
 

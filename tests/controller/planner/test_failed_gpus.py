@@ -54,3 +54,12 @@ def test_shared_gpus_that_failed_stay_closed() -> None:
     result = plan(cluster(server("node-1", gpu, partitioning="mps"), pending=[pod("p", "20gb")]))
 
     assert not result.node_changes
+
+
+def test_a_gpu_whose_partitions_have_no_placement_is_not_cut() -> None:
+    gpu = failed()
+    unread = tuple(replace(part, start=0, size=0) for part in gpu.partitions)
+    result = plan(cluster(server("node-1", replace(gpu, partitions=unread)), pending=[pod("p", "2g.10gb")]))
+
+    assert not result.node_changes
+    assert "GPU 0 of node-1 reports a partition without its placement" in result.unplaced[0].message

@@ -9,20 +9,20 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cli.manifests import load_cluster
 from cli.tables import WRAP_WIDTH, wrapped_table
-from cli.whatif import KINDS, WhatIf, what_if
+from cli.whatif import KINDS, LeftOut, WhatIf, what_if
 from controller.collector import collector_paused
 from controller.geometries import all_warnings
 from controller.options import planner_options
 from controller.planner import plan
 from controller.reasons import UnplacedReason
-from controller.results import PlanningResult, Unplaced
+from controller.results import NodeFailure, PlanningResult, Unplaced
 from controller.settings import Settings, load_settings
 from controller.views import PodKey, PodView
 from controller.writer import planned_items
@@ -62,7 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
     result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
-    document = _document(found, result, seconds)
+    plans, unwritable = _plans(found, result)
+    failures = (*result.failures, *unwritable)
+    found.left_out += [_left_out(failure) for failure in failures]
+    document = _document(found, _without(result, {failure.node for failure in failures}), plans, seconds)
     if arguments.output == "json":
         print(json.dumps(document, indent=2))
     else:
@@ -90,7 +93,23 @@ def _whose(pod: PodView, found: WhatIf) -> str:
     return f"its scheduler {pod.scheduler_name} serves it"
 
 
-def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:
+def _left_out(failure: NodeFailure) -> LeftOut:
+    reason = f"planning it failed: {failure.message}: report this together with the files"
+    return LeftOut(kind="Node", name=failure.node, reason=reason)
+
+
+def _without(result: PlanningResult, nodes: Collection[str]) -> PlanningResult:
+    """Pods that were placed on nodes whose plans cannot be written get nothing."""
+    lost = [
+        Unplaced(uid=one.uid, key=one.key, reason=UnplacedReason.BLOCKED, message=f"node {one.node} is left out")
+        for one in result.placed
+        if one.node in nodes
+    ]
+    placed = tuple(one for one in result.placed if one.node not in nodes)
+    return replace(result, placed=placed, unplaced=(*result.unplaced, *lost)) if lost else result
+
+
+def _document(found: WhatIf, result: PlanningResult, plans: list[Json], seconds: float) -> Json:
     placed = sorted(result.placed, key=lambda one: one.key)
     unplaced = sorted(result.unplaced, key=lambda one: one.key)
     return {
@@ -99,7 +118,7 @@ def _document(found: WhatIf, result: PlanningResult, seconds: float) -> Json:
             {**_pod(one.key), "reason": one.reason.value, "message": _message(one.reason, one.message, found)}
             for one in unplaced
         ],
-        "plans": _plans(found, result),
+        "plans": plans,
         "bound": result.bound,
         "seconds": round(seconds, 6),
         "leftOut": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in found.left_out],
@@ -119,20 +138,24 @@ def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
     return "; ".join([message, *told, *more])
 
 
-def _plans(found: WhatIf, result: PlanningResult) -> list[Json]:
-    """The part of each changed plan that the controller writes, as a whole object."""
-    return [
-        {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": change.node},
-            "spec": {
-                "nodeName": change.node,
-                "planned": {"gpus": planned_items(change, found.readings[change.node])},
-            },
-        }
-        for change in sorted(result.node_changes, key=lambda change: change.node)
-    ]
+def _plans(found: WhatIf, result: PlanningResult) -> tuple[list[Json], list[NodeFailure]]:
+    """The part of each changed plan that the controller writes, as a whole object; nodes where that is impossible."""
+    plans, failures = [], []
+    for change in sorted(result.node_changes, key=lambda change: change.node):
+        try:
+            items = planned_items(change, found.readings[change.node])
+        except Exception as error:  # noqa: BLE001 - the other nodes' plans can be shown
+            failures.append(NodeFailure.of(change.node, error))
+        else:
+            plans.append(
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "metadata": {"name": change.node},
+                    "spec": {"nodeName": change.node, "planned": {"gpus": items}},
+                }
+            )
+    return plans, failures
 
 
 # ---------------------------------------------------------------------------------------------- for people

@@ -47,6 +47,8 @@ LONGEST_REST_SECONDS = 2.0
 FIRST_BACKOFF_SECONDS = 1.0
 LAST_BACKOFF_SECONDS = 60.0
 STUCK_SECONDS = 120.0
+FAILED_PASSES = 3
+"""After so many failed passes in a row this process is not ready: one may be a race, more are a defect."""
 
 Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
 
@@ -90,6 +92,7 @@ class Loop:
         self._busy = False
         self._turned_at = clock()
         self._retry_at: float | None = None
+        self._failed_passes = 0
         self._backoff_seconds = FIRST_BACKOFF_SECONDS
         self._last_traceback: dict[str, str] = {}
 
@@ -142,7 +145,10 @@ class Loop:
         self._in_pass = True
         try:
             self._parts.window.take()
-            if not self._step("planning", self._plan_and_write):
+            if self._step("planning", self._plan_and_write):
+                self._failed_passes = 0
+            else:
+                self._failed_passes += 1
                 self._retry()
         finally:
             self._in_pass = False
@@ -201,6 +207,13 @@ class Loop:
         views = self._parts.state.plan_views()
         under_way = [name for name, view in views.items() if any(gpu.under_way for gpu in view.gpus)]
         return self._parts.reporter.decisions.document(idle=idle, under_way=under_way)
+
+    def failing(self) -> list[str]:
+        """Why this process is not ready although it works: its passes fail; empty while they succeed."""
+        if self._failed_passes < FAILED_PASSES:
+            return []
+        *_, error = self._last_traceback.get("planning", "").strip().splitlines() or [""]
+        return [f"{self._failed_passes} planning passes in a row have failed: {error}: see the traceback in the log"]
 
     def problems(self) -> list[str]:
         """Why this process should be restarted; empty while it works."""

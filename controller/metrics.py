@@ -53,6 +53,9 @@ class Metrics:
         self.placeable_pods = self._gauge(
             "gpuplan_placeable_pods_bound", "No plan could place more pods than this (last pass)."
         )
+        self.failed_nodes = self._gauge(
+            "gpuplan_failed_nodes", "Nodes that the last pass left out because planning them raised an error."
+        )
         self.leader = self._gauge("gpuplan_leader", "1 while this controller leads.")
         self.errors = Counter(
             "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from controller.metrics import Metrics
 from controller.reasons import UnplacedReason
-from controller.results import Placed, PlanningResult, Supply, Unplaced
+from controller.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.state import State
 from controller.views import PodKey, Snapshot
 from controller.writer import Outcome, Written
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 PLANNED = "Planned"
 PLAN_WRITTEN = "PlanWritten"
+PLAN_FAILED = "PlanFailed"
 
 
 class Recorder(Protocol):
@@ -74,6 +75,7 @@ class Reporter:
         self._now = now
         self._said: dict[str, tuple[str, str]] = {}
         self._written_at: dict[str, float] = {}
+        self._failed: dict[str, NodeFailure] = {}
         self.decisions = Decisions()
 
     def report(self, snapshot: Snapshot, result: PlanningResult, outcomes: Iterable[Outcome], seconds: float) -> None:
@@ -82,6 +84,7 @@ class Reporter:
         self._count(result, outcomes, seconds)
         self._pod_events(snapshot, result)
         self._plan_events(result, outcomes)
+        self._report_failures(result.failures)
         self._log(result, outcomes, seconds)
         self.decisions = Decisions(
             number=self.decisions.number + 1,
@@ -159,6 +162,20 @@ class Reporter:
             about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
             self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
 
+    def _report_failures(self, failures: Iterable[NodeFailure]) -> None:
+        """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
+        failed = {failure.node: failure for failure in failures}
+        self._metrics.failed_nodes.set(len(failed))
+        for node, failure in failed.items():
+            if self._failed.get(node) == failure:
+                continue
+            log.error("node %s is left out, planning it failed: %s", node, failure.trace or failure.message)
+            plan = self._state.plan(node)
+            if plan is not None:
+                about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
+                self._recorder.emit(about, "Warning", PLAN_FAILED, _left_out(failure))
+        self._failed = failed
+
     def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float) -> None:
         tally = Counter(outcome.written for outcome in outcomes)
         counts = result.counts
@@ -191,6 +208,13 @@ def _planned(indexes: Iterable[int], pods: int) -> str:
     served = "1 pending pod" if pods == 1 else f"{pods} pending pods"
     # Without a pod it was to put back what a pod took while the plan was on its way.
     return f"Planned {gpus} anew {f'for {served}' if pods else 'to hold what is in use'}."
+
+
+def _left_out(failure: NodeFailure) -> str:
+    return (
+        f"Planning this node failed ({failure.message}): its plan stays as it is and no pod is planned for it. It is "
+        "tried again in each pass; report the traceback in the controller's log together with this plan."
+    )
 
 
 def _placed(pod: Placed) -> dict[str, str]:

@@ -6,6 +6,7 @@ read it. Values only: no clock, no API.
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -28,6 +29,21 @@ class NodeChange:
     node: str
     gpus: tuple[PlannedGpu, ...]
     changed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailure:
+    """A node that was left out because planning it raised an error: its plan stays as it is."""
+
+    node: str
+    message: str
+    """The error in one line."""
+    trace: str = ""
+
+    @classmethod
+    def of(cls, node: str, error: Exception) -> NodeFailure:
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return cls(node=node, message=message, trace="".join(traceback.format_exception(error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,5 +88,6 @@ class PlanningResult:
     node_changes: tuple[NodeChange, ...] = ()
     placed: tuple[Placed, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
+    failures: tuple[NodeFailure, ...] = ()
     bound: int = 0
     counts: Counts = field(default_factory=Counts)

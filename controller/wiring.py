@@ -78,7 +78,7 @@ class Controller:
             {
                 "/metrics": metrics_page(self.metrics.registry),
                 "/healthz": check_page(self._loop.problems),
-                "/readyz": check_page(self._not_synced),
+                "/readyz": check_page(lambda: [*self._not_synced(), *self._loop.failing()]),
                 "/decisions": json_page(self._loop.decisions),
             },
         )

@@ -11,6 +11,7 @@ plans but the removal of pinned indexes, which the admission policy allows there
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,12 +25,13 @@ from controller.inflight import at_once
 from controller.items import item_of
 from controller.parse import Unreadable
 from controller.parse_plan import PlanReading, read_plan
-from controller.results import NodeChange, PlanningResult
+from controller.results import NodeChange, NodeFailure, PlanningResult
 from controller.state import State
 from controller.views import PlanView, Snapshot
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 
+log = logging.getLogger(__name__)
 ATTEMPTS = 8
 
 Items = list[dict[str, Any]]
@@ -103,6 +105,8 @@ class Writer:
         self._state = state
         self._leading = leading
         self._clock = clock
+        self._failures: set[NodeFailure] = set()
+        """Logged once each."""
 
     def write(self, result: PlanningResult, snapshot: Snapshot) -> tuple[Outcome, ...]:
         """Write every change that was planned from this snapshot, in order; one node's failure leaves the others."""
@@ -129,14 +133,19 @@ class Writer:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
         if reading.mode != Mode.AUTO or reading.paused:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
-        items = planned_items(change, reading)
-        return self._guarded(change.node, lambda: self._apply(basis, reading, items))
+        return self._guarded(change.node, lambda: self._apply(basis, reading, planned_items(change, reading)))
 
     def _guarded(self, node: str, attempt: Callable[[], Outcome]) -> Outcome:
         try:
             return attempt()
         except errors.ApiError as error:
             return Outcome(node=node, written=Written.FAILED, message=error.message)
+        except Exception as error:  # noqa: BLE001 - items that cannot be written are no reason to lose other nodes' plans
+            failure = NodeFailure.of(node, error)
+            if failure not in self._failures:
+                log.error("plan %s cannot be written: %s", node, failure.trace)
+            self._failures.add(failure)
+            return Outcome(node=node, written=Written.FAILED, message=failure.message)
 
     def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         name, began = reading.name, self._clock()

@@ -7,13 +7,14 @@ free ones of a resource that a bound pod holds somewhere on the node without the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
 from controller.demand import kind_of
 from controller.geometries import KnownGeometries
+from controller.planner.isolation import by_node
 from controller.simulator import Usage
 from controller.views import (
     GpuView,
@@ -41,6 +42,7 @@ class Closed(Enum):
     NOT_REPORTED = "has not reported its GPUs yet"
     AGENT_SILENT = "has a silent agent: look at the node agent's pod"
     CHANGING = "is being changed: wait"
+    PLAN_FAILED = "could not be planned: see the events of its plan"
     NOT_ENABLED = "is not enabled: label it gpuplan.dev/gpu-partitioning=mig, mps or auto"
     OTHER_LABEL = "is labelled for the other kind of partition: label it gpuplan.dev/gpu-partitioning=auto"
     MANUAL = "has a plan in mode Manual: set spec.mode to Auto"
@@ -94,6 +96,10 @@ class NodeStock:
     """Resources that a bound pod holds although the status does not show which partition."""
 
     @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
     def models(self) -> tuple[GpuModel, ...]:
         """Models of its GPUs, from its label where the agent has not reported them."""
         reported = {gpu.model.key: gpu.model for gpu in self.gpus if gpu.model is not None}
@@ -122,8 +128,10 @@ def slice_mib(resource: str) -> int:
     return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else 0
 
 
-def take_stock(snapshot: Snapshot, geometries: KnownGeometries | None = None) -> tuple[NodeStock, ...]:
-    """A pod for which a scheduler is preempting counts as bound where it is nominated."""
+def take_stock(
+    snapshot: Snapshot, geometries: KnownGeometries | None = None, failed: Collection[str] = ()
+) -> list[NodeStock]:
+    """A pod for which a scheduler is preempting counts as bound where it is nominated. `failed` nodes are left out."""
     known = geometries or KnownGeometries()
     plans = {plan.name: plan for plan in snapshot.plans}
     preempting = [
@@ -134,7 +142,13 @@ def take_stock(snapshot: Snapshot, geometries: KnownGeometries | None = None) ->
     pods_of: dict[str, list[PodView]] = {}
     for pod in (*snapshot.pods, *preempting):
         pods_of.setdefault(pod.node, []).append(pod)
-    return tuple(_node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known) for node in snapshot.nodes)
+
+    def stock(_: int, node: NodeView) -> NodeStock:
+        if node.name in failed:
+            return NodeStock(node=node, plan=None, usage=Usage.of(()), closed=Closed.PLAN_FAILED)
+        return _node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known)
+
+    return by_node(stock, snapshot.nodes)
 
 
 def _node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], known: KnownGeometries) -> NodeStock:

@@ -16,6 +16,7 @@ from controller.planner.board import Board
 from controller.planner.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import Cut, GpuStock, NodeStock, mps_mib, slice_mib
+from controller.planner.isolation import by_node
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
 from controller.views import PartitionView
@@ -29,7 +30,7 @@ from partitioning.resources import WHOLE, MigRequest, MpsRequest
 def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
     """The board without devices. `resources` are those that asks name."""
     board = Board(
-        rooms=[_room(stock) for stock in stocks],
+        rooms=by_node(lambda _, stock: _room(stock), stocks),
         groups=[Group() for _ in range(groups.count)],
         group_of=groups.group_of,
         sizes=sorted(resources, key=_hardest_first),
@@ -80,12 +81,15 @@ def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach:
 def add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
     """Every open GPU that can be cut into something that asks name."""
     opening = _Opening(board)
-    for node, stock in enumerate(stocks):
+
+    def add(node: int, stock: NodeStock) -> None:
         if board.group_of[node] < 0:
-            continue
+            return
         for position, gpu in enumerate(stock.gpus):
             if gpu.closed is None and gpu.model is not None:
                 opening.add(gpu, gpu.model, node, position, ready[node].get(position, ()))
+
+    by_node(add, stocks)
 
 
 class _Alike(NamedTuple):

@@ -16,6 +16,7 @@ from controller.planner.devices import Device, Part, Reach
 from controller.planner.explain import Explainer
 from controller.planner.gangs import Gangs
 from controller.planner.inventory import NodeStock
+from controller.planner.isolation import by_node
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
 from controller.reasons import UnplacedReason
@@ -64,15 +65,13 @@ def outcome(
 
 
 def _realise_all(stocks: Sequence[NodeStock], board: Board, *, for_somebody: bool) -> list[Realised]:
-    changes = []
-    for stock, devices in zip(stocks, board.devices, strict=True):
+    def change(node: int, stock: NodeStock) -> Realised | None:
         if stock.plan is None:
-            continue
-        changed = [device for device in devices if for_somebody and device.parts and device.changed]
-        found = realise(stock, repaired(stock), changed)
-        if found is not None:
-            changes.append(found)
-    return changes
+            return None
+        changed = [device for device in board.devices[node] if for_somebody and device.parts and device.changed]
+        return realise(stock, repaired(stock), changed)
+
+    return [found for found in by_node(change, stocks) if found is not None]
 
 
 def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:

@@ -7,7 +7,7 @@ never touched, an unsettled or pinned GPU never changed, and a layout that serve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain, islice
 
 from controller.demand import Demand, collect, queue_order
@@ -20,6 +20,7 @@ from controller.planner.explain import Explainer
 from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
+from controller.planner.isolation import by_node, without_failed
 from controller.planner.limit import Limit
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.order import Rules, moves_alone, place_levels
@@ -33,12 +34,17 @@ from controller.views import PlannerOptions, Snapshot
 
 
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:
-    options = options or PlannerOptions()
+    """One pass; a node whose planning raises an error is left out and named in the result."""
+    with_options = options or PlannerOptions()
+    return without_failed(lambda failed: _plan(snapshot, with_options, failed), len(snapshot.nodes))
+
+
+def _plan(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str]) -> PlanningResult:
     collected = collect(
         snapshot.pending, options, dra_resources=snapshot.context.dra_resources, unbound=snapshot.unbound
     )
     demands, gangs = without_incomplete(collected, snapshot)
-    stocks = take_stock(snapshot, options.geometries)
+    stocks = take_stock(snapshot, options.geometries, failed)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
@@ -96,8 +102,8 @@ def _stays(ask: Ask, rules: Rules) -> bool:
 def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[Demand]) -> Board:
     resources = sorted({resource for demand in claims for resource, _ in demand.wants})
     board = open_board(stocks, groups, resources)
-    supplies = [supply_of(stock) for stock in stocks]
-    divided = [divide(stock, supply) for stock, supply in zip(stocks, supplies, strict=True)]
+    supplies = by_node(lambda _, stock: supply_of(stock), stocks)
+    divided = by_node(lambda node, stock: divide(stock, supplies[node]), stocks)
     add_stocks(board, [closed for closed, _ in divided], Reach.EXISTING)
     add_stocks(board, [supply.under_way for supply in supplies], Reach.UNDER_WAY)
     add_gpus(board, stocks, [ready for _, ready in divided])

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.demand import is_device
-from controller.planner.inventory import Cut, GpuStock, NodeStock
+from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
 from controller.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
 from partitioning.resources import WHOLE, mig_resource
 
@@ -47,6 +47,8 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
 
 
 def supply_of(stock: NodeStock) -> NodeSupply:
+    if stock.closed is Closed.PLAN_FAILED:
+        return NodeSupply()
     changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
     if not changing:
         return NodeSupply(existing=_unrequested(stock))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
+from controller.results import NodeFailure, PlanningResult
 from tests.cli.plan_command import EXAMPLES, case, dump, layouts, places, planned, reasons
-from tests.controller.objects import pod
+from tests.controller.objects import node, pod
 
 # --------------------------------------------------- the smallest clusters on which other planners go wrong
 
@@ -152,3 +153,28 @@ def test_pods_that_want_whole_gpus_of_another_scheduler_are_left_to_it(
     assert found["placed"] == []
     assert reasons(found) == {"whole": "NotServed"}
     assert [one["message"] for one in found["unplaced"]] == ["its scheduler volcano serves it: nothing to plan here"]
+
+
+def test_a_node_whose_planning_failed_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = NodeFailure(node="n1", message="KeyError: 'x'")
+    monkeypatch.setattr("cli.plan.plan", lambda *_: PlanningResult(failures=(failed,)))
+    found = planned(capsys, dump(tmp_path, node()))
+
+    reason = "planning it failed: KeyError: 'x': report this together with the files"
+    assert found["leftOut"] == [{"kind": "Node", "name": "n1", "reason": reason}]
+
+
+def test_a_node_whose_plan_cannot_be_written_is_named_and_its_pods_are_not_placed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("too many instances")
+
+    monkeypatch.setattr("cli.plan.planned_items", refuse)
+    found = planned(capsys, dump(tmp_path, node(), pod("one")))
+
+    assert (found["placed"], found["plans"]) == ([], [])
+    assert reasons(found) == {"one": "Blocked"}
+    assert found["leftOut"][0]["reason"].startswith("planning it failed: ValueError: too many instances")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 import yaml
 
 from controller import wiring
+from controller.loop import Loop
 from controller.scheduler_source import SourceWatch
 from tests.controller.objects import gpu, node, pod
 from tests.controller.world import QUICK_ELECTION, World, decisions, instances, wait_for
@@ -74,7 +76,7 @@ def test_capacity_that_appears_is_planned_without_a_new_pod(world: World) -> Non
     assert instances(world.wait_for_plan()) == ["1g.10gb"]
 
 
-def test_pages_tell_how_it_is(world: World) -> None:
+def test_pages_tell_how_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = world.start()
     base = f"http://127.0.0.1:{controller.port}"
     wait_for(lambda: controller.port and controller.state, "the controller")
@@ -84,6 +86,9 @@ def test_pages_tell_how_it_is(world: World) -> None:
     wait_for(lambda: decisions(controller)["pass"] == 1, "the first pass")
     with urlopen(f"{base}/readyz", timeout=5) as answer:
         assert answer.read() == b"ok\n"
+    monkeypatch.setattr(Loop, "failing", lambda _: ["passes fail"])
+    with pytest.raises(HTTPError, match="503"):
+        urlopen(f"{base}/readyz", timeout=5)
 
 
 def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: World) -> None:

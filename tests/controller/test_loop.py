@@ -198,6 +198,30 @@ def test_a_broken_pass_is_told_once_counted_and_tried_again(rig: Rig, caplog: py
     assert rig.loop.decisions()["pass"] == 2
 
 
+def test_three_failed_passes_in_a_row_end_readiness_and_one_that_succeeds_restores_it(rig: Rig) -> None:
+    rig.settle()
+
+    def broken(_: Snapshot) -> PlanningResult:
+        raise ZeroDivisionError("no plan today")
+
+    rig.answer = broken
+    rig.bench.cluster.pod(pod())
+    rig.turn()
+    ready = []
+    while len(rig.snapshots) < 3:
+        rig.turn(after=10)
+        ready.append((len(rig.snapshots), not rig.loop.failing()))
+    assert {passes for passes, is_ready in ready if not is_ready} == {3}
+    assert rig.loop.failing() == [
+        "3 planning passes in a row have failed: ZeroDivisionError: no plan today: see the traceback in the log"
+    ]
+    assert rig.loop.problems() == []
+    rig.answer = lambda _: PlanningResult()
+    for _ in range(4):
+        rig.turn(after=60)
+    assert rig.loop.failing() == []
+
+
 def test_while_passes_break_the_other_work_goes_on(rig: Rig) -> None:
     rig.settle()
 

@@ -10,7 +10,7 @@ import pytest
 from controller.metrics import ClusterGauges
 from controller.reasons import UnplacedReason
 from controller.report import Reporter
-from controller.results import Counts, NodeChange, Placed, PlanningResult, Supply, Unplaced
+from controller.results import Counts, NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.views import Snapshot
 from controller.writer import Outcome, Written
 from kube.events import EventType, ObjectReference
@@ -123,6 +123,26 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
     desk.reporter.follow()
     assert desk.value("gpuplan_plan_to_ready_seconds_count") == 1
     assert desk.value("gpuplan_plan_to_ready_seconds_sum") == 12
+
+
+def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_in_the_log(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1")
+    desk.bench.load()
+    failed = (NodeFailure(node="n1", message="KeyError: 'x'", trace="Traceback …"),)
+    (event,) = desk.report(failures=failed)
+    assert event[:3] == ("GPUPartitionPlan/n1", "Warning", "PlanFailed")
+    assert event[3].startswith("Planning this node failed (KeyError: 'x'): its plan stays as it is")
+    assert desk.report(failures=failed) == []
+    assert desk.value("gpuplan_failed_nodes") == 1
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "node n1 is left out, planning it failed: Traceback …"
+    ]
+    assert desk.report() == []
+    assert desk.value("gpuplan_failed_nodes") == 0
+    assert len(desk.report(failures=failed)) == 1
 
 
 def test_the_numbers_of_a_pass(desk: Desk) -> None:

@@ -10,10 +10,11 @@ from controller.items import desired_of
 from controller.parse import read_pod
 from controller.parse_plan import PlanReading
 from controller.results import NodeChange, Placed, PlanningResult, Supply
-from controller.views import PlannedGpu, Snapshot
+from controller.views import MigDesired, PlannedGpu, Snapshot
 from controller.writer import Outcome, Writer, Written
 from crds.v1alpha1.spec import GpuItem
 from kube import apply
+from partitioning.layouts import Layout
 from partitioning.models import model_for_name
 from tests.controller.cluster import Bench, Cluster
 from tests.controller.objects import H100, SLICE, Json, gpu, item, node, partition, pod, status
@@ -85,6 +86,23 @@ def test_an_item_that_did_not_change_is_sent_as_it_stands(bench: Bench) -> None:
     outcome = write(bench, NodeChange(node="n1", gpus=(planned(item(0, 3)), kept), changed=(0,)))
     assert outcome[0].written is Written.APPLIED
     assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3), odd]
+
+
+def test_items_that_cannot_be_written_fail_their_own_node_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    ready(bench)
+    bench.cluster.node(node("n2"))
+    bench.cluster.plan("n2")
+    bench.load()
+    too_many = MigDesired(layout=Layout.of(()), counts=(("1g.10gb", 17),))
+    broken = NodeChange(node="n1", gpus=(PlannedGpu(index=0, uuid="", desired=too_many),), changed=(0,))
+    writing = writer(bench)
+    for _ in range(2):
+        result = PlanningResult(node_changes=(broken, change(item(0, 3), name="n2")))
+        failed, _applied = writing.write(result, bench.state.snapshot())
+        assert failed.written is Written.FAILED
+        assert failed.message.startswith("ValidationError: ")
+    assert bench.cluster.get_plan("n2")["spec"]["planned"]["gpus"] == [item(0, 3)]
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
 
 
 def test_pinned_indexes_are_left_out(bench: Bench) -> None:

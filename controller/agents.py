@@ -23,14 +23,19 @@ from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
 from controller.parse_plan import ConditionReading, PlanReading, read_plan
 from controller.state import State
-from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, TAINT_CHANGING, Condition, Reason
+from crds.v1alpha1.names import (
+    API_VERSION,
+    CONTROLLER_MANAGER,
+    KIND,
+    READY_OF_CONTROLLER,
+    TAINT_CHANGING,
+    Condition,
+    Reason,
+)
 from kube import apply, errors
 from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
-
-OUR_READY = (Reason.AGENT_SILENT, Reason.NODE_NOT_FOUND)
-"""Reasons with which the controller says Ready=Unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,7 @@ class Agents:
         node_exists = self._state.node_exists(reading.name)
         verdict = self.verdict(reading, node_exists=node_exists, silent_for=silent_for)
         silent = silent_for is not None and (
-            verdict.reason is Reason.AGENT_SILENT or silent_for >= self._silent_seconds
+            verdict.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
         )
         return self._conditions(reading, verdict, silent=silent)
 
@@ -108,6 +113,12 @@ class Agents:
             return Verdict(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
         if silent_for is None:
             return Verdict(status="True", reason=Reason.HEARTBEAT, message="The agent renews its Lease.")
+        if silent_for < self._silent_seconds and (problem := self._state.agent_problem(reading.name)):
+            message = (
+                "The agent runs, but the API server refuses the status that it writes, so the status is out of date. "
+                f"Report this with the message: {problem}"
+            )
+            return Verdict(status="False", reason=Reason.CANNOT_REPORT, message=message)
         was_silent = reading.alive is not None and reading.alive.reason == Reason.AGENT_SILENT
         if silent_for < self._silent_seconds and not was_silent:
             return Verdict(status="Unknown", reason=Reason.STARTING, message="The agent has not been heard yet.")
@@ -119,14 +130,12 @@ class Agents:
 
     def _conditions(self, reading: PlanReading, verdict: Verdict, *, silent: bool) -> list[dict[str, Any]] | None:
         """What to apply; None: the plan says so already."""
-        held = reading.ready is not None and reading.ready.reason in OUR_READY
+        held = reading.ready is not None and reading.ready.reason in READY_OF_CONTROLLER
         # An agent that still speaks although its Node is gone has the word on Ready: two writers would fight over it.
-        gone = silent and verdict.reason is Reason.NODE_NOT_FOUND
-        ready = Verdict(
-            status="Unknown",
-            reason=Reason.NODE_NOT_FOUND if gone else Reason.AGENT_SILENT,
-            message=_ready_message(reading.name, gone=gone),
-        )
+        why = verdict.reason if verdict.reason in READY_OF_CONTROLLER else Reason.AGENT_SILENT
+        if reading.ready is not None and held and not silent:
+            why = Reason(reading.ready.reason)
+        ready = Verdict(status="Unknown", reason=why, message=_ready_message(reading.name, why))
         told = _tells(reading.alive, verdict, reading.generation)
         if told and (not silent or _tells(reading.ready, ready, reading.generation)):
             return None
@@ -195,9 +204,12 @@ def _tells(live: ConditionReading | None, verdict: Verdict, generation: int) -> 
     )
 
 
-def _ready_message(name: str, *, gone: bool) -> str:
-    why = f"There is no Node {name}" if gone else f"The agent of node {name} is silent"
-    return f"{why}: what is ready there is not known."
+def _ready_message(name: str, why: Reason) -> str:
+    causes = {
+        Reason.NODE_NOT_FOUND: f"There is no Node {name}",
+        Reason.CANNOT_REPORT: f"The agent of node {name} cannot write its status",
+    }
+    return f"{causes.get(why, f'The agent of node {name} is silent')}: what is ready there is not known."
 
 
 def _utc(moment: datetime) -> str:

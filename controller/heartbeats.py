@@ -15,6 +15,8 @@ class _Heartbeat:
     renew_time: str | None
     seen_at: float
     renewed: bool = False
+    problem: str = ""
+    """Why its agent cannot write the status, in the agent's words."""
 
 
 class Heartbeats:
@@ -24,13 +26,13 @@ class Heartbeats:
         self._silent_seconds = silent_seconds
         self._beats: dict[str, _Heartbeat] = {}
 
-    def observe(self, node: str, renew_time: str, now: float) -> None:
+    def observe(self, node: str, renew_time: str, now: float, *, problem: str = "") -> None:
         """The Lease shows this renewTime. A Lease that is deleted just ages: do not report that."""
         beat = self._beats.get(node)
         if beat is None or beat.renew_time is None:
-            self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now)
+            self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now, problem=problem)
         elif beat.renew_time != renew_time:
-            self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now, renewed=True)
+            self._beats[node] = _Heartbeat(renew_time=renew_time, seen_at=now, renewed=True, problem=problem)
 
     def expect(self, node: str, now: float) -> None:
         """A plan for this node is there: from now on its agent should be heard."""
@@ -50,13 +52,18 @@ class Heartbeats:
         beat = self._beats.get(node)
         return beat is not None and beat.renew_time is not None
 
+    def problem(self, node: str) -> str:
+        """Why its agent, whose Lease is renewed, cannot write the status; empty if it can."""
+        beat = self._beats.get(node)
+        return beat.problem if beat is not None else ""
+
     def alive(self, node: str, now: float, *, known_silent: bool) -> bool:
         """Fresh enough to be planned for. `known_silent`: the plan's status says so already."""
         beat = self._beats.get(node)
         # The very sum of `holds_until`: rounded otherwise, the end could be missed for good.
         if beat is None or beat.renew_time is None or now >= beat.seen_at + self._silent_seconds:
             return False
-        return beat.renewed or not known_silent
+        return not beat.problem and (beat.renewed or not known_silent)
 
     def holds_until(self, node: str, now: float) -> float:
         """When `alive` may turn False without anything being heard."""

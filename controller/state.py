@@ -117,12 +117,12 @@ class State:
                 self._plan_changed(name)
         self._changed()
 
-    def observe_heartbeat(self, node: str, renew_time: str) -> None:
+    def observe_heartbeat(self, node: str, renew_time: str, problem: str = "") -> None:
         """The Lease of a node's agent. The common case, thousands a minute, changes nothing."""
         with self._lock:
-            self._plans.heartbeats.observe(node, renew_time, self._clock())
+            self._plans.heartbeats.observe(node, renew_time, self._clock(), problem=problem)
             view = self._plans.views.get(node)
-            if view is None or view.agent_alive:
+            if view is None or (view.agent_alive and not problem):
                 return
             self._refresh(node)
         self._changed()
@@ -246,6 +246,11 @@ class State:
             if view is None or view.agent_alive:
                 return None
             return self._plans.heartbeats.silent_for(name, self._clock())
+
+    def agent_problem(self, name: str) -> str:
+        """Why the agent of this plan, which renews its Lease, cannot write the status; empty if it can."""
+        with self._lock:
+            return self._plans.heartbeats.problem(name)
 
     def pending(self) -> tuple[PodView, ...]:
         """Every unfinished pod without a node, by namespace and name."""

@@ -33,7 +33,7 @@ from controller.state import State
 from controller.surroundings import Surroundings
 from controller.views import NodeView
 from controller.writer import Writer
-from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
+from crds.v1alpha1.names import ANNOTATION_STATUS_PROBLEM, CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
 from kube.events import EventRecorder, ObjectReference
 from kube.leases import Elector, LeaseTiming, lease_path
 from kube.reflector import Reflector
@@ -230,7 +230,7 @@ class Controller:
             Reflector(
                 api, paths.PLANS, project=read_plan, on_change=lambda key, _old, new: state.observe_plan(key[1], new)
             ),
-            Reflector(api, lease_path(self._settings.namespace), project=_renew_time, on_change=self._lease_changed),
+            Reflector(api, lease_path(self._settings.namespace), project=_beat, on_change=self._lease_changed),
             Reflector(
                 api,
                 paths.PODS,
@@ -248,9 +248,9 @@ class Controller:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
         self._recorder.emit(about, "Warning", "PartitioningLabels", text)
 
-    def _lease_changed(self, key: tuple[str, str], _old: str | None, new: str | None) -> None:
+    def _lease_changed(self, key: tuple[str, str], _old: object, new: tuple[str, str] | None) -> None:
         if new is not None:  # a Lease that is deleted just ages
-            self.state.observe_heartbeat(key[1].removeprefix(agent_lease("")), new)
+            self.state.observe_heartbeat(key[1].removeprefix(agent_lease("")), *new)
 
     def _not_synced(self) -> list[str]:
         return [
@@ -260,9 +260,10 @@ class Controller:
         ]
 
 
-def _renew_time(raw: dict[str, Any]) -> str | None:
-    """The renewTime of an agent's Lease; None for other Leases."""
+def _beat(raw: dict[str, Any]) -> tuple[str, str] | None:
+    """The renewTime of an agent's Lease, and why its status is refused if it is; None for other Leases."""
     if not raw["metadata"]["name"].startswith(agent_lease("")):
         return None
     renew_time = (raw.get("spec") or {}).get("renewTime")
-    return str(renew_time) if renew_time else None
+    problem = (raw["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS_PROBLEM, "")
+    return (str(renew_time), str(problem)) if renew_time else None

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,8 @@ from kube.transport import Timeouts
 
 log = logging.getLogger(__name__)
 SHORTEST_TIMEOUT_SECONDS = 0.1
+RETRY_SECONDS = 2.0
+"""After a heartbeat that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,15 +184,19 @@ class Heartbeat:
         lease_seconds: float = 40.0,
         renew_seconds: float = 10.0,
         before: Callable[[], None] = lambda: None,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`before` is called before each beat, and raises where there must be none."""
+        """`before` is called before each beat, and raises where there must be none; `annotations` are the Lease's."""
         self._before, self._taken_at = before, time.monotonic()
+        self._annotations = annotations
         self._api, self._path, self._manager = api, lease_path(namespace, name), manager
         self._renew_seconds = renew_seconds
         self._spec = {"holderIdentity": identity, "leaseDurationSeconds": max(round(lease_seconds), 1)}
-        self._metadata = {"name": name, "namespace": namespace}
+        self._metadata: dict[str, Any] = {"name": name, "namespace": namespace}
         self.last_error = ""
-        self._quit = threading.Event()
+        self.taken = 0
+        """How many beats the API has taken."""
+        self._quit, self._due = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"heartbeat {name}")
 
     def start(self) -> None:
@@ -198,21 +204,33 @@ class Heartbeat:
 
     def stop(self) -> None:
         self._quit.set()
+        self._due.set()
         if self._thread.is_alive():
             self._thread.join(2.0)
 
     def beat(self) -> None:
         """Renew once; raises `kube.errors`, or what `before` raises."""
         self._before()
+        annotations = dict(self._annotations())
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": self._metadata,
+            "metadata": {**self._metadata, **({"annotations": annotations} if annotations else {})},
             "spec": {**self._spec, "renewTime": micro_time()},
         }
         timeouts = Timeouts(connect_seconds=self._renew_seconds / 2, read_seconds=self._renew_seconds / 2)
         apply.apply(self._api, self._path, body, manager=self._manager, force=True, timeouts=timeouts)
         self._taken_at = time.monotonic()
+        self.taken += 1
+
+    def beat_now(self) -> None:
+        """Have the thread renew at once instead of when the next renewal is due."""
+        self._due.set()
+
+    def retry_now(self) -> None:
+        """The same, if the last renewal failed or was held back by `before`."""
+        if self.last_error:
+            self._due.set()
 
     def age_seconds(self) -> float:
         """Since the API took one; since the start, where it took none yet."""
@@ -220,11 +238,12 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._quit.is_set():
+            self._due.clear()
             try:
                 self.beat()
                 self.last_error = ""
             except Exception as error:  # noqa: BLE001 - the next beat may work, whatever this was
                 if str(error) != self.last_error:
                     log.warning("heartbeat %s: %s", self._path, error)
-                self.last_error = str(error)
-            self._quit.wait(self._renew_seconds)
+                self.last_error = str(error) or type(error).__name__
+            self._due.wait(min(self._renew_seconds, RETRY_SECONDS) if self.last_error else self._renew_seconds)

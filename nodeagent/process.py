@@ -74,6 +74,15 @@ class AgentProcess:
         self.metrics = AgentMetrics(node_name, __version__)
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
         self._heartbeat = self._made_heartbeat()
+        self._status = StatusWriter(
+            api,
+            node_name,
+            self._plan,
+            self._heartbeat,
+            clock=time.monotonic,
+            interval_seconds=settings.status_interval_seconds,
+        )
+        self.metrics.watch_status(lambda: self._status.failures)
         self.metrics.watch_heartbeat(self._heartbeat.age_seconds)
         self._agent = self._made_agent()
         plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
@@ -108,7 +117,12 @@ class AgentProcess:
             lease_seconds=4 * renew_seconds,
             renew_seconds=renew_seconds,
             before=self._check_passes,
+            annotations=self._lease_annotations,
         )
+
+    def _lease_annotations(self) -> dict[str, str]:
+        problem = self._status.problem
+        return {names.ANNOTATION_STATUS_PROBLEM: problem} if problem else {}
 
     def _made_agent(self) -> Agent:
         settings, clock = self._settings, time.monotonic
@@ -143,13 +157,11 @@ class AgentProcess:
         )
 
     def _made_reporter(self) -> Reporter:
-        clock, interval_seconds = time.monotonic, self._settings.status_interval_seconds
-        status = StatusWriter(self._api, self._node_name, self._plan, clock=clock, interval_seconds=interval_seconds)
         return Reporter(
-            write=status.write,
+            write=self._status.write,
             emit=self._events.emit,
             metrics=self.metrics,
-            clock=clock,
+            clock=time.monotonic,
             now=_utc_now,
             agent_version=__version__,
             config_path=str(self._state.plugin.config),
@@ -203,6 +215,8 @@ class AgentProcess:
             return FAILED_PAUSE_SECONDS
         self._failure = ""
         self._passed_at, self._passes = time.monotonic(), self._passes + 1
+        # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
+        self._heartbeat.retry_now()
         self.metrics.pass_took(self._passed_at - started)
         return due_seconds
 

@@ -139,7 +139,9 @@ class SimulatedNode:
 
     def _made_reporter(self) -> Reporter:
         clock, interval_seconds = time.monotonic, self._settings.status_interval_seconds
-        status = StatusWriter(self._api, self.name, self._plan, clock=clock, interval_seconds=interval_seconds)
+        status = StatusWriter(
+            self._api, self.name, self._plan, self._heartbeat, clock=clock, interval_seconds=interval_seconds
+        )
         return Reporter(
             write=status.write,
             emit=self._events.emit,

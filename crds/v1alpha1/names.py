@@ -27,6 +27,9 @@ def agent_lease(node_name: str) -> str:
     return f"gpuplan-agent.{node_name}"
 
 
+ANNOTATION_STATUS_PROBLEM = "gpuplan.dev/status-problem"
+"""On that Lease: why the API server refuses the status that the agent writes. Absent while it takes it."""
+
 LABEL_PARTITIONING = "gpuplan.dev/gpu-partitioning"
 """Enables a node: `mig`, `mps` or `auto`."""
 
@@ -101,7 +104,12 @@ class Reason(StrEnum):
     UNHEALTHY = "Unhealthy"
     # written by the controller
     AGENT_SILENT = "AgentSilent"
+    CANNOT_REPORT = "CannotReport"
     NODE_NOT_FOUND = "NodeNotFound"
+
+
+READY_OF_CONTROLLER = (Reason.AGENT_SILENT, Reason.CANNOT_REPORT, Reason.NODE_NOT_FOUND)
+"""Reasons with which the controller writes Ready=Unknown in place of the agent."""
 
 
 class GpuState(StrEnum):

@@ -45,6 +45,11 @@ class AgentMetrics:
         """The age of the last heartbeat that the API took, asked at each scrape."""
         self._gauge("heartbeat_age_seconds", "Since the last heartbeat that the API took.").set_function(age_seconds)
 
+    def watch_status(self, failures: Callable[[], float]) -> None:
+        """Status writes that failed since the last one that the API took, asked at each scrape."""
+        text = "Status writes that failed since the last one that the API took; 3 make the plan say CannotReport."
+        self._gauge("status_write_failures", text).set_function(failures)
+
     def pass_took(self, seconds: float) -> None:
         """One pass came to its end."""
         self._passes.observe(seconds)

@@ -16,7 +16,7 @@ from controller.parse_plan import read_plan
 from controller.state import State
 from controller.views import PlannerOptions
 from crds.definition import definition
-from crds.v1alpha1.names import AGENT_MANAGER, NAMESPACE, agent_lease
+from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESPACE, agent_lease
 from kube import apply, clients
 from kube.leases import lease_path
 from sandbox.apiserver import ApiServer, Fault, Refuse
@@ -126,7 +126,9 @@ class Cluster:
         for raw in apply.get(self.api, paths.PODS)["items"]:
             state.observe_pod((raw["metadata"]["namespace"], raw["metadata"]["name"]), read_pod(raw))
         for raw in apply.get(self.api, lease_path(NAMESPACE))["items"]:
-            state.observe_heartbeat(raw["metadata"]["name"].removeprefix(agent_lease("")), raw["spec"]["renewTime"])
+            problem = raw["metadata"].get("annotations", {}).get(ANNOTATION_STATUS_PROBLEM, "")
+            name = raw["metadata"]["name"].removeprefix(agent_lease(""))
+            state.observe_heartbeat(name, raw["spec"]["renewTime"], problem)
 
     def refuse(self, method: str, part: str, code: int = 500) -> Fault:
         """Refuse requests whose path holds `part`, until the fault is removed from `server.faults`."""

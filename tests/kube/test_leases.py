@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kube import clients
+from kube import clients, leases
 from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path, micro_time
 from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
 
@@ -161,3 +161,92 @@ def test_heartbeat_creates_renews_and_survives_failures(serve: Serve) -> None:
     heart.stop()
     assert store.items[path]["spec"]["holderIdentity"] == "agent-1"
     assert server.requests[0].query == {"fieldManager": "agent", "force": "true"}
+
+
+class HeldBackError(Exception):
+    """There must be no heartbeat now."""
+
+
+def heartbeat(server: FakeApi, before: Callable[[], None], renew_seconds: float = 600.0) -> Heartbeat:
+    return Heartbeat(
+        clients.for_url(server.url),
+        namespace="system",
+        name="node-1",
+        identity="agent-1",
+        manager="agent",
+        renew_seconds=renew_seconds,
+        before=before,
+    )
+
+
+def test_a_heartbeat_that_was_held_back_goes_out_as_soon_as_it_may(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RETRY_SECONDS", 600.0)
+    held = [True]
+
+    def before() -> None:
+        if held[0]:
+            raise HeldBackError
+
+    heart = heartbeat(serve(Store()), before)
+    heart.start()
+    eventually(lambda: heart.last_error)
+    assert heart.taken == 0
+
+    held[0] = False
+    heart.retry_now()
+
+    eventually(lambda: heart.taken == 1)
+    eventually(lambda: not heart.last_error)
+    heart.retry_now()  # nothing failed: no heartbeat before its time
+    assert not heart._due.is_set()
+    heart.stop()
+
+
+def test_a_heartbeat_that_failed_is_tried_again_before_the_next_is_due(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RETRY_SECONDS", 0.05)
+    store = Store()
+    store.trouble = status(500)
+    heart = heartbeat(serve(store), lambda: None)
+    heart.start()
+    eventually(lambda: heart.last_error)
+
+    store.trouble = None
+
+    eventually(lambda: heart.taken == 1)
+    heart.stop()
+
+
+def test_a_heartbeat_can_be_asked_for_at_once(serve: Serve) -> None:
+    heart = heartbeat(serve(Store()), lambda: None)
+    heart.start()
+    eventually(lambda: heart.taken == 1)
+
+    heart.beat_now()
+
+    eventually(lambda: heart.taken == 2)
+    heart.stop()
+
+
+def test_annotations_of_the_lease_come_and_go(serve: Serve) -> None:
+    server = serve(Store())
+    said = {"gpuplan.dev/x": "y"}
+    heart = Heartbeat(
+        clients.for_url(server.url),
+        namespace="system",
+        name="node-1",
+        identity="agent-1",
+        manager="agent",
+        annotations=lambda: said,
+    )
+
+    heart.beat()
+    said.clear()
+    heart.beat()
+
+    first, second = (request.body["metadata"] for request in server.requests)
+    assert first == {"name": "node-1", "namespace": "system", "annotations": {"gpuplan.dev/x": "y"}}
+    assert second == {"name": "node-1", "namespace": "system"}

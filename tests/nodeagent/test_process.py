@@ -14,7 +14,7 @@ import yaml
 
 from crds.definition import definition
 from crds.v1alpha1 import names
-from kube import apply, clients
+from kube import apply, clients, leases
 from kube.errors import NotFound
 from nodeagent import process
 from nodeagent.__main__ import main
@@ -126,8 +126,12 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
     agent = node.start_agent()
     wait_until(node.ready)
 
-    def fails(_: Agent) -> float:
-        raise RuntimeError("a broken world")
+    broken, reconcile = [True], Agent.reconcile
+
+    def fails(self: Agent) -> float:
+        if broken:
+            raise RuntimeError("a broken world")
+        return reconcile(self)
 
     monkeypatch.setattr(Agent, "reconcile", fails)
     wait_until(lambda: "the pass failed again: RuntimeError: a broken world" in caplog.text)
@@ -136,6 +140,13 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
     assert caplog.text.count("Traceback") == 1
     with pytest.raises(NoPassError, match="no pass came to its end"):
         agent._heartbeat.beat()
+
+    monkeypatch.setattr(leases, "RETRY_SECONDS", 600.0)
+    agent._heartbeat.beat_now()
+    wait_until(lambda: "no pass came to its end" in agent._heartbeat.last_error)
+    taken = agent._heartbeat.taken
+    broken.clear()
+    wait_until(lambda: agent._heartbeat.taken > taken)
 
 
 def test_a_second_agent_is_refused(node: Node) -> None:

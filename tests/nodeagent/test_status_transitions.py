@@ -34,10 +34,19 @@ def api() -> Iterator[ApiClient]:
         yield api
 
 
+class Silent:
+    """A heartbeat that nobody needs here."""
+
+    taken = 0
+
+    def beat_now(self) -> None:
+        raise AssertionError("not needed")
+
+
 def write(api: ApiClient, status: PlanStatus) -> None:
     """As the agent does; raises where the API refuses it."""
     cell = Cell[PlanSeen]()
-    writer = StatusWriter(api, NAME, cell, clock=lambda: 0.0, interval_seconds=1.0)
+    writer = StatusWriter(api, NAME, cell, Silent(), clock=lambda: 0.0, interval_seconds=1.0)
     assert writer.write(parse_plan(apply.get(api, PLAN)), status.wire()) is None
 
 

@@ -1,0 +1,56 @@
+"""Decides when the agent may write Ready again after the controller wrote Ready=Unknown in its place.
+
+Ready is the agent's, except while the controller finds the agent silent or unable to report. If the agent overwrote it
+at once, the controller, which has not seen a new heartbeat yet, would write Unknown again, and both would go on until
+the next renewal. So the agent first sends a heartbeat and waits until AgentAlive is True. A controller that does not
+run sets nothing: some seconds after the heartbeat the agent writes Ready without it. Must never write anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from crds.v1alpha1.names import READY_OF_CONTROLLER, Condition
+
+WAIT_SECONDS = 5.0
+"""From our heartbeat to a controller's answer, where there is a controller."""
+
+
+class Beats(Protocol):
+    """The heartbeat, `kube.leases.Heartbeat`."""
+
+    taken: int
+
+    def beat_now(self) -> None: ...
+
+
+class Handback:
+    """Asked before every status write."""
+
+    def __init__(self, beats: Beats, *, clock: Callable[[], float]) -> None:
+        self._beats, self._clock = beats, clock
+        self._taken_before: int | None = None
+        """Heartbeats taken when the controller's Ready was first seen; None while Ready is ours."""
+        self._announced_at: float | None = None
+
+    def may_write_ready(self, live: Mapping[str, Any], *, reporting: bool) -> bool:
+        """`live` is the status that the API holds; `reporting` is False while the API server refuses ours."""
+        conditions = {condition.get("type"): condition for condition in live.get("conditions") or ()}
+        theirs = conditions.get(Condition.READY.value, {}).get("reason") in READY_OF_CONTROLLER
+        alive = conditions.get(Condition.AGENT_ALIVE.value, {}).get("status") == "True"
+        if not theirs or alive:
+            self._taken_before = self._announced_at = None
+            return True
+        if not reporting:
+            # A heartbeat would still carry the problem. What is written first is everything but Ready.
+            self._taken_before = self._announced_at = None
+            return False
+        if self._taken_before is None:
+            self._taken_before = self._beats.taken
+        if self._beats.taken == self._taken_before:
+            self._beats.beat_now()
+            return False
+        if self._announced_at is None:
+            self._announced_at = self._clock()
+        return self._clock() >= self._announced_at + WAIT_SECONDS

@@ -135,7 +135,8 @@ class DriverError(Exception):
     """A driver call failed.
 
     DriverError
-    |-- DriverGoneError      no library, no driver, driver upgraded under us: nothing can be known about any GPU
+    |-- DriverGoneError      no library or no driver: nothing can be known about any GPU
+    |   `-- DriverReplacedError  the driver was upgraded, and this process has the old library loaded
     |-- DriverTimeoutError   no answer in time; the call may still take effect
     |-- GpuLostError         this GPU is off the bus or wants a reset
     |-- InUseError           a client holds what should change: information, not failure
@@ -153,6 +154,10 @@ class DriverError(Exception):
 
 class DriverGoneError(DriverError):
     kind = "driver-gone"
+
+
+class DriverReplacedError(DriverGoneError):
+    kind = "driver-replaced"
 
 
 class DriverTimeoutError(DriverError):

@@ -1,6 +1,6 @@
-"""The NVIDIA driver through NVML: the one module that imports `pynvml`.
+"""Implements `driver.GpuDriver` on NVML.
 
-Calls and ctypes in, the values of `driver` out; every NVMLError becomes one of the errors of `driver`. Handles are
+Takes and returns the values of `driver`; every NVMLError becomes one of its errors. Handles are
 never kept: they are unhashable, never equal, and go stale with their instance. Not safe for several threads, and calls
 block: `driver_thread.ThreadedDriver` gives it a thread of its own. Decides nothing.
 """
@@ -8,57 +8,25 @@ block: `driver_thread.ThreadedDriver` gives it a thread of its own. Decides noth
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import pynvml
-
 from nodeagent.hardware.driver import (
-    ComputeInstance,
     DriverError,
     DriverGoneError,
-    DriverTimeoutError,
-    GpuInstance,
     GpuLostError,
     GpuProcess,
     Health,
-    InUseError,
     MigMode,
-    NotPermittedError,
     ObservedGpu,
     RefusedError,
 )
+from nodeagent.hardware.nvml_calls import NVML, attempt, known
+from nodeagent.hardware.nvml_mig import MigReader, mig_devices
 from partitioning.layouts import Instance
-from partitioning.models import ProfileSpec, model_from_report
-
-NVML: Any = pynvml
-"""The binding has no types."""
+from partitioning.models import model_from_report
 
 MIB = 1 << 20
-MOST_INSTANCES = 16
-"""Room for every answer: instance counts in profile infos were seen to be wrong (A30), and short arrays overflow."""
-
-_CODES: dict[type[DriverError], tuple[str, ...]] = {
-    DriverGoneError: ("UNINITIALIZED", "DRIVER_NOT_LOADED", "LIBRARY_NOT_FOUND", "LIB_RM_VERSION_MISMATCH"),
-    DriverTimeoutError: ("TIMEOUT",),
-    GpuLostError: ("GPU_IS_LOST", "RESET_REQUIRED"),
-    InUseError: ("IN_USE",),
-    RefusedError: ("INVALID_ARGUMENT", "NOT_SUPPORTED", "NOT_FOUND", "INSUFFICIENT_RESOURCES"),
-    NotPermittedError: ("NO_PERMISSION",),
-}
-ERRORS = {getattr(NVML, f"NVML_ERROR_{code}"): kind for kind, codes in _CODES.items() for code in codes}
-
-
-@contextmanager
-def _attempt(what: str) -> Iterator[None]:
-    """Turn an NVMLError into ours, with what was attempted."""
-    try:
-        yield
-    except NVML.NVMLError as error:
-        # By code, never by `in` or a set: these exceptions define __eq__ without __hash__.
-        raise ERRORS.get(error.value, DriverError)(what, str(error)) from error
 
 
 class NvmlDriver:
@@ -67,17 +35,16 @@ class NvmlDriver:
     def __init__(self) -> None:
         self._initialised = False
         self._uuids: dict[int, str] = {}
-        self._profiles: dict[str, tuple[ProfileSpec, ...]] = {}
-        self._compute_profiles: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
+        self._mig = MigReader()
 
     def version(self) -> str:
-        with _attempt("asking for the driver's version"):
+        with attempt("asking for the driver's version"):
             self._initialise()
             return str(NVML.nvmlSystemGetDriverVersion())
 
     def observe(self) -> tuple[ObservedGpu, ...]:
         try:
-            with _attempt("counting the GPUs"):
+            with attempt("counting the GPUs"):
                 self._initialise()
                 count = NVML.nvmlDeviceGetCount()
         except DriverGoneError:
@@ -86,26 +53,27 @@ class NvmlDriver:
         return tuple(self._observed(index) for index in range(count))
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
-        with _attempt(f"listing the processes on GPU {gpu.index}"):
+        with attempt(f"listing the processes on GPU {gpu.index}"):
             handle = self._handle(gpu.uuid)
             found: set[GpuProcess] = set()
             if not gpu.mig_enabled:
-                mps = _known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, handle)) or ()
+                mps = known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, handle)) or ()
                 clients = {entry.pid for entry in mps}
                 listed = NVML.nvmlDeviceGetComputeRunningProcesses(handle)
                 pids = clients | {entry.pid for entry in listed}
                 found.update(GpuProcess(pid=pid, mps_client=pid in clients) for pid in pids)
             # On a GPU with MIG the parent's list needs a privilege and need not tell the instance: ask each device.
-            for instance in gpu.instances:
-                for device in _mig_devices(NVML.nvmlDeviceGetGpuInstanceById(handle, instance.id), instance):
-                    listed = NVML.nvmlDeviceGetComputeRunningProcesses(device)
-                    found.update(GpuProcess(pid=entry.pid, instance=instance.id) for entry in listed)
+            wanted = {(instance.id, compute.id) for instance in gpu.instances for compute in instance.compute}
+            for (instance_id, _), device in mig_devices(handle, wanted).items():
+                listed = NVML.nvmlDeviceGetComputeRunningProcesses(device)
+                found.update(GpuProcess(pid=entry.pid, instance=instance_id) for entry in listed)
         return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
-        with _attempt(f"creating {placed}"):
+        with attempt(f"creating {placed}"):
             handle = self._handle(gpu_uuid)
-            spec = next((spec for spec in self._profiles_of(gpu_uuid, handle) if spec.name == placed.profile), None)
+            profiles = self._mig.profiles(gpu_uuid, handle, enabled=True)
+            spec = next((spec for spec in profiles if spec.name == placed.profile), None)
             if spec is None:
                 raise RefusedError(f"creating {placed}", "the driver knows no such profile on this GPU")
             place = NVML.c_nvmlGpuInstancePlacement_t(placed.start, placed.size)
@@ -115,26 +83,26 @@ class NvmlDriver:
 
     def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
         what = f"creating the compute instance of GPU instance {gpu_instance}"
-        with _attempt(what):
+        with attempt(what):
             handle = self._handle(gpu_uuid)
             instance = NVML.nvmlDeviceGetGpuInstanceById(handle, gpu_instance)
             profile_id = NVML.nvmlGpuInstanceGetInfo(instance).profileId
-            spec = next(spec for spec in self._profiles_of(gpu_uuid, handle) if spec.profile_id == profile_id)
-            # Found by size, not by name: the only profile of a 1g.20gb instance is 1_SLICE_REV1, number 7.
-            profiles = self._compute_profiles_of(gpu_uuid, spec, instance)
-            full = [identity for identity, slices in profiles if slices == spec.compute_slices]
-            if not full:
+            profiles = self._mig.profiles(gpu_uuid, handle, enabled=True)
+            spec = next((spec for spec in profiles if spec.profile_id == profile_id), None)
+            # Found by size, not by name: the full profile of a 1g.20gb instance is 1_SLICE_REV1, number 7.
+            full = self._mig.full_compute_profile(gpu_uuid, spec, instance) if spec is not None else None
+            if full is None:
                 raise RefusedError(what, "the driver offers no compute instance of its full size")
-            NVML.nvmlGpuInstanceCreateComputeInstance(instance, full[0])
+            NVML.nvmlGpuInstanceCreateComputeInstance(instance, full.id)
 
     def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
-        with _attempt(f"destroying compute instance {compute_instance} of GPU instance {gpu_instance}"):
+        with attempt(f"destroying compute instance {compute_instance} of GPU instance {gpu_instance}"):
             instance = NVML.nvmlDeviceGetGpuInstanceById(self._handle(gpu_uuid), gpu_instance)
             compute = NVML.nvmlGpuInstanceGetComputeInstanceById(instance, compute_instance)
             NVML.nvmlComputeInstanceDestroy(compute)
 
     def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
-        with _attempt(f"destroying GPU instance {gpu_instance}"):
+        with attempt(f"destroying GPU instance {gpu_instance}"):
             NVML.nvmlGpuInstanceDestroy(NVML.nvmlDeviceGetGpuInstanceById(self._handle(gpu_uuid), gpu_instance))
 
     def _initialise(self) -> None:
@@ -154,7 +122,7 @@ class NvmlDriver:
 
     def _observed(self, index: int) -> ObservedGpu:
         try:
-            with _attempt(f"reading GPU {index}"):
+            with attempt(f"reading GPU {index}"):
                 return self._read(index)
         except DriverError as error:
             lost = isinstance(error, GpuLostError)
@@ -171,7 +139,8 @@ class NvmlDriver:
         uuid = self._uuids[index] = str(NVML.nvmlDeviceGetUUID(handle))
         name = str(NVML.nvmlDeviceGetName(handle))
         mode, pending = _mig_modes(handle)
-        profiles = self._profiles_of(uuid, handle) if mode is not MigMode.NOT_SUPPORTED else ()
+        enabled = mode is MigMode.ENABLED
+        profiles = () if mode is MigMode.NOT_SUPPORTED else self._mig.profiles(uuid, handle, enabled=enabled)
         major, minor = NVML.nvmlDeviceGetCudaComputeCapability(handle)
         memory_mib = int(NVML.nvmlDeviceGetMemoryInfo(handle).total) // MIB
         health, message = _health(handle)
@@ -182,95 +151,10 @@ class NvmlDriver:
             model=model_from_report(name, memory_mib, profiles, (major, minor)),
             mig_mode=mode,
             mig_mode_pending=pending,
-            instances=self._instances(uuid, handle, profiles) if mode is MigMode.ENABLED else (),
+            instances=self._mig.instances(uuid, handle) if enabled else (),
             health=health,
             health_message=message,
         )
-
-    def _profiles_of(self, uuid: str, handle: Any) -> tuple[ProfileSpec, ...]:
-        # Fixed per card once it was told; drivers up to 535 tell nothing while the MIG mode is off.
-        if not self._profiles.get(uuid):
-            indexes = range(NVML.NVML_GPU_INSTANCE_PROFILE_COUNT)
-            infos = [(n, _known(partial(NVML.nvmlDeviceGetGpuInstanceProfileInfo, handle, n))) for n in indexes]
-            self._profiles[uuid] = tuple(_profile(handle, n, info) for n, info in infos if info is not None)
-        return self._profiles[uuid]
-
-    def _compute_profiles_of(self, uuid: str, spec: ProfileSpec, instance: Any) -> tuple[tuple[int, int], ...]:
-        """Id and slices of what fits in an instance of this profile: fixed, and eight questions each time."""
-        key = (uuid, spec.name)
-        if key not in self._compute_profiles:
-            indexes = range(NVML.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
-            ask = partial(NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo, instance)
-            infos = [info for n in indexes if (info := _known(partial(ask, n, 0))) is not None]
-            self._compute_profiles[key] = tuple((int(info.id), int(info.sliceCount)) for info in infos)
-        return self._compute_profiles[key]
-
-    def _instances(self, uuid: str, handle: Any, profiles: tuple[ProfileSpec, ...]) -> tuple[GpuInstance, ...]:
-        found = []
-        for spec in profiles:
-            listed = _listed(NVML.c_nvmlGpuInstance_t, partial(NVML.nvmlDeviceGetGpuInstances, handle, spec.profile_id))
-            for instance in listed:
-                info = NVML.nvmlGpuInstanceGetInfo(instance)
-                place = Instance(start=info.placement.start, size=info.placement.size, profile=spec.name)
-                found.append(
-                    GpuInstance(
-                        id=info.id,
-                        placed=place,
-                        compute_slices=spec.compute_slices,
-                        compute=_compute_instances(instance, self._compute_profiles_of(uuid, spec, instance)),
-                    )
-                )
-        return tuple(sorted(found, key=lambda instance: instance.placed))
-
-
-def _known(ask: Callable[[], Any]) -> Any | None:
-    """None for what this GPU lacks: both codes mean so, depending on driver and enum."""
-    try:
-        return ask()
-    except (NVML.NVMLError_NotSupported, NVML.NVMLError_InvalidArgument):
-        return None
-
-
-def _listed(kind: Any, call: Callable[[Any, Any], Any]) -> list[Any]:
-    """The raw list calls want the caller's array; null is refused."""
-    array, count = (kind * MOST_INSTANCES)(), ctypes.c_uint(MOST_INSTANCES)
-    call(array, ctypes.byref(count))
-    return [array[n] for n in range(count.value)]
-
-
-def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
-    count = ctypes.c_uint(0)
-    NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, None, ctypes.byref(count))
-    places = (NVML.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
-    NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
-    return ProfileSpec(
-        name=str(info.name).removeprefix("MIG "),
-        profile_id=int(info.id),
-        nvml_index=nvml_index,
-        compute_slices=int(info.sliceCount),
-        size=int(places[0].size),
-        memory_mib=int(info.memorySizeMB),
-        sm_count=int(info.multiprocessorCount),
-        max_instances=int(info.instanceCount),
-        starts=tuple(sorted(int(places[n].start) for n in range(count.value))),
-    )
-
-
-def _compute_instances(instance: Any, profiles: tuple[tuple[int, int], ...]) -> tuple[ComputeInstance, ...]:
-    found = []
-    for profile_id, slices in profiles:
-        call = partial(NVML.nvmlGpuInstanceGetComputeInstances, instance, profile_id)
-        for compute in _listed(NVML.c_nvmlComputeInstance_t, call):
-            info = NVML.nvmlComputeInstanceGetInfo(compute)
-            # `device` is the MIG device's own handle, so its UUID needs no walk over MIG indexes.
-            uuid = str(NVML.nvmlDeviceGetUUID(info.device))
-            found.append(ComputeInstance(id=int(info.id), slices=slices, uuid=uuid))
-    return tuple(sorted(found, key=lambda compute: compute.id))
-
-
-def _mig_devices(instance: Any, observed: GpuInstance) -> Iterator[Any]:
-    for compute in observed.compute:
-        yield NVML.nvmlComputeInstanceGetInfo(NVML.nvmlGpuInstanceGetComputeInstanceById(instance, compute.id)).device
 
 
 def _mig_modes(handle: Any) -> tuple[MigMode, MigMode]:
@@ -283,7 +167,7 @@ def _mig_modes(handle: Any) -> tuple[MigMode, MigMode]:
 
 
 def _health(handle: Any) -> tuple[Health, str]:
-    rows = _known(partial(NVML.nvmlDeviceGetRemappedRows, handle))
+    rows = known(partial(NVML.nvmlDeviceGetRemappedRows, handle))
     if rows is None:
         return Health.OK, ""
     _, _, pending, failed = rows

@@ -15,9 +15,10 @@ from sandbox.driver.identity import mig_uuid
 from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, MachineState, busy, next_generation
 from sandbox.driver.status import Refused, Status, require
 
-ONE_SLICE_REV1 = 7  # the only compute profile of a one-slice GPU instance with double memory
+ONE_SLICE_REV1 = 7  # the full-size compute profile of a one-slice GPU instance with double memory
+SEVEN_SLICE_NVL = 8
 ONE_SLICE_REV2 = 9  # NVML's index of that GPU instance profile
-KNOWN_PROFILES = frozenset({0, 1, 2, 3, 4, ONE_SLICE_REV1})
+KNOWN_PROFILES = frozenset({0, 1, 2, 3, 4, ONE_SLICE_REV1, SEVEN_SLICE_NVL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class ComputeProfile:
     id: int
     slices: int
     starts: tuple[int, ...]
+    reduced: bool = False
+    """Leaves some of the GPU instance's multiprocessors unused, though it spans all of its slices."""
 
     @property
     def max_instances(self) -> int:
@@ -51,10 +54,19 @@ PROFILES = {
 }
 
 
-def compute_profiles(spec: ProfileSpec) -> tuple[ComputeProfile, ...]:
-    if spec.nvml_index == ONE_SLICE_REV2:
-        return (_profile(ONE_SLICE_REV1, 1, 0),)
-    return PROFILES[spec.compute_slices]
+# Further profiles of full size and with fewer multiprocessors, by the id of the profile that they vary: one is listed
+# before its better twin, one behind it.
+VARIANTS = {
+    ONE_SLICE_REV1: ComputeProfile(id=0, slices=1, starts=(0,), reduced=True),
+    4: ComputeProfile(id=SEVEN_SLICE_NVL, slices=7, starts=(0,), reduced=True),
+}
+
+
+def compute_profiles(spec: ProfileSpec, *, variants: bool = False) -> tuple[ComputeProfile, ...]:
+    """By id. `variants` as in `state.Quirks`."""
+    plain = (_profile(ONE_SLICE_REV1, 1, 0),) if spec.nvml_index == ONE_SLICE_REV2 else PROFILES[spec.compute_slices]
+    more = (VARIANTS[profile.id] for profile in plain if variants and profile.id in VARIANTS)
+    return tuple(sorted((*plain, *more), key=lambda profile: profile.id))
 
 
 def full_profile(spec: ProfileSpec) -> ComputeProfile:
@@ -62,8 +74,15 @@ def full_profile(spec: ProfileSpec) -> ComputeProfile:
     return compute_profiles(spec)[-1]
 
 
-def compute_profile(gpu: GpuState, instance: GpuInstanceState, profile_id: int) -> ComputeProfile:
-    offered = compute_profiles(board_of(gpu).by_name(instance["profile"]))
+def compute_profiles_of(machine: MachineState, gpu: GpuState, instance: GpuInstanceState) -> tuple[ComputeProfile, ...]:
+    spec = board_of(gpu).by_name(instance["profile"])
+    return compute_profiles(spec, variants=machine["quirks"].get("compute_variants", False))
+
+
+def compute_profile(
+    machine: MachineState, gpu: GpuState, instance: GpuInstanceState, profile_id: int
+) -> ComputeProfile:
+    offered = compute_profiles_of(machine, gpu, instance)
     for profile in offered:
         if profile.id == profile_id:
             return profile
@@ -86,7 +105,7 @@ def create_compute_instance(
     placement: tuple[int, int] | None = None,
 ) -> ComputeInstanceState:
     require(machine["privileged"], Status.NO_PERMISSION)
-    profile = compute_profile(gpu, instance, profile_id)
+    profile = compute_profile(machine, gpu, instance, profile_id)
     free = free_starts(instance, profile)
     if placement is not None:
         start, size = placement
@@ -121,6 +140,16 @@ def destroy_compute_instance(
 def mig_devices(gpu: GpuState) -> list[tuple[GpuInstanceState, ComputeInstanceState]]:
     """In the order of NVML's MIG device index: GPU instance id, then compute instance id."""
     return [(instance, compute) for instance in gpu["gpu_instances"] for compute in instance["compute_instances"]]
+
+
+def mig_device_slots(
+    machine: MachineState, gpu: GpuState
+) -> list[tuple[GpuInstanceState, ComputeInstanceState] | None]:
+    """The MIG device at each index that NVML may be asked for; None where there is none."""
+    devices = mig_devices(gpu)
+    most = max((spec.max_instances for spec in board_of(gpu).model.profiles), default=0)
+    gaps: list[tuple[GpuInstanceState, ComputeInstanceState] | None] = [None] * (most - len(devices))
+    return [*gaps, *devices] if machine["quirks"].get("mig_index_gaps") else [*devices, *gaps]
 
 
 def mig_device_uuid(gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState) -> str:

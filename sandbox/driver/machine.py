@@ -15,7 +15,7 @@ from sandbox.driver.boards import Board, board_of_model
 from sandbox.driver.compute_instances import create_compute_instance, full_profile
 from sandbox.driver.gpu_instances import create_gpu_instance
 from sandbox.driver.identity import gpu_uuid, serial_of
-from sandbox.driver.state import FORMAT, GpuState, MachineState
+from sandbox.driver.state import FORMAT, GpuState, MachineState, Quirks
 from sandbox.driver.status import Refused
 from sandbox.driver.store import Store
 
@@ -38,15 +38,20 @@ def create(
     seed: str | int,
     *,
     driver_version: str = DRIVER_VERSION,
+    quirks: Quirks | None = None,
 ) -> Store:
     """Write the state file of a new machine. A layout the hardware would refuse raises ValueError."""
     store = Store(path)
-    store.create(create_state(gpus, seed, driver_version=driver_version))
+    store.create(create_state(gpus, seed, driver_version=driver_version, quirks=quirks))
     return store
 
 
 def create_state(
-    gpus: Iterable[tuple[GpuModel, GpuOptions]], seed: str | int, *, driver_version: str = DRIVER_VERSION
+    gpus: Iterable[tuple[GpuModel, GpuOptions]],
+    seed: str | int,
+    *,
+    driver_version: str = DRIVER_VERSION,
+    quirks: Quirks | None = None,
 ) -> MachineState:
     machine = MachineState(
         format=FORMAT,
@@ -55,6 +60,7 @@ def create_state(
         driver_loaded=True,
         privileged=True,
         generation=0,
+        quirks=quirks or {},
         gpus=[],
         faults=[],
     )

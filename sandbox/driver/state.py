@@ -6,9 +6,9 @@ rules live in `gpu_instances`, `compute_instances` and `mode`, locking and savin
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-FORMAT = 1
+FORMAT = 2
 
 
 class ComputeInstanceState(TypedDict):
@@ -77,6 +77,18 @@ class FaultState(TypedDict):
     gpu: str | None
 
 
+class Quirks(TypedDict, total=False):
+    """Where public sources disagree about NVML, or drivers differ: a program must work with every combination."""
+
+    compute_info_device: Literal["parent", "mig"]
+    # nvml.h calls the device of a compute instance's info the "parent device", which is the default here; programs
+    # were published that use it as the handle of the MIG device.
+    mig_index_gaps: (
+        bool  # MIG device indexes begin behind a gap; the header promises no more than "less than the maximum"
+    )
+    compute_variants: bool  # GPU instances of one and of seven slices offer a second full-size compute profile
+
+
 class MachineState(TypedDict):
     format: int
     driver_version: str
@@ -84,6 +96,7 @@ class MachineState(TypedDict):
     driver_loaded: bool
     privileged: bool
     generation: int
+    quirks: Quirks
     gpus: list[GpuState]
     faults: list[FaultState]
 

@@ -7,6 +7,7 @@ import pytest
 
 from partitioning.models import GpuModel, model_for_product
 from sandbox.driver.machine import GpuOptions
+from sandbox.driver.state import Quirks
 from tests.nodeagent.world import World
 
 MakeWorld = Callable[..., World]
@@ -26,10 +27,10 @@ T4 = model("Tesla-T4")
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     made: list[World] = []
 
-    def make(*gpus: tuple[GpuModel, GpuOptions]) -> World:
+    def make(*gpus: tuple[GpuModel, GpuOptions], quirks: Quirks | None = None) -> World:
         path = tmp_path / f"w{len(made)}"
         path.mkdir()
-        world = World(path, gpus)
+        world = World(path, gpus, quirks)
         made.append(world)
         return world
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pynvml
 import pytest
 
 from nodeagent.hardware.driver import (
@@ -21,6 +23,7 @@ from partitioning.models import GpuModel, known_models, model_for_product
 from sandbox.driver import faults, incidents, processes
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
+from sandbox.driver.state import Quirks
 from sandbox.driver.status import Status
 
 
@@ -32,6 +35,9 @@ def model(product: str) -> GpuModel:
 
 H100 = model("NVIDIA-H100-80GB-HBM3")
 T4 = model("Tesla-T4")
+QUIRKS: list[Quirks] = [{}, {"compute_info_device": "mig", "mig_index_gaps": True, "compute_variants": True}]
+COMPUTE_PROFILES = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
+NVML: Any = pynvml
 
 
 class Machine:
@@ -45,11 +51,12 @@ class Machine:
         return self.driver.observe()[index]
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+@pytest.fixture(params=QUIRKS, ids=["by-the-header", "other-answers"])
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
     cut: GpuOptions = {"mig_enabled": True, "instances": [("3g.40gb", 4)]}
     path = tmp_path / "machine.json"
-    store = create(path, [(H100, cut), (H100, {"mig_enabled": True}), (T4, {}), (H100, {})], "seed")
+    gpus: list[tuple[GpuModel, GpuOptions]] = [(H100, cut), (H100, {"mig_enabled": True}), (T4, {}), (H100, {})]
+    store = create(path, gpus, "seed", quirks=request.param)
     undo = install(store)
     yield Machine(path)
     undo()
@@ -209,6 +216,127 @@ def test_errors_keep_what_was_attempted_and_their_cause(machine: Machine) -> Non
     assert caught.value.__cause__ is not None
     machine.driver.destroy_gpu_instance(gpu.uuid, instance.id)
     assert machine.gpu().instances == ()
+
+
+def test_every_mig_device_has_its_own_uuid_and_processes(machine: Machine) -> None:
+    make(machine, Instance(start=0, size=2, profile="2g.20gb"))
+    gpu = machine.gpu()
+    small, large = gpu.instances
+    assert small.uuid is not None
+    assert large.uuid is not None
+    assert small.uuid != large.uuid
+    assert all(uuid.startswith("MIG-") for uuid in (small.uuid, large.uuid))
+    processes.attach(machine.path, large.uuid, 4242, 100)
+
+    assert machine.driver.processes(gpu) == (GpuProcess(pid=4242, instance=large.id),)
+
+
+def test_a_uuid_that_is_not_of_a_mig_device_is_never_believed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid = NVML.nvmlDeviceGetUUID
+
+    def of_the_parent(device: Any) -> Any:
+        mig = NVML.nvmlDeviceIsMigDeviceHandle(device)
+        return uuid(NVML.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device) if mig else device)
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetUUID", of_the_parent)
+
+    gpu = machine.gpu()
+    assert "does not begin with MIG-" in gpu.problem
+    assert gpu.instances == ()
+
+
+def test_an_instance_whose_mig_device_is_not_listed_is_a_problem(machine: Machine) -> None:
+    faults.inject(
+        machine.path,
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+        faults.Action.FAIL,
+        status=Status.NOT_FOUND,
+        times=faults.ALWAYS,
+    )
+
+    assert "/dev/nvidia-caps" in machine.gpu().problem
+
+
+def test_refused_compute_profiles_are_a_problem_and_are_not_remembered(machine: Machine) -> None:
+    faults.inject(
+        machine.path, f"{COMPUTE_PROFILES}V", faults.Action.FAIL, status=Status.INVALID_ARGUMENT, times=faults.ALWAYS
+    )
+    assert "reading the compute instance profiles of 3g.40gb" in machine.gpu().problem
+
+    faults.clear(machine.path)
+
+    assert machine.gpu().problem == ""
+    assert machine.gpu().instances[0].uuid is not None
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_an_instance_that_goes_while_its_profiles_are_read_leaves_no_partial_answer(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """After the first answers every further index is refused, as by the handle of an instance that is gone."""
+    placed = Instance(start=0, size=4, profile="3g.40gb")
+    machine.driver.create_gpu_instance(machine.gpu(1).uuid, placed)
+    driver = machine.driver = NvmlDriver()
+    profile_info = NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo
+
+    def goes(instance: Any, index: int, engine: int) -> Any:
+        if index == asked and NVML.nvmlGpuInstanceGetInfo(instance).id == 1:
+            NVML.nvmlGpuInstanceDestroy(instance)
+        return profile_info(instance, index, engine)
+
+    monkeypatch.setattr(NVML, COMPUTE_PROFILES, goes)
+    assert driver.observe()[1].problem
+    monkeypatch.undo()
+
+    make(machine, placed, index=1)
+    assert machine.gpu(1).instances[0].uuid is not None
+
+
+def test_refused_profiles_are_a_problem_while_mig_mode_is_on(machine: Machine) -> None:
+    """An empty list of profiles would read as a GPU without instances."""
+    faults.inject(
+        machine.path,
+        "nvmlDeviceGetGpuInstanceProfileInfoV",
+        faults.Action.FAIL,
+        status=Status.NOT_SUPPORTED,
+        times=faults.ALWAYS,
+    )
+    assert [bool(gpu.problem) for gpu in machine.driver.observe()] == [True, True, False, False]
+
+    faults.clear(machine.path)
+
+    assert str(machine.gpu().layout) == "3g.40gb at 4"
+
+
+def test_empty_placements_are_not_remembered(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstancePossiblePlacements", lambda *_: None)
+    machine.driver.observe()
+    monkeypatch.undo()
+
+    make(machine, Instance(start=0, size=4, profile="3g.40gb"), index=1)
+    assert str(machine.gpu(1).layout) == "3g.40gb at 0"
+    reported = machine.gpu(1).model
+    assert reported is not None
+    assert all(spec.starts for spec in reported.profiles)
+
+
+@pytest.mark.parametrize("profile", ["1g.20gb", "7g.80gb"])
+def test_of_several_full_compute_profiles_the_one_with_most_multiprocessors_is_made(
+    tmp_path: Path, profile: str
+) -> None:
+    undo = install(
+        create(tmp_path / "m.json", [(H100, {"mig_enabled": True})], "seed", quirks={"compute_variants": True})
+    )
+    try:
+        machine, spec = Machine(tmp_path / "m.json"), H100.profile(profile)
+        assert spec is not None
+        make(machine, Instance(start=0, size=spec.size, profile=profile))
+        device = NVML.nvmlDeviceGetMigDeviceHandleByIndex(NVML.nvmlDeviceGetHandleByIndex(0), 0)
+        assert NVML.nvmlDeviceGetAttributes(device).multiprocessorCount == spec.sm_count
+    finally:
+        undo()
 
 
 def test_version(machine: Machine) -> None:

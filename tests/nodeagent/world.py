@@ -29,6 +29,7 @@ from partitioning.models import GpuModel
 from sandbox.driver import processes
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
+from sandbox.driver.state import Quirks
 from tests.nodeagent.api_memory import ApiMemory
 from tests.nodeagent.items import NODE, RUNNING, Raw, pod_json
 from tests.nodeagent.node_fakes import FakeKubelet, Plugin
@@ -46,10 +47,10 @@ from tests.nodeagent.watched import (
 class World(ApiMemory):
     """Use `run` or `settle`, then look at `status`, `layout`, `offered`."""
 
-    def __init__(self, path: Path, gpus: Iterable[tuple[GpuModel, GpuOptions]]) -> None:
+    def __init__(self, path: Path, gpus: Iterable[tuple[GpuModel, GpuOptions]], quirks: Quirks | None = None) -> None:
         self.clock = Clock()
         self.machine = path / "machine.json"
-        self.undo = install(create(self.machine, gpus, "seed"))
+        self.undo = install(create(self.machine, gpus, "seed", quirks=quirks))
         self.state = StateDir(path / "state")
         self.state.plugin.directory.mkdir(parents=True)
         self.plugin = Plugin(self.state.plugin)

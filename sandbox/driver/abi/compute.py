@@ -7,7 +7,14 @@ import ctypes
 import pynvml
 
 from partitioning.models import ProfileSpec
-from sandbox.driver.abi.handles import compute_handle, compute_instance, gpu_instance, instance_handle, mig_handle
+from sandbox.driver.abi.handles import (
+    compute_handle,
+    compute_instance,
+    device_handle,
+    gpu_instance,
+    instance_handle,
+    mig_handle,
+)
 from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
 from sandbox.driver.abi.session import Session
@@ -15,7 +22,7 @@ from sandbox.driver.boards import Board, board_of
 from sandbox.driver.compute_instances import (
     ComputeProfile,
     compute_profile,
-    compute_profiles,
+    compute_profiles_of,
     create_compute_instance,
     destroy_compute_instance,
     free_starts,
@@ -50,7 +57,7 @@ def nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
     _: Session, machine: MachineState, handle: int | None, profile_id: int, count: int | None
 ) -> None:
     device, instance = gpu_instance(machine, handle)
-    put_uint(count, len(free_starts(instance, compute_profile(device.gpu, instance, profile_id))))
+    put_uint(count, len(free_starts(instance, compute_profile(machine, device.gpu, instance, profile_id))))
 
 
 @reads(HANDLE, UINT, OUT, OUT)
@@ -58,7 +65,7 @@ def nvmlGpuInstanceGetComputeInstancePossiblePlacements(
     _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
 ) -> None:
     device, instance = gpu_instance(machine, handle)
-    profile = compute_profile(device.gpu, instance, profile_id)
+    profile = compute_profile(machine, device.gpu, instance, profile_id)
     if array:
         for position, start in enumerate(profile.starts):
             placement = struct_at(array, pynvml.c_nvmlComputeInstancePlacement_t, position)
@@ -98,7 +105,7 @@ def nvmlGpuInstanceGetComputeInstances(
     _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
 ) -> None:
     device, instance = gpu_instance(machine, handle)
-    compute_profile(device.gpu, instance, profile_id)
+    compute_profile(machine, device.gpu, instance, profile_id)
     checked(array)
     found = [compute for compute in instance["compute_instances"] if compute["profile"] == profile_id]
     for position, compute in enumerate(found):
@@ -120,10 +127,12 @@ def nvmlGpuInstanceGetComputeInstanceById(
 
 @reads(HANDLE, OUT)
 def nvmlComputeInstanceGetInfo_v2(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
-    """Its device is the MIG device, so that the UUID is one step away."""
+    """Its device is the GPU, or by a quirk of the machine the MIG device: see `state.Quirks`."""
     device, instance, compute = compute_instance(machine, handle)
     answer = struct_at(info, pynvml.c_nvmlComputeInstanceInfo_t)
-    put_pointer(checked(info), mig_handle(device.index, instance, compute))
+    names_mig_device = machine["quirks"].get("compute_info_device", "parent") == "mig"
+    own = mig_handle(device.index, instance, compute) if names_mig_device else device_handle(device.index)
+    put_pointer(checked(info), own)
     put_pointer(checked(info) + POINTER_BYTES, instance_handle(device.index, instance))
     answer.id, answer.profileId = compute["id"], compute["profile"]
     answer.placement.start, answer.placement.size = compute["start"], compute["size"]
@@ -136,20 +145,22 @@ def _offered(
     require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
     board = board_of(device.gpu)
     spec = board.by_name(instance["profile"])
-    for profile in compute_profiles(spec):
+    for profile in compute_profiles_of(machine, device.gpu, instance):
         if profile.id == index:
             return board, spec, profile
     raise Refused(Status.NOT_SUPPORTED)
 
 
-def multiprocessors(board: Board, spec: ProfileSpec, slices: int) -> int:
-    """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice."""
+def multiprocessors(board: Board, spec: ProfileSpec, profile: ComputeProfile) -> int:
+    """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice. A reduced one lacks one pair."""
     total = board.multiprocessors_of(spec)
-    return total if slices >= spec.compute_slices else total // spec.compute_slices // 2 * 2 * slices
+    if profile.slices >= spec.compute_slices:
+        return total - 2 if profile.reduced else total
+    return total // spec.compute_slices // 2 * 2 * profile.slices
 
 
 def _fill(answer: ctypes.Structure, board: Board, spec: ProfileSpec, profile: ComputeProfile) -> None:
     answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
-    answer.multiprocessorCount = multiprocessors(board, spec, profile.slices)
+    answer.multiprocessorCount = multiprocessors(board, spec, profile)
     answer.sharedCopyEngineCount = spec.compute_slices
     answer.sharedDecoderCount = answer.sharedEncoderCount = answer.sharedJpegCount = answer.sharedOfaCount = 0

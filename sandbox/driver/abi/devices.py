@@ -9,7 +9,7 @@ from sandbox.driver.abi.pointers import get_uint, put_int, put_text, put_uint, s
 from sandbox.driver.abi.registry import HANDLE, INT, OUT, UINT, reads, writes
 from sandbox.driver.abi.session import Session
 from sandbox.driver.boards import board_of
-from sandbox.driver.compute_instances import mig_device_profile, mig_device_uuid, mig_devices
+from sandbox.driver.compute_instances import mig_device_profile, mig_device_slots, mig_device_uuid
 from sandbox.driver.state import MachineState
 from sandbox.driver.status import Status, require
 
@@ -37,7 +37,7 @@ def nvmlDeviceGetUUID(_: Session, machine: MachineState, handle: int | None, tex
 def nvmlDeviceGetIndex(_: Session, machine: MachineState, handle: int | None, index: int | None) -> None:
     device = any_device(machine, handle)
     parts = device.parts()
-    put_uint(index, mig_devices(device.gpu).index(parts) if parts else device.index)
+    put_uint(index, mig_device_slots(machine, device.gpu).index(parts) if parts else device.index)
 
 
 @reads(HANDLE, OUT)

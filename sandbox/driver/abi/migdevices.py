@@ -10,7 +10,7 @@ from sandbox.driver.abi.pointers import put_pointer, put_uint, struct_at
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads
 from sandbox.driver.abi.session import Session
 from sandbox.driver.boards import board_of
-from sandbox.driver.compute_instances import mig_devices
+from sandbox.driver.compute_instances import compute_profile, mig_device_slots
 from sandbox.driver.state import MachineState
 from sandbox.driver.status import Refused, Status, require
 
@@ -53,11 +53,12 @@ def nvmlDeviceGetMigDeviceHandleByIndex(
     device = parent_device(machine, handle)
     board = board_of(device.gpu)
     require(board.mig, Status.NOT_SUPPORTED)
-    require(index < max(spec.max_instances for spec in board.model.profiles), Status.INVALID_ARGUMENT)
-    devices = mig_devices(device.gpu)
-    if index >= len(devices):
+    slots = mig_device_slots(machine, device.gpu)
+    require(index < len(slots), Status.INVALID_ARGUMENT)
+    parts = slots[index]
+    if parts is None:
         raise Refused(Status.NOT_FOUND)
-    put_pointer(found, mig_handle(device.index, *devices[index]))
+    put_pointer(found, mig_handle(device.index, *parts))
 
 
 @reads(HANDLE, OUT)
@@ -78,8 +79,9 @@ def nvmlDeviceGetAttributes_v2(_: Session, machine: MachineState, handle: int | 
     instance, compute = parts
     board = board_of(device.gpu)
     spec = board.by_name(instance["profile"])
+    profile = compute_profile(machine, device.gpu, instance, compute["profile"])
     attributes = struct_at(answer, pynvml.c_nvmlDeviceAttributes)
-    attributes.multiprocessorCount = multiprocessors(board, spec, compute["size"])
+    attributes.multiprocessorCount = multiprocessors(board, spec, profile)
     attributes.sharedCopyEngineCount = spec.compute_slices
     attributes.sharedDecoderCount = attributes.sharedEncoderCount = 0
     attributes.sharedJpegCount = attributes.sharedOfaCount = 0

@@ -94,7 +94,8 @@ def create(device: Any, profile_id: int, placement: tuple[int, int] | None = Non
     slices = profiles(device)[profile_id].sliceCount
     full = next(profile for profile in compute_profiles(instance) if profile.sliceCount == slices)
     compute = nvml.nvmlGpuInstanceCreateComputeInstance(instance, full.id)
-    return describe(nvml.nvmlComputeInstanceGetInfo(compute).device)
+    ids = (nvml.nvmlGpuInstanceGetInfo(instance).id, nvml.nvmlComputeInstanceGetInfo(compute).id)
+    return next(mig for mig in mig_devices(device) if (mig.gpu_instance, mig.compute_instance) == ids)
 
 
 def describe(mig: Any) -> MigDevice:

@@ -11,6 +11,7 @@ from partitioning.models import GpuModel, known_models
 from sandbox.driver import machine
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions
+from sandbox.driver.state import Quirks
 from tests.sandbox.driver.calls import nvml
 
 Simulate = Callable[..., Path]
@@ -26,12 +27,19 @@ def simulate(state_file: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Sim
     """`simulate("H100-80GB", …, mig_enabled=True)`: GPUs of these models, all with the same options."""
     undo: list[Callable[[], None]] = []
 
-    def make(*keys: str, driver_version: str = machine.DRIVER_VERSION, init: bool = True, **options: object) -> Path:
+    def make(
+        *keys: str,
+        driver_version: str = machine.DRIVER_VERSION,
+        quirks: Quirks | None = None,
+        init: bool = True,
+        **options: object,
+    ) -> Path:
         store = machine.create(
             state_file,
             [(model(key), GpuOptions(**options)) for key in keys],  # type: ignore[typeddict-item] # passed through
             "test",
             driver_version=driver_version,
+            quirks=quirks,
         )
         undo.append(install(store))
         if init:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Literal
 
 import pytest
 
@@ -165,6 +166,51 @@ def test_compute_profiles(simulate: Simulate, key: str, profile_id: int, compute
     offered = compute_profiles(instance)
     assert [profile.id for profile in offered] == compute_ids
     assert offered[-1].name == f"MIG {profiles(gpu())[profile_id].name.removeprefix('MIG ')}"
+
+
+@pytest.mark.parametrize(
+    ("profile_id", "most", "least"),
+    [(15, 7, 0), (0, 4, 8)],  # 1g.20gb: the second profile is listed first; 7g.80gb: it is listed last
+)
+def test_compute_variants_offer_a_second_full_size_profile_with_fewer_multiprocessors(
+    simulate: Simulate, profile_id: int, most: int, least: int
+) -> None:
+    simulate("H100-80GB", mig_enabled=True, quirks={"compute_variants": True})
+    instance = nvml.nvmlDeviceCreateGpuInstance(gpu(), profile_id)
+    offered = {profile.id: profile for profile in compute_profiles(instance)}
+    assert offered[most].sliceCount == offered[least].sliceCount
+    assert offered[most].multiprocessorCount > offered[least].multiprocessorCount
+    nvml.nvmlGpuInstanceCreateComputeInstance(instance, least)
+    device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), 0)
+    attributes = nvml.nvmlDeviceGetAttributes(device)
+    assert attributes.multiprocessorCount == offered[least].multiprocessorCount
+
+
+@pytest.mark.parametrize("answer", ["parent", "mig"])
+def test_the_device_of_a_compute_instance_is_the_gpu_or_the_mig_device(
+    simulate: Simulate, answer: Literal["parent", "mig"]
+) -> None:
+    simulate("H100-80GB", mig_enabled=True, quirks={"compute_info_device": answer})
+    made = create(gpu(), 9, (0, 4))
+    instance = nvml.nvmlDeviceGetGpuInstanceById(gpu(), made.gpu_instance)
+    compute = nvml.nvmlGpuInstanceGetComputeInstanceById(instance, made.compute_instance)
+    uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlComputeInstanceGetInfo(compute).device)
+    assert uuid == (made.uuid if answer == "mig" else nvml.nvmlDeviceGetUUID(gpu()))
+
+
+def test_without_quirks_the_device_of_a_compute_instance_is_the_gpu(simulate: Simulate) -> None:
+    simulate("H100-80GB", mig_enabled=True, instances=[("7g.80gb", 0)])
+    compute = compute_instances(nvml.nvmlDeviceGetGpuInstanceById(gpu(), 0))[0]
+    assert nvml.nvmlDeviceGetUUID(nvml.nvmlComputeInstanceGetInfo(compute).device) == nvml.nvmlDeviceGetUUID(gpu())
+
+
+def test_mig_device_indexes_may_have_gaps(simulate: Simulate) -> None:
+    simulate("H100-80GB", mig_enabled=True, instances=[("3g.40gb", 0), ("3g.40gb", 4)], quirks={"mig_index_gaps": True})
+    assert [code_of(nvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu(), index) for index in range(5)] == [NOT_FOUND] * 5
+    last = [nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), index) for index in (5, 6)]
+    assert [nvml.nvmlDeviceGetIndex(handle) for handle in last] == [5, 6]
+    assert code_of(nvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu(), 7) == INVALID
+    assert len(mig_devices(gpu())) == 2
 
 
 def test_without_privilege_nothing_is_cut(simulate: Simulate) -> None:

@@ -1,0 +1,173 @@
+"""Reads through NVML what MIG profiles a GPU has, which instances stand on it, and which MIG devices these are.
+
+What a card offers is fixed, and asking for it takes dozens of calls, so complete answers are kept. An empty or
+incomplete answer is never kept: a handle answers INVALID_ARGUMENT for everything once its instance is destroyed. Where
+the driver names no profile at all the read fails, because an empty list would read as "there are no instances".
+Changes nothing. Calls for different GPUs may come from different threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from nodeagent.hardware.driver import ComputeInstance, DriverError, GpuInstance
+from nodeagent.hardware.nvml_calls import NVML, known, listed
+from partitioning.layouts import Instance
+from partitioning.models import ProfileSpec
+
+MIG_UUID_PREFIX = "MIG-"
+Ids = tuple[int, int]
+"""GPU instance id and compute instance id: together they name a MIG device of a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeProfile:
+    """One way to make a compute instance in a GPU instance."""
+
+    id: int
+    slices: int
+    multiprocessors: int
+
+
+class MigReader:
+    """Profiles are kept by GPU UUID, so that threads of different GPUs never write the same entry."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[str, tuple[ProfileSpec, ...]] = {}
+        self._compute_profiles: dict[tuple[str, str], tuple[ComputeProfile, ...]] = {}
+
+    def profiles(self, gpu_uuid: str, handle: Any, *, enabled: bool) -> tuple[ProfileSpec, ...]:
+        """The GPU instance profiles. Drivers up to 535 name none while the MIG mode is off."""
+        if kept := self._profiles.get(gpu_uuid):
+            return kept
+        indexes = range(NVML.NVML_GPU_INSTANCE_PROFILE_COUNT)
+        infos = [(n, known(partial(NVML.nvmlDeviceGetGpuInstanceProfileInfo, handle, n))) for n in indexes]
+        found = tuple(_profile(handle, n, info) for n, info in infos if info is not None)
+        if enabled and not found:
+            raise DriverError(
+                "reading the MIG profiles", "MIG mode is on, and the driver names no GPU instance profile"
+            )
+        if found and all(spec.starts for spec in found):
+            self._profiles[gpu_uuid] = found
+        return found
+
+    def full_compute_profile(self, gpu_uuid: str, spec: ProfileSpec, instance: Any) -> ComputeProfile | None:
+        """The one that spans the GPU instance; of several the one with the most multiprocessors."""
+        offered = self._compute_profiles_of(gpu_uuid, spec, instance)
+        full = [profile for profile in offered if profile.slices == spec.compute_slices]
+        return max(full, key=lambda profile: (profile.multiprocessors, -profile.id), default=None)
+
+    def instances(self, gpu_uuid: str, handle: Any) -> tuple[GpuInstance, ...]:
+        """The GPU instances of a GPU in MIG mode, by placement."""
+        standing = [
+            (spec, instance, NVML.nvmlGpuInstanceGetInfo(instance))
+            for spec in self.profiles(gpu_uuid, handle, enabled=True)
+            for instance in listed(
+                NVML.c_nvmlGpuInstance_t, partial(NVML.nvmlDeviceGetGpuInstances, handle, spec.profile_id)
+            )
+        ]
+        compute = {
+            (int(info.id), int(compute_id)): slices
+            for spec, instance, info in standing
+            for compute_id, slices in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
+        }
+        uuids = {ids: _uuid(device) for ids, device in mig_devices(handle, compute).items()}
+        found = [
+            GpuInstance(
+                id=int(info.id),
+                placed=Instance(start=info.placement.start, size=info.placement.size, profile=spec.name),
+                compute_slices=spec.compute_slices,
+                compute=tuple(
+                    ComputeInstance(id=ids[1], slices=slices, uuid=uuids[ids])
+                    for ids, slices in sorted(compute.items())
+                    if ids[0] == info.id
+                ),
+            )
+            for spec, _, info in standing
+        ]
+        return tuple(sorted(found, key=lambda instance: instance.placed))
+
+    def _compute_profiles_of(self, gpu_uuid: str, spec: ProfileSpec, instance: Any) -> tuple[ComputeProfile, ...]:
+        key = (gpu_uuid, spec.name)
+        if kept := self._compute_profiles.get(key):
+            return kept
+        call = partial(NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo, instance)
+        indexes = range(NVML.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+        infos = [info for n in indexes if (info := known(partial(call, n, 0))) is not None]
+        # A destroyed instance refuses every index, just as a card refuses what it lacks: only the former refuses this.
+        NVML.nvmlGpuInstanceGetInfo(instance)
+        if not infos:
+            raise DriverError(
+                f"reading the compute instance profiles of {spec.name}", "the driver names none for this GPU instance"
+            )
+        found = tuple(
+            ComputeProfile(id=int(info.id), slices=int(info.sliceCount), multiprocessors=int(info.multiprocessorCount))
+            for info in infos
+        )
+        if any(profile.slices == spec.compute_slices for profile in found):
+            self._compute_profiles[key] = found
+        return found
+
+
+def mig_devices(handle: Any, wanted: Collection[Ids]) -> dict[Ids, Any]:
+    """The handles of these MIG devices of a GPU, by walking its MIG device indexes. Raises where one is not there.
+
+    The device in nvmlComputeInstanceGetInfo's answer is not used: by nvml.h it is the GPU, whose UUID and processes
+    would pass for those of every MIG device on it.
+    """
+    found: dict[Ids, Any] = {}
+    for index in range(NVML.nvmlDeviceGetMaxMigDeviceCount(handle) if wanted else 0):
+        try:
+            device = NVML.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except NVML.NVMLError_NotFound:
+            continue
+        ids = (int(NVML.nvmlDeviceGetGpuInstanceId(device)), int(NVML.nvmlDeviceGetComputeInstanceId(device)))
+        if ids in wanted:
+            found[ids] = device
+        if len(found) == len(wanted):
+            break
+    if absent := sorted(set(wanted) - set(found)):
+        gpu_instance, compute_instance = absent[0]
+        raise DriverError(
+            f"looking for the MIG device of compute instance {compute_instance} in GPU instance {gpu_instance}",
+            "the driver lists no such MIG device; check that /dev/nvidia-caps of the node is in the agent's container",
+        )
+    return found
+
+
+def _uuid(device: Any) -> str:
+    """Pods get it, and the kubelet and the container runtime find the device by it: no other kind may pass."""
+    uuid = str(NVML.nvmlDeviceGetUUID(device))
+    if not uuid.startswith(MIG_UUID_PREFIX):
+        raise DriverError("reading the UUID of a MIG device", f"{uuid} does not begin with {MIG_UUID_PREFIX}")
+    return uuid
+
+
+def _compute_instances(profiles: Iterable[ComputeProfile], instance: Any) -> Iterator[tuple[int, int]]:
+    """Id and slices of each compute instance in a GPU instance."""
+    for profile in profiles:
+        call = partial(NVML.nvmlGpuInstanceGetComputeInstances, instance, profile.id)
+        for compute in listed(NVML.c_nvmlComputeInstance_t, call):
+            yield int(NVML.nvmlComputeInstanceGetInfo(compute).id), profile.slices
+
+
+def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
+    count = ctypes.c_uint(0)
+    NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, None, ctypes.byref(count))
+    places = (NVML.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
+    NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
+    return ProfileSpec(
+        name=str(info.name).removeprefix("MIG "),
+        profile_id=int(info.id),
+        nvml_index=nvml_index,
+        compute_slices=int(info.sliceCount),
+        size=int(places[0].size),
+        memory_mib=int(info.memorySizeMB),
+        sm_count=int(info.multiprocessorCount),
+        max_instances=int(info.instanceCount),
+        starts=tuple(sorted(int(places[n].start) for n in range(count.value))),
+    )

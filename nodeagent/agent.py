@@ -20,8 +20,9 @@ from nodeagent.ages import Ages
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.look import Observer, Seen
 from nodeagent.observed.usage import Verdict
-from nodeagent.offered.advertise import Advertiser, counts, rendered, silenced
+from nodeagent.offered.advertise import Advertiser, capacities, counts, rendered, silenced
 from nodeagent.offered.confirm import Confirmation, Confirmer, Readings, Stage
+from nodeagent.offered.faults import Faults
 from nodeagent.offered.taint import NodeGuard
 from nodeagent.plugin.config import PluginConfig
 from nodeagent.reported.conditions import UNDER_WAY
@@ -55,10 +56,12 @@ class Agent:
     resync_seconds: float
     stopping: Callable[[], bool] = lambda: False
     _ages: Ages = field(init=False)
+    _faults: Faults = field(init=False)
     _steady: Steady = field(init=False)
 
     def __post_init__(self) -> None:
         self._ages = Ages(self.clock)
+        self._faults = Faults(self.clock)
         self._steady = Steady(clock=self.clock, patience_seconds=DOUBT_SECONDS)
 
     def reconcile(self) -> float:
@@ -114,7 +117,8 @@ class Agent:
         if seen.driver_problem is not None:
             return f"the driver does not answer: {seen.driver_problem}"
         advertiser, readings = self.advertiser, seen.readings
-        config = rendered(changes.values(), advertiser.config)
+        broken = self._faults.broken(seen.gpus)
+        config = rendered(changes.values(), advertiser.config, broken=broken)
         contested = self.confirmer.contested()
         if contested:
             config = silenced(config)
@@ -142,8 +146,14 @@ class Agent:
         )
         confirmation = self.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
         ours = self._ours(readings, advertiser.config)
+        config = advertiser.config
         unwritten = self.guard.after_push(
-            readings.node, counts(advertiser.config), ours, taken=confirmation.taken, let_go=confirmation.let_go
+            readings.node,
+            counts(config),
+            capacities(config),
+            ours,
+            taken=confirmation.taken,
+            let_go=confirmation.let_go,
         )
         return confirmation, readings, unwritten
 
@@ -185,6 +195,7 @@ class Agent:
                         schedulable=confirmation.schedulable,
                         verdicts=self._verdicts(change, seen),
                         withdrawn=frozenset(self.advertiser.config.withdrawn),
+                        unhealthy=frozenset(self.advertiser.config.unhealthy),
                     )
                 )
             )
@@ -218,7 +229,7 @@ class Agent:
         if not result.confirmation.taken or result.confirmation.foreign:
             waited = self._ages.seconds("taken", result.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
-        if self._steady.waits or any(outcome.state in UNDER_WAY for outcome in result.outcomes):
+        if self._steady.waits or self._faults.waits or any(outcome.state in UNDER_WAY for outcome in result.outcomes):
             seconds.append(LATER_SECONDS)
         self._steady.end_pass()
         self._ages.end_pass()

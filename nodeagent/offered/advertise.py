@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from nodeagent.plugin.config import Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
+from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.plugin.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.plugin.files import Unreadable
 from nodeagent.plugin.news import News
 from nodeagent.steps.changes import GpuChange
@@ -20,10 +21,13 @@ from nodeagent.steps.changes import GpuChange
 log = logging.getLogger(__name__)
 
 
-def rendered(changes: Iterable[GpuChange], before: PluginConfig) -> PluginConfig:
+def rendered(
+    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset()
+) -> PluginConfig:
     """Every partition that exists and may be offered, the withdrawn ones among them.
 
     A GPU that cannot even tell its UUID may be any of those that are not seen: what `before` says of these stays.
+    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy.
     """
     found = tuple(changes)
     seen = {change.gpu.uuid for change in found}
@@ -33,18 +37,39 @@ def rendered(changes: Iterable[GpuChange], before: PluginConfig) -> PluginConfig
     devices = {partition.id: partition.device for partition in [*withdrawn, *offered]}
     refused = {p.id for p in withdrawn} - {p.id for p in offered}
     refused |= {device.id for device in kept} & set(before.withdrawn)
-    return PluginConfig.of([*devices.values(), *kept], refused)
+    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
+    unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
+    return PluginConfig.of([*devices.values(), *kept], refused, unhealthy)
+
+
+def _unhealthy(
+    gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, broken: Collection[str]
+) -> Iterable[str]:
+    """Only a GPU that says that it is well becomes healthy again: one that cannot be read stays as it was listed."""
+    mine = [device.id for device in devices if device.gpu == gpu.uuid]
+    if gpu.uuid in broken:
+        return mine
+    return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
 
 
 def silenced(config: PluginConfig) -> PluginConfig:
     """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
-    return PluginConfig.of(config.devices, {device.id for device in config.devices})
+    return PluginConfig.of(config.devices, {device.id for device in config.devices}, config.unhealthy)
 
 
 def counts(config: PluginConfig) -> dict[str, int]:
-    """Offered devices per resource, zero for a resource of which all are withdrawn."""
-    offered = Counter(device.resource for device in config.offered())
-    return {resource: offered[resource] for resource in sorted({device.resource for device in config.devices})}
+    """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
+    return _counted(config, config.healthy())
+
+
+def capacities(config: PluginConfig) -> dict[str, int]:
+    """Listed devices per resource, the unhealthy ones included, as the Node's capacity counts them."""
+    return _counted(config, config.offered())
+
+
+def _counted(config: PluginConfig, devices: Iterable[Device]) -> dict[str, int]:
+    found = Counter(device.resource for device in devices)
+    return {resource: found[resource] for resource in sorted({device.resource for device in config.devices})}
 
 
 class Advertiser:

@@ -79,19 +79,20 @@ class Confirmer:
 
     def confirm(self, readings: Readings, gpus: Iterable[str]) -> Confirmation:
         """One look. Call it once a pass: it also keeps the deadlines."""
-        offered = {device.id: device for device in readings.config.offered()}
+        # GetAllocatableResources and the Node's allocatable leave out what is listed as Unhealthy.
+        healthy = frozenset(device.id for device in readings.config.healthy())
         taken = _taken(readings.allocatable)
-        self._schedulable = self._covered(readings, taken) & frozenset(offered)
+        self._schedulable = self._covered(readings, taken) & healthy
         overdue = self.overdue(readings)
         stages = {gpu: self._stage(gpu, readings, taken, overdue=overdue) for gpu in sorted(set(gpus))}
         if taken is not None and readings.in_force:
             ours = {device.id for device in readings.config.devices} | set(readings.config.withdrawn)
             self._contest.look(taken, ours)
         foreign = sorted({i for ids in self.contested().values() for i in ids})
-        shown = set().union(*taken.values()) if readings.in_force and taken is not None else None
+        shown = NOTHING.union(*taken.values()) if readings.in_force and taken is not None else None
         self._ages.end_pass()
         return Confirmation(
-            taken=shown == set(offered),
+            taken=shown == healthy,
             let_go=shown is not None and shown.isdisjoint(readings.config.withdrawn),
             stages=stages,
             schedulable=self._schedulable,
@@ -131,7 +132,7 @@ class Confirmer:
     def _stage(
         self, gpu: str, readings: Readings, taken: Mapping[str, frozenset[str]] | None, *, overdue: bool
     ) -> Stage:
-        mine = [device for device in readings.config.offered() if device.gpu == gpu]
+        mine = [device for device in readings.config.healthy() if device.gpu == gpu]
         digest = _digest(repr(device) for device in mine)
         # What was confirmed of one GPU stays so while the config of another one is on its way.
         new = self._confirmed.get(gpu) != digest

@@ -40,7 +40,7 @@ class NodeWriting(Protocol):
 
     def set_taint(self, wanted: bool) -> str: ...
 
-    def set_allocatable(self, counts: Mapping[str, int]) -> str: ...
+    def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str: ...
 
 
 class NodeGuard:
@@ -61,7 +61,14 @@ class NodeGuard:
         return ""
 
     def after_push(
-        self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str], *, taken: bool, let_go: bool
+        self,
+        node: NodeSeen | None,
+        counts: Mapping[str, int],
+        capacity: Mapping[str, int],
+        ours: Iterable[str],
+        *,
+        taken: bool,
+        let_go: bool,
     ) -> str:
         """Write the counts that the kubelet has taken; lift the taint once the Node promises no more than is offered.
 
@@ -72,7 +79,7 @@ class NodeGuard:
             return ""
         shown = _of_ours(node, ours)
         if self._write_allocatable and taken and (wrong := stale(shown, counts)):
-            return self._writer.set_allocatable(wrong)
+            return self._writer.set_counts(wrong, {name: capacity.get(name, 0) for name in wrong})
         if node.changing and let_go and not lowered(shown, counts):
             return self._writer.set_taint(False)
         return ""
@@ -101,10 +108,11 @@ class NodeWriter:
         self._cell.accept(parse_node(raw))
         return ""
 
-    def set_allocatable(self, counts: Mapping[str, int]) -> str:
+    def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
         """Why it could not be done. The kubelet's next tick computes the same numbers and keeps them."""
-        texts = {name: str(count) for name, count in sorted(counts.items())}
-        body = {"status": {"capacity": texts, "allocatable": texts}}
+        texts = {name: str(count) for name, count in sorted(allocatable.items())}
+        listed = {name: str(count) for name, count in sorted(capacity.items())}
+        body = {"status": {"capacity": listed, "allocatable": texts}}
         try:
             raw = apply.merge_patch(self._api, f"{self._path}/status", body, manager=AGENT_MANAGER)
         except ApiError as error:

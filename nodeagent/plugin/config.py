@@ -51,21 +51,34 @@ class PluginConfig:
 
     devices: tuple[Device, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids that are not offered and that Allocate refuses, listed above or not
+    unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
 
     @classmethod
-    def of(cls, devices: Iterable[Device], withdrawn: Iterable[str] = ()) -> "PluginConfig":
+    def of(
+        cls, devices: Iterable[Device], withdrawn: Iterable[str] = (), unhealthy: Iterable[str] = ()
+    ) -> "PluginConfig":
         return cls(
-            devices=tuple(sorted(devices, key=lambda device: device.sort_key)), withdrawn=tuple(sorted(set(withdrawn)))
+            devices=tuple(sorted(devices, key=lambda device: device.sort_key)),
+            withdrawn=tuple(sorted(set(withdrawn))),
+            unhealthy=tuple(sorted(set(unhealthy))),
         )
 
     @property
     def hash(self) -> str:
         body = {"devices": _DEVICES.dump_python(self.devices, by_alias=True, mode="json"), "withdrawn": self.withdrawn}
+        if self.unhealthy:
+            # Absent where it is empty: a plugin that does not know the list agrees on every other config.
+            body["unhealthy"] = self.unhealthy
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
 
     def offered(self) -> tuple[Device, ...]:
+        """Devices in the kubelet's list, healthy or not: its capacity."""
         return tuple(device for device in self.devices if device.id not in self.withdrawn)
+
+    def healthy(self) -> tuple[Device, ...]:
+        """Devices that pods can get: the kubelet's allocatable."""
+        return tuple(device for device in self.offered() if device.id not in self.unhealthy)
 
 
 @with_config(WIRE)
@@ -107,6 +120,7 @@ class _ConfigFile:
     hash: str
     devices: tuple[Device, ...]
     withdrawn: tuple[str, ...]
+    unhealthy: tuple[str, ...] = ()
     version: Literal[1]
 
 
@@ -133,7 +147,13 @@ class PluginFiles:
 
 
 def write_config(files: PluginFiles, config: PluginConfig) -> None:
-    body = _ConfigFile(hash=config.hash, devices=config.devices, withdrawn=config.withdrawn, version=1)
+    body = _ConfigFile(
+        hash=config.hash,
+        devices=config.devices,
+        withdrawn=config.withdrawn,
+        unhealthy=config.unhealthy,
+        version=1,
+    )
     write_json(files.config, _CONFIG, body)
 
 
@@ -141,7 +161,7 @@ def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
     found = read_json(files.config, _CONFIG)
     if not isinstance(found, _ConfigFile):
         return found
-    config = PluginConfig.of(found.devices, found.withdrawn)
+    config = PluginConfig.of(found.devices, found.withdrawn, found.unhealthy)
     twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)
     unlimited = [d.id for d in config.devices if d.kind is DeviceKind.MPS and d.memory_mib < 1]
     if twice:

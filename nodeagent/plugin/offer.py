@@ -124,7 +124,8 @@ class Offer:
         for device in self._config.devices:
             fresh.setdefault(device.resource, [])
         for device in self._config.offered():
-            healthy = device.kind is not DeviceKind.MPS or device.gpu not in self._unready
+            without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
+            healthy = device.id not in self._config.unhealthy and not without_daemon
             fresh[device.resource].append((device.id, healthy))
         for resource, devices in sorted(fresh.items()):
             known = self._listings.get(resource)
@@ -145,6 +146,11 @@ class Offer:
                 return (
                     f"{id_} is not offered as {resource} on this node any more: the GPU was re-partitioned. A "
                     "controller's pod is created again by itself, a bare pod must be created again."
+                )
+            if id_ in self._config.unhealthy:
+                return (
+                    f"{id_} ({resource}) lies on a GPU that is lost or broken: see the status of this node's "
+                    "GPUPartitionPlan. A controller's pod is created again by itself, a bare pod must be created again."
                 )
         kinds = {self._by_id[id_].kind for id_ in ids}
         if DeviceKind.MPS in kinds and len(ids) > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
-from nodeagent.hardware.driver import InUseError, ObservedGpu
+from nodeagent.hardware.driver import Health, InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.look import Seen
 from nodeagent.observed.usage import Use, Verdict
@@ -103,6 +103,8 @@ class Situation:
     schedulable: frozenset[str]
     withdrawn: frozenset[str]
     """Ids that the config on disk does not offer."""
+    unhealthy: frozenset[str]
+    """Ids that it lists as Unhealthy."""
     verdicts: tuple[tuple[Partition, Verdict], ...]
     """Of everything on the GPU."""
 
@@ -110,6 +112,7 @@ class Situation:
 def gpu_outcome(found: Situation) -> GpuOutcome:
     """The state of one GPU of the node."""
     state, reason, message = _state(found)
+    message += _advertised_unhealthy(found)
     ready = state is GpuState.READY
     return GpuOutcome(
         index=found.change.gpu.index,
@@ -140,13 +143,13 @@ def absent_gpu(index: int, item_hash: str, refused: Refused) -> GpuOutcome:
 def _state(found: Situation) -> tuple[GpuState, Reason, str]:
     change = found.change
     if not found.item_hash:
-        if change.gpu.problem:
-            return GpuState.UNMANAGED, Reason.UNHEALTHY, change.gpu.problem
+        if fault := _fault(change.gpu):
+            return GpuState.UNMANAGED, Reason.UNHEALTHY, fault
         return GpuState.UNMANAGED, Reason.UNMANAGED, "not in the plan: what it holds is offered as it is"
     if isinstance(change.target, Refused):
         return GpuState.FAILED, change.target.reason, change.target.message
-    if change.gpu.problem:
-        return GpuState.FAILED, Reason.UNHEALTHY, change.gpu.problem
+    if fault := _fault(change.gpu):
+        return GpuState.FAILED, Reason.UNHEALTHY, fault
     if found.stage.reason is Reason.FOREIGN_OWNER:
         return GpuState.FAILED, found.stage.reason, found.stage.message
     if found.paused and isinstance(change.target, AsItIs):
@@ -165,6 +168,18 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
         return GpuState.READY, Reason.CONFIRMED, ""
     state = GpuState.FAILED if found.stage.failed else GpuState.ADVERTISING
     return state, found.stage.reason, found.stage.message
+
+
+def _fault(gpu: ObservedGpu) -> str:
+    return gpu.problem or (gpu.health_message if gpu.health is Health.UNHEALTHY else "")
+
+
+def _advertised_unhealthy(found: Situation) -> str:
+    listed = sum(partition.id in found.unhealthy for partition, _ in found.verdicts)
+    if not listed:
+        return ""
+    which = "its partition is" if listed == 1 else f"its {listed} partitions are"
+    return f"; {which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
 
 
 def _under_way(change: GpuChange) -> tuple[GpuState, Reason, str]:
@@ -196,7 +211,7 @@ def _partition(partition: Partition, verdict: Verdict, found: Situation) -> Part
         return PartitionOutcome(partition=partition, state=PartitionState.USED, pod=verdict.pod)
     if partition.id in found.withdrawn:
         return PartitionOutcome(partition=partition, state=PartitionState.WITHDRAWN)
-    if verdict.use is Use.UNKNOWN or not partition.offerable:
+    if verdict.use is Use.UNKNOWN or not partition.offerable or partition.id in found.unhealthy:
         return PartitionOutcome(partition=partition, state=PartitionState.UNKNOWN)
     covered = partition.id in found.schedulable
     return PartitionOutcome(partition=partition, state=PartitionState.FREE if covered else PartitionState.PENDING)

@@ -26,7 +26,7 @@ class ApiMemory:
         self.node: Raw = {
             "metadata": {"name": NODE, "uid": "node-uid", "resourceVersion": "1"},
             "spec": {},
-            "status": {"allocatable": {"cpu": "8"}, "nodeInfo": {"bootID": "boot"}},
+            "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "8"}, "nodeInfo": {"bootID": "boot"}},
         }
         self.events: list[tuple[str, str, str]] = []
         self.version = 10
@@ -87,9 +87,10 @@ class ApiMemory:
         self.effect(f"taint {wanted}")
         return ""
 
-    def set_allocatable(self, counts: Mapping[str, int]) -> str:
+    def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
         """NodeWriting."""
-        self.node["status"]["allocatable"].update({name: str(count) for name, count in counts.items()})
+        self.node["status"]["allocatable"].update({name: str(count) for name, count in allocatable.items()})
+        self.node["status"]["capacity"].update({name: str(count) for name, count in capacity.items()})
         self._node_written()
         self.effect("allocatable")
         return ""
@@ -102,7 +103,13 @@ class ApiMemory:
     def tick(self) -> None:
         """The kubelet writes node.status."""
         amounts = {resource: str(len(ids)) for resource, ids in self.kubelet.devices.items()}
-        status = {**self.node["status"], "allocatable": {**self.node["status"]["allocatable"], **amounts}}
+        listed = {resource: str(count) for resource, count in self.kubelet.capacity.items()}
+        before = self.node["status"]
+        status = {
+            **before,
+            "capacity": {**before["capacity"], **listed},
+            "allocatable": {**before["allocatable"], **amounts},
+        }
         version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
         self.node = {
             **self.node,

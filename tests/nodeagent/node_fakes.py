@@ -5,6 +5,7 @@ from __future__ import annotations
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 from nodeagent.plugin.config import (
     Allocation,
+    DeviceKind,
     Loaded,
     PluginConfig,
     PluginFiles,
@@ -40,15 +41,22 @@ class Plugin:
             Loaded(hash=found.hash, loaded_at=self._serial, boot_token="t", registered=resources, errors=self.problems),
         )
 
+    def listed(self) -> dict[str, dict[str, bool]]:
+        """Whether each id of each resource is healthy."""
+        found: dict[str, dict[str, bool]] = {device.resource: {} for device in self.config.devices}
+        for device in self.config.devices if self.alive else ():
+            if device.id not in self.config.withdrawn:
+                ready = device.kind is not DeviceKind.MPS or device.gpu not in self.unready
+                found[device.resource][device.id] = ready and device.id not in self.config.unhealthy
+        return found
+
     def offered(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {device.resource: [] for device in self.config.devices}
-        for device in self.config.offered() if self.alive else ():
-            if device.gpu not in self.unready:
-                found[device.resource].append(device.id)
-        return {resource: tuple(ids) for resource, ids in found.items()}
+        """The healthy ones."""
+        listed = self.listed()
+        return {name: tuple(i for i, healthy in ids.items() if healthy) for name, ids in listed.items()}
 
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
-        if not any(device.id == device_id for device in self.config.offered()):
+        if device_id not in self.offered().get(resource, ()):
             return False
         self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at)
         write_ledger(self.files, self.allocations.values())
@@ -61,6 +69,8 @@ class FakeKubelet:
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
         self.devices: dict[str, tuple[str, ...]] = {}
+        """Healthy ones: GetAllocatableResources shows no others, and no pod gets another."""
+        self.capacity: dict[str, int] = {}
         self.held: dict[tuple[str, str], dict[str, dict[str, tuple[str, ...]]]] = {}
         self.known: set[tuple[str, str]] = set()
         self.entries: tuple[CheckpointEntry, ...] = ()
@@ -69,6 +79,7 @@ class FakeKubelet:
 
     def step(self) -> None:
         self.devices = self._plugin.offered()
+        self.capacity = {resource: len(ids) for resource, ids in self._plugin.listed().items()}
 
     def listed(self) -> Listed | NoAnswer:
         if self.refuses:

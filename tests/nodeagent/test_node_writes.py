@@ -66,11 +66,11 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     cell = Cell[NodeSeen]()
     cell.change(None, None, parse_node(apply.get(api, PATH)))
 
-    assert NodeWriter(api, "n", cell).set_allocatable({R: 3}) == ""
+    assert NodeWriter(api, "n", cell).set_counts({R: 3}, {R: 4}) == ""
 
     status = apply.get(api, PATH)["status"]
     assert status["allocatable"] == {"cpu": "8", R: "3"}
-    assert status["capacity"][R] == "3"
+    assert status["capacity"][R] == "4"
     seen = cell.get()
     assert seen is not None
     assert seen.allocatable == {R: 3}
@@ -80,7 +80,7 @@ def test_a_failure_is_a_sentence(api: ApiClient) -> None:
     writer = NodeWriter(api, "gone", Cell[NodeSeen]())
 
     assert "cannot change the taint" in writer.set_taint(True)
-    assert "cannot write the Node's allocatable" in writer.set_allocatable({R: 1})
+    assert "cannot write the Node's allocatable" in writer.set_counts({R: 1}, {R: 1})
 
 
 def seen(changing: bool = False, **counts: int) -> NodeSeen:
@@ -103,8 +103,8 @@ class Writer:
         self.done.append(wanted)
         return self._answer
 
-    def set_allocatable(self, counts: Any) -> str:
-        self.done.append(dict(counts))
+    def set_counts(self, allocatable: Any, capacity: Any) -> str:
+        self.done.append((dict(allocatable), dict(capacity)))
         return self._answer
 
 
@@ -143,8 +143,8 @@ def test_it_does_not_go_without_the_taint_or_the_node() -> None:
         pytest.param(seen(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
         pytest.param(seen(a=1, changing=True), False, False, False, [], id="the kubelet has not let go"),
         pytest.param(seen(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is offered"),
-        pytest.param(seen(a=2), True, True, True, [{A: 1}], id="written down"),
-        pytest.param(seen(), True, True, True, [{A: 1}], id="written up"),
+        pytest.param(seen(a=2), True, True, True, [({A: 1}, {A: 3})], id="written down"),
+        pytest.param(seen(), True, True, True, [({A: 1}, {A: 3})], id="written up"),
         pytest.param(seen(a=2), True, False, True, [], id="not written before it is taken"),
         pytest.param(seen(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
     ],
@@ -152,7 +152,7 @@ def test_it_does_not_go_without_the_taint_or_the_node() -> None:
 def test_after_the_push(node: NodeSeen, let_go: bool, taken: bool, write: bool, done: list[object]) -> None:
     writer = Writer()
 
-    NodeGuard(writer, write_allocatable=write).after_push(node, {A: 1}, [A], taken=taken, let_go=let_go)
+    NodeGuard(writer, write_allocatable=write).after_push(node, {A: 1}, {A: 3}, [A], taken=taken, let_go=let_go)
 
     assert writer.done == done
 
@@ -161,7 +161,7 @@ def test_after_the_push(node: NodeSeen, let_go: bool, taken: bool, write: bool, 
 def test_what_could_not_be_written_after_the_push_is_said(node: NodeSeen, write: bool) -> None:
     guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
 
-    assert guard.after_push(node, {A: 1}, [A], taken=True, let_go=True) == "forbidden"
+    assert guard.after_push(node, {A: 1}, {A: 3}, [A], taken=True, let_go=True) == "forbidden"
 
 
 def test_an_older_event_does_not_undo_our_own_write() -> None:

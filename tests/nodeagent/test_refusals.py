@@ -106,20 +106,6 @@ def test_instances_that_somebody_else_destroyed_are_made_again(make_world: MakeW
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_a_lost_gpu_keeps_its_offer_and_stops_no_other(make_world: MakeWorld) -> None:
-    world = make_world(cut(("2g.20gb", 0)), *empty())
-    world.settle(3)
-    incidents.lose(world.machine, world.gpu().uuid)
-    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("4g.40gb", 0)))
-
-    world.settle()
-
-    assert world.found(0) == ("Failed", "Unhealthy")
-    assert world.found(1) == ("Ready", "Confirmed")
-    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1, "nvidia.com/mig-4g.40gb": 1}
-    assert world.condition("GPUsHealthy")["status"] == "False"
-
-
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_gpu_that_lost_its_mig_mode_at_a_reboot_is_not_offered_whole(make_world: MakeWorld, paused: bool) -> None:
     world = make_world(*empty(), plain())

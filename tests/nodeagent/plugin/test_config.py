@@ -71,6 +71,27 @@ def test_withdrawn_ids_are_not_offered() -> None:
     assert config.hash != PluginConfig.of([MIG, WHOLE]).hash
 
 
+def test_unhealthy_ids_are_listed_and_no_pod_gets_them(files: PluginFiles) -> None:
+    config = PluginConfig.of([MIG, WHOLE, MPS], ["MIG-1"], ["GPU-c", "MIG-1"])
+    write_config(files, config)
+
+    assert read_config(files) == config
+    assert config.offered() == (WHOLE, MPS)
+    assert config.healthy() == (MPS,)
+    assert config.hash != PluginConfig.of([MIG, WHOLE, MPS], ["MIG-1"]).hash
+
+
+def test_a_config_without_the_list_of_unhealthy_ids_is_read_with_its_old_hash(files: PluginFiles) -> None:
+    """Agent and device plugin are not upgraded at the same moment."""
+    write_config(files, CONFIG)
+    body = json.loads(files.config.read_text())
+    assert body["hash"] == "1e337be96210"
+    del body["unhealthy"]
+    files.config.write_text(json.dumps(body))
+
+    assert read_config(files) == CONFIG
+
+
 @given(st.permutations([MIG, MPS, WHOLE]), st.permutations(["x", "y"]))
 def test_hash_does_not_depend_on_the_order(devices: list[Device], withdrawn: list[str]) -> None:
     assert PluginConfig.of(devices, withdrawn).hash == PluginConfig.of([MIG, MPS, WHOLE], ["x", "y"]).hash

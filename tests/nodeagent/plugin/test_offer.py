@@ -43,6 +43,19 @@ def test_slices_are_unhealthy_while_their_daemon_is_away() -> None:
     assert offer.listing(S).healthy() == {"s1", "s2"}
 
 
+def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
+    offer = Offer()
+    offer.replace(PluginConfig.of([mig("m1"), mig("m2"), mps("s1")], unhealthy=["m1", "s1"]), unready=())
+
+    assert offer.listing(R).devices == (("m1", False), ("m2", True))
+    assert offer.listing(S).devices == (("s1", False),)
+    with offer.allocating(R, ["m1"]) as answer:
+        assert isinstance(answer, Refused)
+        assert "lies on a GPU that is lost or broken" in answer.sentence
+    offer.set_unready(())
+    assert offer.listing(S).healthy() == frozenset(), "a daemon that is ready does not heal a GPU"
+
+
 @pytest.mark.parametrize(
     ("resource", "ids", "sentence"),
     [

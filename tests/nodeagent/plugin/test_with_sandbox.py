@@ -1,6 +1,7 @@
 """The plugin with the sandbox's kubelet and API server: pods get devices, over restarts of either side."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,8 +58,14 @@ class Cluster:
         return str(self.status(name).get("phase"))
 
     def allocatable(self, resource: str) -> str:
+        return self._counted("allocatable", resource)
+
+    def capacity(self, resource: str) -> str:
+        return self._counted("capacity", resource)
+
+    def _counted(self, which: str, resource: str) -> str:
         status = apply.get(self.api, "/api/v1/nodes/n").get("status") or {}
-        return str((status.get("allocatable") or {}).get(resource))
+        return str((status.get(which) or {}).get(resource))
 
     def taken(self) -> dict[str, frozenset[str]]:
         shown = read_allocatable(self.kubelet.paths.pod_resources_socket, timeout_seconds=5)
@@ -127,3 +134,26 @@ def test_a_withdrawn_id_goes_to_nobody(node: Node, cluster: Cluster, start_plugi
     cluster.run("next", MIG)
     eventually(lambda: cluster.phase("next") == "Running")
     assert "MIG-0" in node.files.ledger.read_text()
+
+
+def test_an_unhealthy_id_goes_to_no_pod_and_stays_with_its_holder(
+    node: Node, cluster: Cluster, start_plugin: Callable[..., Running]
+) -> None:
+    start_plugin()
+    node.load(config(1, 0))
+    eventually(lambda: cluster.allocatable(MIG) == "1")
+    cluster.run("holder", MIG)
+    eventually(lambda: cluster.phase("holder") == "Running")
+
+    node.load(replace(config(1, 0), unhealthy=("MIG-0",)))
+
+    eventually(lambda: (cluster.capacity(MIG), cluster.allocatable(MIG)) == ("1", "0"))
+    assert cluster.taken() == {}
+    cluster.run("late", MIG)
+    eventually(lambda: cluster.phase("late") == "Failed")
+    assert cluster.phase("holder") == "Running"
+    (status,) = cluster.status("holder")["containerStatuses"]
+    assert status["allocatedResourcesStatus"][0]["resources"] == [{"resourceID": "MIG-0", "health": "Unhealthy"}]
+
+    node.load(config(1, 0))
+    eventually(lambda: cluster.allocatable(MIG) == "1")

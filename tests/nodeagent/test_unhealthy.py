@@ -1,0 +1,155 @@
+"""A lost or broken GPU: its devices stay in the kubelet's list as Unhealthy, and no further pod gets one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.hardware.partitions import Partition, whole
+from nodeagent.offered.advertise import rendered
+from nodeagent.offered.faults import Faults
+from nodeagent.plugin.config import PluginConfig
+from nodeagent.steps.changes import GpuChange
+from nodeagent.wanted.desired import AsItIs
+from sandbox.driver import incidents
+from tests.nodeagent.conftest import MakeWorld, cut, empty
+from tests.nodeagent.halves import THREE
+from tests.nodeagent.items import mig
+from tests.nodeagent.watched import Clock
+from tests.nodeagent.world import World
+
+TWO = "nvidia.com/mig-2g.20gb"
+
+
+def later(world: World, seconds: float = 6.0) -> None:
+    world.pass_only()
+    world.clock.now += seconds
+    world.settle()
+
+
+def counts(world: World, resource: str) -> tuple[str, str]:
+    """Capacity and allocatable of the Node."""
+    status = world.node["status"]
+    return status["capacity"][resource], status["allocatable"][resource]
+
+
+def lost(world: World) -> None:
+    incidents.lose(world.machine, world.gpu().uuid)
+
+
+def broken_rows(world: World) -> None:
+    incidents.remap_rows(world.machine, world.gpu().uuid, failed=True)
+
+
+@pytest.mark.parametrize("fault", [lost, broken_rows])
+def test_no_further_pod_gets_a_device_of_a_broken_gpu(make_world: MakeWorld, fault: Callable[[World], None]) -> None:
+    world = make_world(cut(("2g.20gb", 0)), *empty())
+    world.settle(3)
+    fault(world)
+    world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("4g.40gb", 0)))
+
+    later(world)
+
+    assert world.offered() == {"nvidia.com/mig-4g.40gb": 1}
+    assert counts(world, TWO) == ("1", "0")
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert "its partition is advertised as Unhealthy" in world.gpu_status()["message"]
+    assert world.partitions() == ["mig-2g.20gb Unknown"]
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.condition("GPUsHealthy")["status"] == "False"
+    assert world.condition("Advertised")["status"] == "True"
+    assert not world.tainted()
+
+
+def test_a_pod_that_holds_a_device_of_a_broken_gpu_keeps_it(world: World) -> None:
+    world.settle(3)
+    key = world.pod(THREE)
+    held = world.running[key]
+    lost(world)
+
+    later(world)
+
+    assert counts(world, THREE) == ("2", "0")
+    assert set(held) <= {device.id for device in world.plugin.config.offered()}
+    assert world.plugin.config.withdrawn == ()
+
+
+def test_a_fault_of_a_moment_changes_nothing(world: World) -> None:
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    lost(world)
+    world.pass_only()
+    world.clock.now += 4.9
+    assert world.pass_only() <= 1.0
+
+    assert world.plugin.config.unhealthy == ()
+
+
+def test_devices_are_healthy_again_once_the_gpu_is(world: World) -> None:
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    broken_rows(world)
+    later(world)
+    assert world.offered() == {}
+    world.restart()
+    world.run()
+    assert counts(world, THREE) == ("2", "0"), "a new agent has seen the fault for no time, and the config knows it"
+
+    incidents.remap_rows(world.machine, world.gpu().uuid)
+    world.settle()
+
+    assert counts(world, THREE) == ("2", "2")
+    assert world.found() == ("Ready", "Confirmed")
+
+
+GPU = ObservedGpu(index=0, uuid="GPU-1", health=Health.OK)
+
+
+@pytest.mark.parametrize(
+    ("health", "broken", "before", "after"),
+    [
+        (Health.OK, False, False, False),
+        (Health.OK, False, True, False),
+        pytest.param(Health.UNKNOWN, False, False, False, id="a driver that does not answer is no fault"),
+        pytest.param(Health.UNKNOWN, False, True, True, id="nor a recovery"),
+        (Health.UNHEALTHY, False, False, False),
+        (Health.UNHEALTHY, False, True, True),
+        (Health.UNHEALTHY, True, False, True),
+    ],
+)
+def test_only_a_gpu_that_says_so_is_healthy_again(health: Health, broken: bool, before: bool, after: bool) -> None:
+    gpu = replace(GPU, health=health)
+    other = whole(replace(GPU, index=1, uuid="GPU-2"))
+    known = PluginConfig.of([whole(gpu).device], (), [gpu.uuid] if before else [])
+    changes = [GpuChange(gpu=gpu, target=AsItIs(), offer=(whole(gpu),)), _change(other)]
+
+    found = rendered(changes, known, broken={gpu.uuid} if broken else set())
+
+    assert found.unhealthy == ((gpu.uuid,) if after else ())
+
+
+def _change(partition: Partition) -> GpuChange:
+    return GpuChange(gpu=replace(GPU, index=1, uuid=partition.gpu), target=AsItIs(), offer=(partition,))
+
+
+def test_devices_of_a_gpu_that_cannot_tell_its_uuid_are_unhealthy_with_it() -> None:
+    nameless = replace(GPU, uuid="", health=Health.UNHEALTHY, problem="GPU is lost")
+    known = PluginConfig.of([whole(GPU).device])
+
+    assert rendered([GpuChange(gpu=nameless, target=AsItIs())], known).unhealthy == ()
+    assert rendered([GpuChange(gpu=nameless, target=AsItIs())], known, broken={""}).unhealthy == (GPU.uuid,)
+
+
+def test_a_fault_counts_after_some_seconds_without_a_gap() -> None:
+    clock = Clock()
+    faults = Faults(clock, patience_seconds=5)
+    bad = replace(GPU, health=Health.UNHEALTHY)
+
+    assert (faults.broken([bad]), faults.waits) == (frozenset(), True)
+    clock.now += 4
+    assert (faults.broken([GPU]), faults.waits) == (frozenset(), False)
+    clock.now += 4
+    assert faults.broken([bad]) == frozenset()
+    clock.now += 5
+    assert (faults.broken([bad]), faults.waits) == (frozenset({GPU.uuid}), False)

@@ -6,6 +6,7 @@ to others. Owned by `controller.state`, under whose lock every method runs; know
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from controller.triggers import FINISHED, looks_different, preempts_on, same_request, wants_planning
@@ -45,6 +46,10 @@ class PodStore:
         """Those of them whose own constraints depend on other pods."""
         self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
         """Per node, the bound pods that hold something of its GPUs."""
+        self._preempting: dict[str, tuple[str, float]] = {}
+        """Uids of pending pods that another nominated, with the node and since when."""
+        self._finished_gangs: set[tuple[str, str]] = set()
+        """Namespace and name of gangs of which a bound member has ended by itself."""
         self._far_reaching: set[PodKey] = set()
         """Bound pods that keep others away from more than their own node."""
 
@@ -62,6 +67,7 @@ class PodStore:
             (self.bound if new.node else self.pending)[key] = new
             if new.node and new.gpu:
                 self.gpu_pods.setdefault(new.node, {})[key] = new
+            self._note_preemption(new)
             if new.node and any(term.topology_key != HOSTNAME for term in new.anti_affinity):
                 self._far_reaching.add(key)
         if old is not None and (new is None or new.uid != old.uid):
@@ -85,6 +91,31 @@ class PodStore:
     def waiting_since(self, moment: float) -> frozenset[str]:
         """Uids of pods that have waited since then or longer."""
         return frozenset(uid for uid, since in self.wanting.items() if since <= moment)
+
+    def to_plan(self, node_exists: Callable[[str], bool], moment: float) -> list[PodView]:
+        """Pending pods; without the nomination of another to a missing node, or one that is older than `moment`."""
+        return [
+            replace(pod, nominated_node="") if self._nominated_in_vain(pod, node_exists, moment) else pod
+            for pod in self.pending.values()
+        ]
+
+    def _nominated_in_vain(self, pod: PodView, node_exists: Callable[[str], bool], moment: float) -> bool:
+        node, since = self._preempting.get(pod.uid, ("", 0.0))
+        return bool(node) and (since <= moment or not node_exists(node))
+
+    def _note_preemption(self, pod: PodView) -> None:
+        node = preempts_on(pod)
+        if not node:
+            self._preempting.pop(pod.uid, None)
+        elif self._preempting.get(pod.uid, ("",))[0] != node:
+            self._preempting[pod.uid] = (node, self._now)
+
+    def finished_gangs(self) -> frozenset[tuple[str, str]]:
+        """Gangs with a pending member of which another has run and ended; others are forgotten here."""
+        if self._finished_gangs:
+            pods = (*self.pending.values(), *self.bound.values())
+            self._finished_gangs &= {(pod.namespace, pod.gang) for pod in pods if pod.gang}
+        return frozenset(self._finished_gangs)
 
     def look_around(self) -> bool:
         """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
@@ -111,6 +142,9 @@ class PodStore:
 
     def _ended(self, old: PodView) -> PodChange:
         self._nominated.pop(old.uid, None)
+        self._preempting.pop(old.uid, None)
+        if old.gang and old.node and old.gpu and not old.deleting:
+            self._finished_gangs.add((old.namespace, old.gang))
         served = self._unwant(old.uid)
         return PodChange(served=served, left=old.node or self._promises.pop(old.uid, "") or preempts_on(old))
 

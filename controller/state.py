@@ -32,6 +32,9 @@ GONE_PLAN_SECONDS = 86400.0
 RESYNC_SECONDS = 300.0
 """While a pod waits, planning is never longer ago: a net under changes that should have started a pass and did not."""
 
+FOREIGN_NOMINATION_SECONDS = 300.0
+"""How long planning waits for the scheduler that another's nomination speaks of; others write it as a mere hint."""
+
 
 class State:
     """Every method may be called from any thread."""
@@ -174,7 +177,8 @@ class State:
                 others = {}
             pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
             other_pods = [pod for pod in self._pods.bound.values() if pod.node in others] if others else []
-            pending = list(self._pods.pending.values())
+            pending = self._pods.to_plan(self.node_exists, self._clock() - FOREIGN_NOMINATION_SECONDS)
+            finished_gangs = self._pods.finished_gangs()
             plans = list(self._plans.views.values())
             promises = self._pods.promises()
             unbound = self._unbound.backing_off(self._clock())
@@ -187,6 +191,7 @@ class State:
             promises=promises,
             aged=aged,
             unbound=unbound,
+            finished_gangs=finished_gangs,
             context=self._context(),
             other_nodes=tuple(others[name] for name in sorted(others)),
             other_pods=tuple(sorted(other_pods, key=POD_ORDER)),

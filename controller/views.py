@@ -242,6 +242,8 @@ class Snapshot:
     other_pods: tuple[PodView, ...] = ()
     unbound: Mapping[str, str] = field(default_factory=dict)
     """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
+    finished_gangs: frozenset[tuple[str, str]] = frozenset()
+    """Namespace and name of gangs of which a member has run and ended while others are there: replacements may come."""
     aged: frozenset[str] = frozenset()
     """Uids of pending pods that have waited so long that they count as the next priority level."""
 

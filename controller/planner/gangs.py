@@ -1,7 +1,9 @@
 """Gangs stand on the board whole or not at all.
 
-In go the asks of one level after they were placed one by one; afterwards every gang has as many places as it needs to
-start, or none. Gangs that lack pods (not created yet, gated, or not served) are told so before anything is planned.
+Takes the asks of one level after they were placed one by one; afterwards every gang has as many places as it needs to
+start, or none. A gang that lacks pods (not created yet, gated, or not served) gets this as its reason before anything
+is planned. A gang that has started needs nothing more: a member that is replaced is placed alone. It has started while
+a member holds partitions, or when one has run and ended and too few are left to start the gang as a whole.
 """
 
 from __future__ import annotations
@@ -88,6 +90,7 @@ def without_incomplete(demands: DemandSet, snapshot: Snapshot) -> tuple[DemandSe
     if not any(demand.pod.gang for demand in demands.helpable):
         return demands, Gangs(needs={}, found={})
     bound = _count(snapshot.pods)
+    running = _count(pod for pod in snapshot.pods if pod.gpu and not pod.deleting)
     pending = _count(pod for pod in snapshot.pending if not pod.deleting)
     refused = {one.uid for one in demands.refused}
     out_of_reach = _count(pod for pod in snapshot.pending if pod.uid in refused)
@@ -100,16 +103,21 @@ def without_incomplete(demands: DemandSet, snapshot: Snapshot) -> tuple[DemandSe
             asking[gang] += 1
     totals = {gang: size or bound[gang] + pending[gang] for gang, size in sizes.items()}
     present = {gang: bound[gang] + pending[gang] - out_of_reach[gang] for gang in totals}
+    started = {
+        gang for gang in totals if running[gang] or (gang in snapshot.finished_gangs and present[gang] < totals[gang])
+    }
     helpable: list[Demand] = []
     lacking: list[Unplaced] = []
     for demand in demands.helpable:
         gang = key_of(demand.pod)
-        if gang is None or present[gang] >= totals[gang]:
+        if gang is None or gang in started or present[gang] >= totals[gang]:
             helpable.append(demand)
         else:
             lacking.append(_waits(demand.pod, _lacks(demand.pod.gang, present[gang], totals[gang])))
     # Members that ask for no partition are placed by the scheduler without our help.
-    needs = {gang: max(0, total - (present[gang] - asking[gang])) for gang, total in totals.items()}
+    needs = {
+        gang: 0 if gang in started else max(0, total - (present[gang] - asking[gang])) for gang, total in totals.items()
+    }
     complete = replace(demands, helpable=tuple(helpable), refused=(*demands.refused, *lacking))
     return complete, Gangs(needs=needs, found={})
 

@@ -69,6 +69,34 @@ def test_running_pods_of_the_gang_count() -> None:
     assert placed(result) == {"train-0"}
 
 
+def test_a_replaced_member_of_a_gang_that_runs_is_placed_alone() -> None:
+    """Two of four have succeeded and are gone; one runs."""
+    running = replaced(holder("node-1", "1g.5gb", name="train-2"), gang="train", gang_size=4)
+    node = server("node-1", mig(used=[("1g.5gb", 0)], holder="team/train-2"))
+    result = plan(cluster(node, pods=[running], pending=gang("train", 1, "1g.5gb", size=4)))
+
+    assert placed(result) == {"train-0"}
+
+
+@pytest.mark.parametrize("more", [{"deleting": True}, {"gpu": ()}], ids=["terminating", "without partitions"])
+def test_such_a_member_does_not_mean_that_the_gang_has_started(more: dict[str, object]) -> None:
+    bound = replaced(holder("node-1", "1g.5gb", name="train-2"), gang="train", gang_size=4, **more)
+    node = server("node-1", mig(used=[("1g.5gb", 0)], holder="team/train-2"))
+    result = plan(cluster(node, pods=[bound], pending=gang("train", 2, "1g.5gb", size=4)))
+
+    assert not result.placed
+    assert reasons(result)["train-0"] is UnplacedReason.GANG_WAITS
+
+
+@pytest.mark.parametrize(("present", "expected"), [(1, {"train-0"}), (3, set())], ids=["too few", "all created again"])
+def test_a_gang_of_which_a_member_has_finished_may_be_completed(present: int, expected: set[str]) -> None:
+    """Created again as a whole it starts as a whole, and there is no room for three."""
+    snapshot = cluster(server("node-1", mig()), pending=gang("train", present, "3g.20gb", size=3))
+    result = plan(replace(snapshot, finished_gangs=frozenset({("team", "train")})))
+
+    assert placed(result) == expected
+
+
 @pytest.mark.parametrize("missing", ["not created", "gated"])
 def test_a_gang_that_lacks_pods_waits(missing: str) -> None:
     pending = gang("train", 2, "1g.5gb", size=3)

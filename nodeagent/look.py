@@ -66,7 +66,7 @@ class Seen:
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The word of every witness on one partition."""
-        said = self.usage.of(partition.id, partition.resource)
+        said = self.usage.of(partition)
         processes = self.processes.get(gpu.uuid, "the processes on this GPU were not read")
         if isinstance(processes, str):
             return Verdict(use=Use.UNKNOWN, why=processes) if said.free else said

@@ -15,7 +15,7 @@ from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
 from partitioning.layouts import Instance
 from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
-from partitioning.resources import WHOLE, mig_resource
+from partitioning.resources import WHOLE, classify, mig_resource
 
 _SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|gib)::(?P<number>\d+)")
 
@@ -55,10 +55,27 @@ class Partition(Device):
             return str(self.placed)
         return "the whole GPU" if self.kind is DeviceKind.WHOLE else f"MPS slice {self.label} number {self.number}"
 
+    def used_through(self, device_id: str) -> bool:
+        """Whether the holder of `device_id`, a device id of any device plugin, may use this partition.
+
+        Other plugins build their ids around the UUID (`MIG-<uuid>::0`, `GPU-<uuid>::10::0`, `GPU-<uuid>-_-3`), and how
+        much of the device such an id stands for is not known: it counts for the MIG device, or for all of the GPU.
+        """
+        if device_id == self.id:
+            return True
+        if self.kind is DeviceKind.MPS and _SLICE_ID.fullmatch(device_id):
+            return False  # another slice of ours
+        return self.gpu in device_id or (self.kind is DeviceKind.MIG and self.id in device_id)
+
     @property
     def device(self) -> Device:
         """What the device plugin is told of it."""
         return Device(**{field.name: getattr(self, field.name) for field in fields(Device)})
+
+
+def concerns_gpus(resource: str, device_id: str) -> bool:
+    """Whether a device id, of any resource and any device plugin, may stand for a GPU or a part of one."""
+    return classify(resource) is not None or "GPU-" in device_id or "MIG-" in device_id
 
 
 def whole(gpu: ObservedGpu) -> Partition:

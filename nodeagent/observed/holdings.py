@@ -16,12 +16,12 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, with_config
 
 from nodeagent.ages import Ages
+from nodeagent.hardware.partitions import concerns_gpus
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
 from nodeagent.observed.usage import Votes, lists_all_of
 from nodeagent.plugin.config import Allocation
 from nodeagent.plugin.files import WIRE, Unreadable, identity, read_json, write_json
-from partitioning.resources import classify
 
 log = logging.getLogger(__name__)
 
@@ -131,8 +131,8 @@ class Holdings:
 
     def _note(self, pod: NodePod, listed: Listed) -> None:
         containers = listed.pods[pod.key]
-        ours = (ids for held in containers.values() for name, ids in held.items() if classify(name) is not None)
-        ids = {device_id for found in ours for device_id in found}
+        shown = ((name, ids) for held in containers.values() for name, ids in held.items())
+        ids = {device_id for name, found in shown for device_id in found if concerns_gpus(name, device_id)}
         known = self._pods.get(pod.uid)
         if known is not None and not lists_all_of(pod, containers):
             # A kubelet that lost its memory lists a running pod without its devices, for good.

@@ -21,8 +21,8 @@ import grpc
 from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from nodeagent.hardware.partitions import concerns_gpus
 from nodeagent.plugin.news import News
-from partitioning.resources import classify
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
@@ -54,7 +54,7 @@ class Allocatable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointEntry:
-    """A line of the kubelet's checkpoint on a GPU resource; lines of ended pods linger until it is written anew."""
+    """A line of the kubelet's checkpoint on GPUs; lines of ended pods linger until it is written anew."""
 
     pod_uid: str
     ids: tuple[str, ...]
@@ -94,12 +94,7 @@ class Kubelet:
             content = json.loads(self._paths.checkpoint.read_text(encoding="utf-8"))
             rows = content["Data"]["PodDeviceEntries"] or []
             found = tuple(
-                CheckpointEntry(
-                    pod_uid=str(row["PodUID"]),
-                    ids=tuple(sorted(str(i) for ids in (row["DeviceIDs"] or {}).values() for i in ids or ())),
-                )
-                for row in rows
-                if classify(row["ResourceName"]) is not None
+                CheckpointEntry(pod_uid=str(row["PodUID"]), ids=ids) for row in rows if (ids := _checkpointed(row))
             )
         except FileNotFoundError:
             return ()
@@ -148,6 +143,12 @@ class Kubelet:
         if self._channel is not None:
             self._channel.close()
         self._channel = None
+
+
+def _checkpointed(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ids of GPUs in one line of the checkpoint."""
+    ids = {str(device_id) for of_numa_node in (row["DeviceIDs"] or {}).values() for device_id in of_numa_node or ()}
+    return tuple(sorted(device_id for device_id in ids if concerns_gpus(row["ResourceName"], device_id)))
 
 
 def _containers(pod: messages.PodResources) -> dict[str, Held]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kube.quantities import to_int
+from nodeagent.hardware.partitions import concerns_gpus
 from partitioning.resources import classify
 
 DEFAULT_GRACE_SECONDS = 30
@@ -153,7 +154,7 @@ def _reported(statuses: Iterable[Mapping[str, Any]]) -> set[str]:
         for container in statuses
         for resource in container.get("allocatedResourcesStatus") or ()
         for device in resource.get("resources") or ()
-        if "resourceID" in device and classify(resource.get("name", "")) is not None
+        if concerns_gpus(resource.get("name", ""), device.get("resourceID", "")) and "resourceID" in device
     }
 
 

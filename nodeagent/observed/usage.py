@@ -29,11 +29,13 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """On one device id. `pod` is namespace/name of the holder where known; `why` is a sentence for Unknown."""
+    """On one partition. `pod` is namespace/name of the holder where known; `why` is a sentence for Unknown."""
 
     use: Use
     pod: str = ""
     why: str = ""
+    other_id: str = ""
+    """The id under which it is held, or may be, where that is not its own: the kubelet counts its own id as free."""
 
     @property
     def free(self) -> bool:
@@ -65,11 +67,20 @@ class Usage:
     blind: str = ""
     """Why nothing is known of any id."""
 
-    def of(self, device_id: str, resource: str) -> Verdict:
-        if device_id in self.held:
-            return Verdict(use=Use.USED, pod=self.held[device_id])
-        why = self.doubtful.get(device_id) or self.blind or self.short.get(resource)
+    def of(self, partition: Partition) -> Verdict:
+        if partition.id in self.held:
+            return Verdict(use=Use.USED, pod=self.held[partition.id])
+        if other_id := _other_id(partition, self.held):
+            return Verdict(use=Use.USED, pod=self.held[other_id], other_id=other_id)
+        if other_id := _other_id(partition, self.doubtful):
+            return Verdict(use=Use.UNKNOWN, why=self.doubtful[other_id], other_id=other_id)
+        why = self.doubtful.get(partition.id) or self.blind or self.short.get(partition.resource)
         return Verdict(use=Use.UNKNOWN, why=why) if why else Verdict(use=Use.FREE)
+
+
+def _other_id(partition: Partition, ids: Iterable[str]) -> str:
+    """The first id, other than its own, through which the partition may be used."""
+    return min((i for i in ids if i != partition.id and partition.used_through(i)), default="")
 
 
 def with_processes(

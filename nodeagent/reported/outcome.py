@@ -145,7 +145,7 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
     if not found.item_hash:
         if fault := _fault(change.gpu):
             return GpuState.UNMANAGED, Reason.UNHEALTHY, fault
-        return GpuState.UNMANAGED, Reason.UNMANAGED, "not in the plan: what it holds is offered as it is"
+        return GpuState.UNMANAGED, Reason.UNMANAGED, _unmanaged(change)
     if isinstance(change.target, Refused):
         return GpuState.FAILED, change.target.reason, change.target.message
     if fault := _fault(change.gpu):
@@ -189,18 +189,28 @@ def _under_way(change: GpuChange) -> tuple[GpuState, Reason, str]:
         return GpuState.CHANGING, Reason.WITHDRAWING, f"no longer offered, to be given up: {', '.join(withdrawing)}"
     if change.acts or not change.in_the_way:
         return GpuState.CHANGING, Reason.CHANGING, f"to be made: {', '.join(change.missing) or 'nothing'}"
-    holders = [_holder(partition, verdict) for partition, verdict in change.in_the_way]
-    more = f", and {len(holders) - NAMED_HOLDERS} more" if len(holders) > NAMED_HOLDERS else ""
     known = any(verdict.use is Use.USED for _, verdict in change.in_the_way)
     reason = Reason.WAITING_FOR_RELEASE if known else Reason.USE_UNKNOWN
-    return GpuState.WAITING_FOR_RELEASE, reason, "; ".join(holders[:NAMED_HOLDERS]) + more
+    return GpuState.WAITING_FOR_RELEASE, reason, _holders(change)
+
+
+def _unmanaged(change: GpuChange) -> str:
+    message = "not in the plan: what it holds is offered as it is"
+    return f"{message}, except where it is not free: {_holders(change)}" if change.in_the_way else message
+
+
+def _holders(change: GpuChange) -> str:
+    holders = [_holder(partition, verdict) for partition, verdict in change.in_the_way]
+    more = f", and {len(holders) - NAMED_HOLDERS} more" if len(holders) > NAMED_HOLDERS else ""
+    return "; ".join(holders[:NAMED_HOLDERS]) + more
 
 
 def _holder(partition: Partition, verdict: Verdict) -> str:
     if not partition.offerable:
         return f"{partition.title} was cut into compute instances by somebody else: destroy them there"
     if verdict.pod:
-        return f"{partition.title} is held by pod {verdict.pod}"
+        given_as = f", which got it as {verdict.other_id}" if verdict.other_id else ""
+        return f"{partition.title} is held by pod {verdict.pod}{given_as}"
     if verdict.use is Use.USED:
         return f"{partition.title} is in use: {verdict.why}"
     return f"whether {partition.title} is in use is not known: {verdict.why}"

@@ -2,7 +2,8 @@
 
 In go the target, what stands on the GPU, and a verdict on each of its partitions; out comes a `GpuChange`. Pure: it is
 computed anew in every pass, so a change that was cut off anywhere goes on from what is then observed. A partition that
-is not free is never withdrawn nor destroyed, and nothing is destroyed that was not withdrawn and seen to be gone.
+is not free is never destroyed, nor withdrawn while a pod holds it under the id that it is advertised with, and nothing
+is destroyed that was not withdrawn and seen to be gone. A whole GPU is first advertised when it is free.
 """
 
 from __future__ import annotations
@@ -85,19 +86,22 @@ def _as_it_is(target: AsItIs | Refused, standing: Standing) -> GpuChange:
         offer = tuple(p for p in standing.partitions if p.id not in standing.withdrawn)
         withdraw = tuple(p for p in standing.partitions if p.id in standing.withdrawn)
         return GpuChange(gpu=gpu, target=target, offer=offer, withdraw=withdraw)
-    offer = tuple(p for p in standing.partitions if p.offerable)
+    usable = tuple(p for p in standing.partitions if p.offerable)
     # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.
     waits_for_mode = isinstance(target, Refused) and target.reason is Reason.MIG_MODE_DISABLED
     if not standing.partitions and not gpu.mig_enabled and not waits_for_mode:
         # Ours is the only plugin of the node: an uncut GPU that nobody planned must not be lost to pods.
-        offer = (whole(gpu),)
+        usable = (whole(gpu),)
+    offer, withdraw = _split(standing, usable)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in standing.unfinished]
     would = gpu_change(target.planned, standing) if isinstance(target, AsItIs) and target.planned else None
     return GpuChange(
         gpu=gpu,
         target=target,
         offer=offer,
+        withdraw=withdraw,
         destroy=tuple(leftover),
+        in_the_way=_judged(standing, withdraw),
         missing=would.missing if would else (),
         differs=would is not None and not would.converged,
     )
@@ -114,6 +118,7 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
         for place in steps.destroy
         if (instance := gpu.at(place)) and (instance.half_made or by_place[place].id in standing.released)
     ]
+    kept, unusable = _split(standing, [p for place in steps.keep if (p := by_place.get(place)) and p.offerable])
     offer, held = _held(standing, [by_place[place] for place in steps.blocked])
     left = gpu.layout.without(instance.placed for instance in destroy)
     finish = [i for place in steps.keep if (i := gpu.at(place)) and i.half_made]
@@ -122,30 +127,33 @@ def _mig(target: MigTarget, standing: Standing) -> GpuChange:
     return GpuChange(
         gpu=gpu,
         target=target,
-        offer=tuple(p for place in steps.keep if (p := by_place.get(place)) and p.offerable) + offer,
-        withdraw=tuple(doomed) + held,
+        offer=kept + offer,
+        withdraw=tuple(doomed) + held + unusable,
         destroy=tuple(destroy),
         finish=tuple(finish),
         # Beside what still stands once this pass has destroyed what it may.
         create=tuple(place for place in steps.create if not any(gpu.collide(place, other) for other in left)),
-        in_the_way=tuple((by_place[place], standing.verdict(by_place[place])) for place in [*steps.blocked, *spoilt]),
+        in_the_way=_judged(standing, [*(by_place[place] for place in [*steps.blocked, *spoilt]), *unusable]),
         missing=tuple(str(place) for place in target.layout if place not in by_place or place in spoilt),
     )
 
 
 def _mps(target: MpsTarget, standing: Standing) -> GpuChange:
-    keep, absent, surplus = _match(target.slices, standing)
-    if not standing.partitions and not (alone := standing.verdict(whole(standing.gpu))).free:
-        # Nothing of it is offered, and still something runs on it.
+    matching, absent, surplus = _match(target.slices, standing)
+    alone = whole(standing.gpu)
+    if not standing.partitions and not standing.verdict(alone).free:
+        # Nothing of it is advertised, and still something runs on it.
         missing = tuple(f"MPS slice {share.label}" for share in absent)
-        return GpuChange(gpu=standing.gpu, target=target, in_the_way=((whole(standing.gpu), alone),), missing=missing)
+        in_the_way = _judged(standing, [alone])
+        return GpuChange(gpu=standing.gpu, target=target, withdraw=(alone,), in_the_way=in_the_way, missing=missing)
+    keep, unusable = _split(standing, matching)
     offer, withdraw, in_the_way = _give_up(standing, surplus)
     made: list[Partition] = []
-    staying = [*keep, *offer, *withdraw]
+    staying = [*matching, *offer, *withdraw]
     left_over: list[MpsSlice] = []
     for share in absent:
         new = _next_slice(standing.gpu, share, [*staying, *made])
-        if new is None:
+        if new is None or standing.verdict(new).other_id:
             left_over.append(share)
         else:
             made.append(new)
@@ -153,8 +161,8 @@ def _mps(target: MpsTarget, standing: Standing) -> GpuChange:
         gpu=standing.gpu,
         target=target,
         offer=(*keep, *offer, *made),
-        withdraw=withdraw,
-        in_the_way=in_the_way,
+        withdraw=(*withdraw, *unusable),
+        in_the_way=(*in_the_way, *_judged(standing, unusable)),
         missing=tuple(f"MPS slice {share.label}" for share in left_over),
     )
 
@@ -162,15 +170,40 @@ def _mps(target: MpsTarget, standing: Standing) -> GpuChange:
 def _whole(target: WholeTarget, standing: Standing) -> GpuChange:
     slices = [p for p in standing.partitions if p.kind is DeviceKind.MPS]
     offer, withdraw, in_the_way = _give_up(standing, slices)
-    gone = not (offer or withdraw)
+    new: tuple[Partition, ...] = ()
+    if not (offer or withdraw):
+        new, withdraw = _split(standing, [whole(standing.gpu)])
+        in_the_way = _judged(standing, withdraw)
     return GpuChange(
         gpu=standing.gpu,
         target=target,
-        offer=(whole(standing.gpu),) if gone else offer,
+        offer=new or offer,
         withdraw=withdraw,
         in_the_way=in_the_way,
-        missing=() if gone else ("the whole GPU",),
+        missing=() if new else ("the whole GPU",),
     )
+
+
+def _split(standing: Standing, usable: Iterable[Partition]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
+    """Which are advertised, and which are not because a pod could get them beside another holder."""
+    found = tuple(usable)
+    offer = tuple(p for p in found if _advertisable(standing, p))
+    return offer, tuple(p for p in found if p not in offer)
+
+
+def _advertisable(standing: Standing, partition: Partition) -> bool:
+    verdict = standing.verdict(partition)
+    if verdict.other_id:
+        # The kubelet takes the id that we advertise for free, and would give it to a second pod.
+        return False
+    if partition.kind is not DeviceKind.WHOLE or verdict.free or verdict.pod:
+        return True
+    # Not known to be free now: what is advertised already stays, or it would come and go.
+    return partition.id not in standing.withdrawn and any(partition.id == p.id for p in standing.partitions)
+
+
+def _judged(standing: Standing, found: Iterable[Partition]) -> tuple[tuple[Partition, Verdict], ...]:
+    return tuple((partition, standing.verdict(partition)) for partition in found)
 
 
 def _held(standing: Standing, blocked: Iterable[Partition]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
@@ -179,9 +212,9 @@ def _held(standing: Standing, blocked: Iterable[Partition]) -> tuple[tuple[Parti
     A held id must stay in the kubelet's list, or it hides a free one from the scheduler, which only counts. One that
     was withdrawn while it was free, and is merely not known to be free now, stays withdrawn: else it would flap.
     """
-    found = [p for p in blocked if p.offerable]
-    quiet = [p for p in found if p.id in standing.withdrawn and standing.verdict(p).use is Use.UNKNOWN]
-    return tuple(p for p in found if p not in quiet), tuple(quiet)
+    offer, unusable = _split(standing, (p for p in blocked if p.offerable))
+    quiet = tuple(p for p in offer if p.id in standing.withdrawn and standing.verdict(p).use is Use.UNKNOWN)
+    return tuple(p for p in offer if p not in quiet), quiet + unusable
 
 
 def _give_up(
@@ -192,7 +225,7 @@ def _give_up(
     busy = [p for p in here if not standing.verdict(p).free]
     offer, held = _held(standing, busy)
     withdraw = tuple(p for p in here if p not in busy) + held
-    return offer, withdraw, tuple((p, standing.verdict(p)) for p in busy)
+    return offer, withdraw, _judged(standing, busy)
 
 
 def _match(wanted: Iterable[MpsSlice], standing: Standing) -> tuple[list[Partition], list[MpsSlice], list[Partition]]:

@@ -46,6 +46,16 @@ def gpu(layout: Layout, half_made: frozenset[Instance] = frozenset()) -> Observe
     )
 
 
+VERDICTS = st.sampled_from(
+    (
+        Verdict(use=Use.FREE),
+        Verdict(use=Use.UNKNOWN, why="w"),
+        Verdict(use=Use.USED, why="a process"),
+        Verdict(use=Use.USED, pod="a/b"),
+        Verdict(use=Use.UNKNOWN, why="w", other_id="GPU-0::0"),
+        Verdict(use=Use.USED, pod="a/b", other_id="GPU-0::0"),
+    )
+)
 PLAIN = ObservedGpu(index=0, uuid="GPU-0", name="H100", model=H100, mig_mode=MigMode.DISABLED)
 
 
@@ -72,19 +82,31 @@ def test_counts_become_a_possible_layout_and_stay_it(
 def check(change: GpuChange, standing: Standing) -> None:
     """What holds for every change."""
     offered, withdrawn = {p.id for p in change.offer}, {p.id for p in change.withdraw}
-    here = {p.id: p for p in standing.partitions}
+    here = {p.id for p in standing.partitions}
     assert not offered & withdrawn
     assert len(change.offer) == len(offered)
-    for device_id in withdrawn:
-        # A held id is never taken off; one that was off before may stay so while nobody knows.
-        use = standing.verdict(here[device_id]).use
-        assert use is Use.FREE or (use is Use.UNKNOWN and device_id in standing.withdrawn)
+    for partition in change.withdraw:
+        # A held id is never taken off; one that was off before may stay so while its use is not known.
+        verdict, new = standing.verdict(partition), partition.id not in here
+        off = new or partition.id in standing.withdrawn
+        assert verdict.free or verdict.other_id or (off and not held_as_advertised(partition, verdict))
+    for partition in change.offer:
+        # A second pod could get what is held under another id, and a whole GPU whose use is not known.
+        verdict, advertised = standing.verdict(partition), here - standing.withdrawn
+        assert not verdict.other_id
+        assert partition.kind is not DeviceKind.WHOLE or partition.id in advertised or verdict.free or verdict.pod
     for partition in standing.partitions:
-        use = standing.verdict(partition).use
-        if use is Use.USED or (use is Use.UNKNOWN and partition.id not in standing.withdrawn):
+        verdict, off = standing.verdict(partition), partition.id in standing.withdrawn
+        if held_as_advertised(partition, verdict) or (not off and not verdict.free and not verdict.other_id):
             assert partition.id in offered
     for instance in change.destroy:
         assert instance.half_made or instance.uuid in standing.released
+
+
+def held_as_advertised(partition: Partition, verdict: Verdict) -> bool:
+    """The kubelet counts its id as taken; of a process without a pod it knows nothing."""
+    by_process = partition.kind is DeviceKind.WHOLE and not verdict.pod
+    return verdict.use is Use.USED and not verdict.other_id and not by_process
 
 
 @given(layouts(), layouts(), st.data())
@@ -103,7 +125,8 @@ def test_mig_changes_touch_nothing_that_is_not_free_and_gone(
     assert check_layout(H100, left.union(change.create)) is None
     kept = {p.placed for p in standing.partitions if not standing.verdict(p).free}
     assert not kept & {instance.placed for instance in change.destroy}
-    assert change.converged is (observed == desired and not half_made)
+    as_desired = observed == desired and not half_made
+    assert change.converged is (as_desired and not any(standing.verdict(p).other_id for p in partitions))
 
 
 sizes = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=8)
@@ -137,14 +160,15 @@ def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
 
 
 def stand(found: ObservedGpu, partitions: tuple[Partition, ...], data: st.DataObject) -> Standing:
-    """Random holders; what is released was withdrawn and is free."""
-    verdicts = {p.id: Verdict(use=data.draw(st.sampled_from(Use)), why="w") for p in partitions}
+    """Random holders, also of what is not there yet; what is released was withdrawn and is free."""
+    verdicts = {p.id: data.draw(VERDICTS) for p in partitions}
+    others = data.draw(VERDICTS)
     withdrawn = frozenset(p.id for p in partitions if data.draw(st.booleans()))
     free = [i for i in sorted(withdrawn) if verdicts[i].free]
     return Standing(
         gpu=found,
         partitions=partitions,
-        verdict=lambda partition: verdicts.get(partition.id, Verdict(use=Use.FREE)),
+        verdict=lambda partition: verdicts.get(partition.id, others),
         withdrawn=withdrawn,
         released=frozenset(i for i in free if data.draw(st.booleans())),
     )

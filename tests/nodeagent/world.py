@@ -171,6 +171,18 @@ class World(ApiMemory):
                 processes.attach(self.machine, device_id, 1000 + self.bound, 1)
         return key
 
+    def pod_of_other_plugin(self, resource: str, device_id: str, device: str, name: str = "") -> tuple[str, str]:
+        """A running pod that got `device` as `device_id`: no process is on it, and our plugin does not know it."""
+        self.bound += 1
+        key = ("default", name or f"p{self.bound}")
+        self.pods[key] = pod_json(key, resource, 1, uid=f"uid-{self.bound}")
+        self.pods[key]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
+        self.kubelet.known.add(key)
+        self.kubelet.held[key] = {"main": {resource: (device_id,)}}
+        self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
+        self.running[key] = (device,)
+        return key
+
     def finish(self, key: tuple[str, str]) -> None:
         """The container ends, the kubelet lets go, the pod says Succeeded."""
         self._stop(key)

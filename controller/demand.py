@@ -135,6 +135,11 @@ def is_partition(resource: str) -> bool:
     return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
+def lacks_host_ipc(pod: PodView) -> bool:
+    """An MPS client talks to its server through the node's shared memory, which the pod does not share."""
+    return not pod.host_ipc and any(isinstance(kind_of(resource), MpsRequest) for resource, _ in pod.gpu)
+
+
 def _is_others_business(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> bool:
     """Whole GPUs are everybody's: where another scheduler, or DRA, serves such a pod, there is nothing to explain."""
     if not all(isinstance(kind_of(resource), WholeRequest) for resource, _ in pod.gpu):

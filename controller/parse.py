@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from controller import parse_scheduling
 from controller.gangs import gang_of
-from controller.pod_requests import amounts, held_requests, most_mps_per_container, pod_requests
+from controller.pod_requests import amounts, held_requests, mixed_container, most_mps_per_container, pod_requests
 from controller.scheduling import Taint
 from controller.triggers import FINISHED
 from controller.views import NodeView, PodView
 from crds.v1alpha1 import names
-from partitioning.resources import classify
+from partitioning.resources import classify, is_misnamed
 
 Raw = Mapping[str, Any]
 View = TypeVar("View")
@@ -119,6 +119,9 @@ def _pod(raw: Raw) -> PodView:
         requests=requests,
         gpu=tuple((resource, number) for resource, number in requests if classify(resource) is not None),
         most_mps_per_container=most_mps_per_container(spec),
+        mixed_container=() if node else mixed_container(spec),
+        misnamed=() if node else tuple(resource for resource, _ in requests if is_misnamed(resource)),
+        host_ipc=bool(spec.get("hostIPC")),
         scheduler_name=spec.get("schedulerName") or "default-scheduler",
         tolerations=parse_scheduling.tolerations(spec),
         node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
@@ -130,7 +133,7 @@ def _pod(raw: Raw) -> PodView:
         spread=parse_scheduling.spread_constraints(raw),
         volumes=parse_scheduling.claim_uses(raw),
         features=parse_scheduling.features_needed(spec),
-        scheduling_gated=bool(spec.get("schedulingGates")),
+        scheduling_gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         unschedulable=any(_is_unschedulable(condition) for condition in status.get("conditions") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),
         owner_kind=owner.get("kind", ""),

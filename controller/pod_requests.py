@@ -80,6 +80,22 @@ def most_mps_per_container(spec: Raw) -> int:
     return max((_mps_slices(container) for container in _containers(spec)), default=0)
 
 
+def mixed_container(spec: Raw) -> tuple[str, ...]:
+    """GPU resources of the first container that asks for several kinds, sorted.
+
+    The kubelet passes each kind to the container by the same environment variables, so that one of them is lost.
+    """
+    for container in _containers(spec):
+        kinds = sorted(
+            resource
+            for resource, number in container_requests(container).items()
+            if number and classify(resource) is not None
+        )
+        if len(kinds) > 1:
+            return tuple(kinds)
+    return ()
+
+
 def _mps_slices(container: Raw) -> int:
     count = 0
     for resource, number in container_requests(container).items():

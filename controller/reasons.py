@@ -29,7 +29,7 @@ class UnplacedReason(StrEnum):
     NOT_SERVED = "NotServed"
     """gpuplan does not serve this kind of request."""
     SCHEDULING_GATED = "SchedulingGated"
-    """Its own scheduling gates hold it back."""
+    """It has scheduling gates, so no scheduler looks at it yet."""
     PREEMPTING = "Preempting"
     """A scheduler has nominated it to a node and is evicting pods there."""
     CHANGE_UNDER_WAY = "ChangeUnderWay"
@@ -41,3 +41,12 @@ class UnplacedReason(StrEnum):
     def in_flight(self) -> bool:
         """True where something that is already going on may serve the pod without anybody's doing."""
         return self in (UnplacedReason.CHANGE_UNDER_WAY, UnplacedReason.AWAITING_AGENT, UnplacedReason.PREEMPTING)
+
+    @property
+    def routine(self) -> bool:
+        """True where nothing is wrong: somebody else has the next step, as planned."""
+        return self in (
+            UnplacedReason.SCHEDULING_GATED,
+            UnplacedReason.PREEMPTING,
+            UnplacedReason.CHANGE_UNDER_WAY,
+        )

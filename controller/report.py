@@ -1,8 +1,8 @@
-"""What a pass decided, told to people: Events, metrics, one log line, and the document behind /decisions.
+"""Report what a pass decided: Events, metrics, one log line, and the document behind /decisions.
 
-In go the result of a pass and the outcome of its writes; out come a Warning on each pod that got nothing, with its
-reason (again only when reason or message changes), a Normal Event on each pod that partitions are made for, one on
-each plan that was written. Decides nothing; whoever listens too slowly loses Events, never holds up a pass.
+Takes the result of a pass and the outcome of its writes. A pod without a place has an Event with the reason, a pod that
+partitions are made for has one as well (`controller.pod_events` says when), and so has each plan that was written.
+Decides nothing; a slow API server loses Events and never holds up a pass.
 """
 
 from __future__ import annotations
@@ -12,29 +12,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
+from controller.demand import lacks_host_ipc
 from controller.metrics import Metrics
+from controller.pod_events import PodEvents, Recorder, Statement
 from controller.reasons import UnplacedReason
 from controller.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.state import State
-from controller.views import PodKey, Snapshot
+from controller.views import PodKey, PodView, Snapshot
 from controller.writer import Outcome, Written
 from crds.v1alpha1.names import API_VERSION, KIND
-from kube.events import EventType, ObjectReference
+from kube.events import ObjectReference
 
 log = logging.getLogger(__name__)
 
 PLANNED = "Planned"
 PLAN_WRITTEN = "PlanWritten"
 PLAN_FAILED = "PlanFailed"
-
-
-class Recorder(Protocol):
-    """The part of kube.events.EventRecorder that is used here."""
-
-    def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
-        """Write an Event some time."""
+HOST_IPC_MISSING = "HostIPCMissing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +69,7 @@ class Reporter:
         self._state = state
         self._clock = clock
         self._now = now
-        self._said: dict[str, tuple[str, str]] = {}
+        self._pod_events = PodEvents(recorder, clock=clock, waits=self._waits)
         self._written_at: dict[str, float] = {}
         self._failed: dict[str, NodeFailure] = {}
         self.decisions = Decisions()
@@ -82,7 +78,8 @@ class Reporter:
         """Tell one pass to everybody."""
         outcomes = tuple(outcomes)
         self._count(result, outcomes, seconds)
-        self._pod_events(snapshot, result)
+        ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
+        self._pod_events.tell(_statements(snapshot, result), ready=ready)
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
         self._log(result, outcomes, seconds)
@@ -98,7 +95,8 @@ class Reporter:
         )
 
     def follow(self) -> None:
-        """Measure how long written plans take until every GPU of the node is settled."""
+        """Emit Events that became due, and measure how long written plans take until the node's GPUs are settled."""
+        self._pod_events.follow()
         if not self._written_at:
             return
         views = self._state.plan_views()
@@ -128,28 +126,9 @@ class Reporter:
             elif outcome.written is Written.FAILED:
                 self._metrics.errors.labels(stage="write").inc()
 
-    def _pod_events(self, snapshot: Snapshot, result: PlanningResult) -> None:
-        live = {pod.uid: pod for pod in snapshot.pending}
-        said: dict[str, tuple[str, str]] = {}
-        for missed in result.unplaced:
-            said[missed.uid] = (missed.reason.value, missed.message)
-            self._say(missed.uid, missed.key, "Warning", said[missed.uid])
-        for placed in result.placed:
-            if placed.supply is Supply.EXISTING:
-                # The scheduler will say Scheduled in a moment; what was said before still stands until then.
-                if placed.uid in self._said:
-                    said[placed.uid] = self._said[placed.uid]
-                continue
-            asked = ", ".join(f"{amount} x {resource}" for resource, amount in live[placed.uid].gpu)
-            said[placed.uid] = (PLANNED, f"gpuplan makes {asked} for this pod on node {placed.node}.")
-            self._say(placed.uid, placed.key, "Normal", said[placed.uid])
-        self._said = said
-
-    def _say(self, uid: str, key: PodKey, event_type: EventType, words: tuple[str, str]) -> None:
-        if self._said.get(uid) == words:
-            return
-        about = ObjectReference(api_version="v1", kind="Pod", name=key[1], namespace=key[0], uid=uid)
-        self._recorder.emit(about, event_type, *words)
+    def _waits(self, key: PodKey, uid: str) -> bool:
+        pod = self._state.pending_pod(key)
+        return pod is not None and pod.uid == uid
 
     def _plan_events(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
         changes = {change.node: change for change in result.node_changes}
@@ -202,12 +181,45 @@ class Reporter:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
 
 
+def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statement]:
+    """What each pod of the result is told; the last of a pod is the answer to why it waits."""
+    live = {pod.uid: pod for pod in snapshot.pending}
+    decided = {pod.uid for pod in result.placed} | {pod.uid for pod in result.unplaced}
+    for pod in snapshot.pending:
+        if pod.uid in decided and lacks_host_ipc(pod):
+            yield _about_host_ipc(pod)
+    for missed in result.unplaced:
+        yield Statement(
+            uid=missed.uid,
+            key=missed.key,
+            reason=missed.reason.value,
+            message=missed.message,
+            type="Normal" if missed.reason.routine else "Warning",
+            in_flight=missed.reason.in_flight,
+        )
+    for placed in result.placed:
+        if placed.supply is not Supply.EXISTING:  # then the scheduler says Scheduled in a moment
+            wants = ", ".join(f"{amount} {resource}" for resource, amount in live[placed.uid].gpu)
+            message = f"Creating {wants} on node {placed.node} for this pod."
+            yield Statement(
+                uid=placed.uid, key=placed.key, reason=PLANNED, message=message, type="Normal", cause=placed.node
+            )
+
+
+def _about_host_ipc(pod: PodView) -> Statement:
+    message = (
+        "This pod requests an MPS slice without spec.hostIPC: true. It will start, but CUDA in it will not find the "
+        "MPS server. Set hostIPC: true; the namespace must allow it (Pod Security level baseline forbids it)."
+    )
+    return Statement(uid=pod.uid, key=pod.key, reason=HOST_IPC_MISSING, message=message, channel=HOST_IPC_MISSING)
+
+
 def _planned(indexes: Iterable[int], pods: int) -> str:
     listed = ", ".join(str(index) for index in indexes)
     gpus = f"GPU {listed}" if "," not in listed else f"GPUs {listed}"
-    served = "1 pending pod" if pods == 1 else f"{pods} pending pods"
-    # Without a pod it was to put back what a pod took while the plan was on its way.
-    return f"Planned {gpus} anew {f'for {served}' if pods else 'to hold what is in use'}."
+    if not pods:  # it puts back what a pod took while the plan was on its way
+        return f"Updated the plan of {gpus} to match the partitions in use."
+    return f"Repartitioning {gpus} for {'1 pending pod' if pods == 1 else f'{pods} pending pods'}."
 
 
 def _left_out(failure: NodeFailure) -> str:
@@ -223,7 +235,7 @@ def _placed(pod: Placed) -> dict[str, str]:
 
 
 def _unplaced(pod: Unplaced) -> dict[str, str]:
-    return _entry(pod.uid, pod.key, "unplaced", reason=pod.reason.value, message=pod.message)
+    return _entry(pod.uid, pod.key, "unplaced", reason=pod.reason.value, message=pod.full)
 
 
 def _entry(

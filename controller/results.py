@@ -58,12 +58,19 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """A pending pod that gets nothing in this pass, why, and what would help: one sentence for a person."""
+    """A pending pod that gets nothing in this pass, why, and what would help."""
 
     uid: str
     key: PodKey
     reason: UnplacedReason
     message: str
+    """For the pod's owner. It stays the same while the cause does: no names of other pods, no numbers that vary."""
+    detail: str = ""
+    """For an administrator: the numbers and names of this moment."""
+
+    @property
+    def full(self) -> str:
+        return f"{self.message} {self.detail}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,11 @@ class PodView:
     gpu: tuple[tuple[str, int], ...] = ()
     """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
     most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
+    mixed_container: tuple[str, ...] = ()
+    """GPU resources of the first container that asks for several kinds: it would see one of them."""
+    misnamed: tuple[str, ...] = ()
+    """Requested resources that are named like a slice and are none."""
+    host_ipc: bool = False
     scheduler_name: str = "default-scheduler"
     tolerations: tuple[Toleration, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -67,7 +72,7 @@ class PodView:
     spread: tuple[SpreadConstraint, ...] = ()
     volumes: tuple[ClaimUse, ...] = ()
     features: tuple[str, ...] = ()  # that the node must declare
-    scheduling_gated: bool = False
+    scheduling_gates: tuple[str, ...] = ()
     unschedulable: bool = False  # PodScheduled=False/Unschedulable: the scheduler has tried and failed
     deleting: bool = False
     owner_kind: str = ""
@@ -83,6 +88,10 @@ class PodView:
     @property
     def title(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def scheduling_gated(self) -> bool:
+        return bool(self.scheduling_gates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,3 +108,8 @@ def classify(resource_name: str) -> ResourceRequest | None:
         return MpsRequest(memory_gb=memory_gb)
     profile = profile_of_resource(resource_name)
     return None if profile is None else MigRequest(profile=profile)
+
+
+def is_misnamed(resource_name: str) -> bool:
+    """Named like a MIG instance or an MPS slice (`nvidia.com/mig-…`, `nvidia.com/gpu-…`), and not the name of one."""
+    return resource_name.startswith((_MIG_PREFIX, f"{WHOLE}-")) and classify(resource_name) is None

@@ -65,7 +65,10 @@ def test_these_are_nobodys_demand(somebody: PodView) -> None:
             id="another scheduler",
         ),
         pytest.param(
-            replaced(pod("a", MIG), scheduling_gated=True), UnplacedReason.SCHEDULING_GATED, "gates", id="gated"
+            replaced(pod("a", MIG), scheduling_gates=("example.com/gate",)),
+            UnplacedReason.SCHEDULING_GATED,
+            "gates",
+            id="gated",
         ),
         pytest.param(
             replaced(pod("a", MIG), nominated_node="node-1"), UnplacedReason.PREEMPTING, "node-1", id="preempting"

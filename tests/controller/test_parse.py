@@ -155,6 +155,7 @@ def test_a_pending_pod() -> None:
     ("change", "field"),
     [
         ({"spec": {"schedulingGates": [{"name": "g"}]}}, "scheduling_gated"),
+        ({"spec": {"hostIPC": True}}, "host_ipc"),
         ({"spec": {"resourceClaims": [{"name": "c"}]}}, "claims"),
         ({"deletionTimestamp": "2026-01-02T03:04:05Z"}, "deleting"),
     ],
@@ -167,6 +168,39 @@ def test_flags(change: Json, field: str) -> None:
 def test_ports_of_a_pod_in_the_host_network_are_host_ports() -> None:
     spec = {"hostNetwork": True, "containers": [container() | {"ports": [{"containerPort": 9000, "protocol": "UDP"}]}]}
     assert view(pod(spec)).host_ports == (HostPort(port=9000, protocol="UDP"),)
+
+
+def requesting(*names: str) -> Json:
+    return {"name": "c", "image": "i", "resources": {"limits": dict.fromkeys(names, "1")}}
+
+
+@pytest.mark.parametrize(
+    ("containers", "mixed"),
+    [
+        pytest.param([requesting("nvidia.com/mig-1g.5gb")], (), id="one kind"),
+        pytest.param(
+            [requesting("nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb", "cpu")],
+            ("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"),
+            id="two profiles",
+        ),
+        pytest.param(
+            [requesting("nvidia.com/mig-1g.5gb"), requesting("nvidia.com/gpu")], (), id="two kinds in two containers"
+        ),
+        pytest.param(
+            [requesting(), requesting("nvidia.com/gpu", "nvidia.com/gpu-10gb")],
+            ("nvidia.com/gpu", "nvidia.com/gpu-10gb"),
+            id="in the second container",
+        ),
+    ],
+)
+def test_a_container_that_asks_for_two_kinds_of_gpu(containers: list[Json], mixed: tuple[str, ...]) -> None:
+    assert view(pod({"containers": containers})).mixed_container == mixed
+    assert view(pod({"initContainers": containers, "containers": []})).mixed_container == mixed
+
+
+def test_names_like_those_of_slices_are_kept() -> None:
+    container = requesting("nvidia.com/mig-1g10gb", "nvidia.com/gpu-10Gi", "nvidia.com/gpumem", "nvidia.com/gpu")
+    assert view(pod({"containers": [container]})).misnamed == ("nvidia.com/gpu-10Gi", "nvidia.com/mig-1g10gb")
 
 
 def test_mps_slices_are_counted_per_container() -> None:

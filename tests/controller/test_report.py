@@ -26,7 +26,9 @@ class Recorder:
     def __init__(self) -> None:
         self.emitted: list[tuple[str, str, str, str]] = []
 
-    def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
+    def emit(
+        self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
+    ) -> None:
         self.emitted.append((f"{about.kind}/{about.name}", event_type, reason, message))
 
     def take(self) -> list[tuple[str, str, str, str]]:
@@ -64,12 +66,46 @@ def placed(name: str, supply: Supply = Supply.NEW) -> Placed:
     return Placed(uid=f"uid-{name}", key=("default", name), node="n1", supply=supply)
 
 
-def test_an_unplaced_pod_hears_its_reason_once(desk: Desk) -> None:
+def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: Desk) -> None:
     assert desk.report(unplaced=(missed("a"),)) == [("Pod/a", "Warning", "NoCapacity", "no")]
     assert desk.report(unplaced=(missed("a"),)) == []
-    assert desk.report(unplaced=(missed("a", "still no"),)) == [("Pod/a", "Warning", "NoCapacity", "still no")]
+    assert desk.report(unplaced=(missed("a", "still no"),)) == []
     other = missed("a", "still no", UnplacedReason.BLOCKED)
     assert desk.report(unplaced=(other,)) == [("Pod/a", "Warning", "Blocked", "still no")]
+
+
+def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
+    bench = desk.bench
+    for name in ("a", "b"):
+        bench.cluster.pod(pod(name))
+    bench.load()
+    live = bench.state.pending()
+    waiting = tuple(replace(missed(view.name), uid=view.uid) for view in live)
+    desk.reporter.report(Snapshot(pending=live), replace(PlanningResult(), unplaced=waiting), (), 0.25)
+    desk.recorder.take()
+    bench.state.observe_pod(("default", "b"), None)
+    bench.clock.now += 601
+    desk.reporter.follow()
+    assert desk.recorder.take() == [("Pod/a", "Warning", "NoCapacity", "no")]
+
+
+def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) -> None:
+    asks = {"nvidia.com/gpu-10gb": "1"}
+    pending = tuple(pod_view(pod(name, asks=asks, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
+    result = replace(PlanningResult(), placed=(placed("a"), placed("b")))
+    desk.reporter.report(Snapshot(pending=pending), result, (), 0.25)
+    heard = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]
+    assert heard == [
+        ("Pod/a", "Warning", "HostIPCMissing"),
+        ("Pod/a", "Normal", "Planned"),
+        ("Pod/b", "Normal", "Planned"),
+    ]
+    assert "Set hostIPC: true" in desk.recorder.emitted[0][3]
+
+
+def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: Desk) -> None:
+    (heard,) = desk.report(unplaced=(missed("a", "gated", UnplacedReason.SCHEDULING_GATED),))
+    assert heard == ("Pod/a", "Normal", "SchedulingGated", "gated")
 
 
 def test_a_pod_that_comes_back_to_the_queue_hears_it_again(desk: Desk) -> None:
@@ -80,7 +116,7 @@ def test_a_pod_that_comes_back_to_the_queue_hears_it_again(desk: Desk) -> None:
 
 def test_a_planned_pod_hears_of_it_and_one_that_takes_what_is_there_does_not(desk: Desk) -> None:
     heard = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
-    words = f"gpuplan makes 1 x {SLICE} for this pod on node n1."
+    words = f"Creating 1 {SLICE} on node n1 for this pod."
     assert heard == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
     assert desk.report(placed=(placed("a", Supply.UNDER_WAY), placed("c", Supply.EXISTING))) == []
     assert desk.report(placed=(placed("a", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
@@ -93,9 +129,11 @@ def test_what_a_plan_was_written_for(desk: Desk) -> None:
     written = Outcome(node="n1", written=Written.APPLIED)
     change = (NodeChange(node="n1", gpus=(), changed=(0,)),)
     assert desk.report(written, placed=(placed("a"),), node_changes=change)[-1][3] == (
-        "Planned GPU 0 anew for 1 pending pod."
+        "Repartitioning GPU 0 for 1 pending pod."
     )
-    assert desk.report(written, node_changes=change)[-1][3] == "Planned GPU 0 anew to hold what is in use."
+    assert (
+        desk.report(written, node_changes=change)[-1][3] == "Updated the plan of GPU 0 to match the partitions in use."
+    )
 
 
 def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
@@ -109,7 +147,7 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
         placed=(placed("a"), placed("b")),
         node_changes=(NodeChange(node="n1", gpus=(), changed=(0, 2)),),
     )
-    assert heard[-1] == ("GPUPartitionPlan/n1", "Normal", "PlanWritten", "Planned GPUs 0, 2 anew for 2 pending pods.")
+    assert heard[-1] == ("GPUPartitionPlan/n1", "Normal", "PlanWritten", "Repartitioning GPUs 0, 2 for 2 pending pods.")
     assert desk.value("gpuplan_plans_applied_total") == 1
     assert desk.value("gpuplan_plan_apply_seconds_sum") == 0.1
     assert desk.value("gpuplan_errors_total", stage="write") == 1
@@ -157,7 +195,8 @@ def test_the_numbers_of_a_pass(desk: Desk) -> None:
 
 def test_the_decisions_document(desk: Desk) -> None:
     assert desk.reporter.decisions.document(idle=False, under_way=[])["pass"] == 0
-    desk.report(unplaced=(missed("c", "because"),), placed=(placed("b"), placed("a", Supply.EXISTING)))
+    because = replace(missed("c", "because"), detail="of n1")
+    desk.report(unplaced=(because,), placed=(placed("b"), placed("a", Supply.EXISTING)))
     document = desk.reporter.decisions.document(idle=True, under_way=["n2", "n1"])
     assert {key: document[key] for key in ("pass", "finishedAt", "idle", "underWay")} == {
         "pass": 1,
@@ -169,7 +208,14 @@ def test_the_decisions_document(desk: Desk) -> None:
     assert document["pods"] == [
         {**empty, "name": "a", "uid": "uid-a", "outcome": "placed", "node": "n1"},
         {**empty, "name": "b", "uid": "uid-b", "outcome": "underWay", "node": "n1"},
-        {**empty, "name": "c", "uid": "uid-c", "outcome": "unplaced", "reason": "NoCapacity", "message": "because"},
+        {
+            **empty,
+            "name": "c",
+            "uid": "uid-c",
+            "outcome": "unplaced",
+            "reason": "NoCapacity",
+            "message": "because of n1",
+        },
     ]
 
 

@@ -101,7 +101,7 @@ def test_a_gang_of_which_a_member_has_finished_may_be_completed(present: int, ex
 def test_a_gang_that_lacks_pods_waits(missing: str) -> None:
     pending = gang("train", 2, "1g.5gb", size=3)
     if missing == "gated":
-        pending += [pod("train-9", "1g.5gb", gang="train", gang_size=3, scheduling_gated=True)]
+        pending += [pod("train-9", "1g.5gb", gang="train", gang_size=3, scheduling_gates=("example.com/gate",))]
     result = plan(cluster(server("node-1", mig()), pending=pending))
 
     assert not result.placed

@@ -45,6 +45,9 @@ UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """A pod that finishes leaves this watch, which is all that planning needs to know."""
 
 
+STALE_SECONDS = 60.0
+"""Nothing is planned or written from watches that have failed for so long."""
+
 EVENTS = 20_000
 """How many may wait to be written: one pass of a large cluster may have something to say about every pending pod."""
 
@@ -78,7 +81,7 @@ class Controller:
             {
                 "/metrics": metrics_page(self.metrics.registry),
                 "/healthz": check_page(self._loop.problems),
-                "/readyz": check_page(lambda: [*self._not_synced(), *self._loop.failing()]),
+                "/readyz": check_page(lambda: [*self._not_current(), *self._loop.failing()]),
                 "/decisions": json_page(self._loop.decisions),
             },
         )
@@ -195,7 +198,7 @@ class Controller:
             reporter=Reporter(self._recorder, metrics, state, clock=clock, now=now),
             nominator=Nominator(api, state, metrics, enabled=settings.nominate_pods, leading=leading, clock=clock),
         )
-        return Loop(parts, awake=self._awake, synced=lambda: not self._not_synced(), leading=leading, clock=clock)
+        return Loop(parts, awake=self._awake, synced=lambda: not self._not_current(), leading=leading, clock=clock)
 
     def _make_chores(self, api: ApiClient, writer: Writer, clock: Callable[[], float]) -> Chores:
         return Chores(
@@ -252,12 +255,27 @@ class Controller:
         if new is not None:  # a Lease that is deleted just ages
             self.state.observe_heartbeat(key[1].removeprefix(agent_lease("")), *new)
 
-    def _not_synced(self) -> list[str]:
-        return [
-            f"{reflector.path} is not listed yet{f': {reflector.last_error}' if reflector.last_error else ''}"
-            for reflector in self._reflectors
-            if not reflector.synced.is_set()
-        ]
+    def _not_current(self) -> list[str]:
+        """Why nothing may be planned: watches that are not listed yet, or have failed for too long."""
+        problems = [self._watch_problem(reflector) for reflector in self._reflectors]
+        return [problem for problem in problems if problem]
+
+    def _watch_problem(self, reflector: Reflector[Any]) -> str:
+        why = f": {reflector.last_error}" if reflector.last_error else ""
+        if not reflector.synced.is_set():
+            return f"{reflector.path} is not listed yet{why}"
+        stale_seconds = reflector.stale_seconds()
+        if stale_seconds <= most_stale_seconds(reflector.path, self._settings):
+            return ""
+        return f"{reflector.path} has not been watched for {stale_seconds:.0f} s, nothing is planned until it is{why}"
+
+
+def most_stale_seconds(path: str, settings: Settings) -> float:
+    """How long a watch may fail before nothing rests on it any more."""
+    if path == lease_path(settings.namespace):
+        # Else agents would seem to fall silent, one after the other, because nobody hears them.
+        return min(STALE_SECONDS, settings.agent_silent_seconds / 2)
+    return STALE_SECONDS
 
 
 def _beat(raw: dict[str, Any]) -> tuple[str, str] | None:

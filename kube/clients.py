@@ -1,7 +1,7 @@
 """The one place that builds API clients: from a kubeconfig, from a pod's service account, or for a bare URL.
 
-Out comes an `ApiClient` of the official package that asks for gzip and never retries by itself: its default retries
-would stretch every time-out fourfold and sleep inside a request. Only `__main__` modules call this.
+Returns an `ApiClient` of the official package that asks for gzip, probes idle connections and never retries by itself:
+its default retries would stretch every time-out fourfold and sleep inside a request. Only `__main__` modules call this.
 """
 
 import os
@@ -9,8 +9,11 @@ from collections.abc import Callable
 
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
+from kubernetes.utils.keepalive import tcp_keepalive_socket_options
 
 CONNECTIONS = 32  # one for each watch and each thread that writes
+KEEPALIVE = {"idle": 15, "interval": 5, "count": 3}
+"""A watch whose server or network died without a word breaks after 30 s; without probes it would stay silent."""
 
 
 def load(kubeconfig: str | None = None, context: str | None = None, *, user_agent: str = "") -> ApiClient:
@@ -35,6 +38,7 @@ def for_url(url: str, *, user_agent: str = "") -> ApiClient:
 def _client(settings: Configuration, user_agent: str) -> ApiClient:
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
+    settings.socket_options = tcp_keepalive_socket_options(**KEEPALIVE)
     api = ApiClient(settings)
     api.default_headers["Accept-Encoding"] = "gzip"
     if user_agent:

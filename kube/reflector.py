@@ -36,6 +36,7 @@ class Reflector(Generic[T]):
         params: Query | None = None,
         timing: WatchTiming | None = None,
         jitter: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
         self.synced = threading.Event()  # the first whole list was handed to on_change
@@ -49,6 +50,9 @@ class Reflector(Generic[T]):
             jitter=jitter,
         )
         self._items: dict[Key, T] = {}
+        self._clock = clock
+        self._current_at = clock()  # until then a list or a watch kept the copy up to date
+        self._opened_at: float | None = None  # when the watch that is open was opened
         self._lock = threading.Lock()  # guards _items and _stream
         self._version: str | None = None  # go on from here; None: list first
         self._stream: WatchStream | None = None
@@ -72,6 +76,13 @@ class Reflector(Generic[T]):
         """A copy, sorted by key."""
         with self._lock:
             return dict(sorted(self._items.items()))
+
+    def stale_seconds(self) -> float:
+        """How long neither a list nor an open watch has kept the copy up to date; 0 while one does."""
+        now, opened_at = self._clock(), self._opened_at
+        if opened_at is not None and now - opened_at >= self._timing.short_watch_seconds:
+            return 0.0
+        return now - self._current_at
 
     def _run(self) -> None:
         while not self._quit.is_set():
@@ -98,15 +109,17 @@ class Reflector(Generic[T]):
             self._put(key, None)
         if not self._quit.is_set():
             self._worked()
+            self._current_at = self._clock()
             self.synced.set()
         return version
 
     def _watch(self, version: str) -> None:
-        started = time.monotonic()
+        started = self._clock()
         heard = False
         stream = WatchStream(self._api, self.path, self._query, version=version, timing=self._timing)
         with self._lock:
             self._stream = stream
+        self._opened_at = self._clock()
         if self._quit.is_set():
             stream.close()
         try:
@@ -118,7 +131,10 @@ class Reflector(Generic[T]):
         finally:
             with self._lock:
                 self._stream = None
-        lasted_seconds = time.monotonic() - started
+            if self.stale_seconds() == 0:
+                self._current_at = self._clock()
+            self._opened_at = None
+        lasted_seconds = self._clock() - started
         if lasted_seconds < self._timing.short_watch_seconds:
             self._failed(errors.Unavailable(f"the watch ended after {lasted_seconds:.1f} s"))
             return

@@ -69,7 +69,9 @@ class WatchStream:
             "resourceVersion": version,
             "timeoutSeconds": timing.watch_seconds,
         }
-        # Some servers send nothing on a quiet watch until it ends, so silence means a dead peer only after that.
+        # Some servers send nothing on a quiet watch until it ends, so silence means a dead peer only after that. One
+        # that sends bookmarks does so every minute.
+        self._bookmarked_read_seconds = timing.bookmarked_read_seconds
         timeouts = Timeouts(read_seconds=timing.watch_seconds + timing.read_slack_seconds)
         self._response = open_response(api, "GET", path, query=parameters, timeouts=timeouts)
         self._closed = threading.Event()
@@ -77,12 +79,20 @@ class WatchStream:
     def __iter__(self) -> Iterator[Event]:
         try:
             for line in _lines(self._response):
-                yield _event(json.loads(line))
+                event = _event(json.loads(line))
+                if event.type == "BOOKMARK":
+                    self._expect_bookmarks()
+                yield event
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             if not self._closed.is_set():
                 raise errors.Unavailable(f"the watch broke: {error}", reason=type(error).__name__) from error
         finally:
             self._response.close()
+
+    def _expect_bookmarks(self) -> None:
+        socket = getattr(self._response.connection, "sock", None)
+        if socket is not None:  # None: the answer has ended; the next request on the connection sets its own time-out
+            socket.settimeout(self._bookmarked_read_seconds)
 
     def close(self) -> None:
         self._closed.set()
@@ -96,6 +106,7 @@ class WatchStream:
 class WatchTiming:
     watch_seconds: int = 300  # asked of the server; also how long a resourceVersion from the future can fool us
     read_slack_seconds: float = 30.0
+    bookmarked_read_seconds: float = 120.0  # longest silence once a bookmark was seen: they come every minute
     first_backoff_seconds: float = 0.2
     cap_backoff_seconds: float = 30.0
     short_watch_seconds: float = 1.0  # a watch that ends sooner counts as a failure

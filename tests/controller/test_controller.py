@@ -10,9 +10,14 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from controller import wiring
+from controller import paths, wiring
 from controller.loop import Loop
 from controller.scheduler_source import SourceWatch
+from controller.settings import read_settings
+from controller.wiring import Controller
+from crds.v1alpha1.names import NAMESPACE
+from kube.leases import lease_path
+from sandbox.apiserver import Refuse
 from tests.controller.objects import gpu, node, pod
 from tests.controller.world import QUICK_ELECTION, World, decisions, instances, wait_for
 
@@ -89,6 +94,41 @@ def test_pages_tell_how_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Loop, "failing", lambda _: ["passes fail"])
     with pytest.raises(HTTPError, match="503"):
         urlopen(f"{base}/readyz", timeout=5)
+
+
+def readiness(controller: Controller) -> str:
+    try:
+        with urlopen(f"http://127.0.0.1:{controller.port}/readyz", timeout=5) as answer:
+            return str(answer.read().decode())
+    except HTTPError as error:
+        return error.read().decode()
+
+
+def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "STALE_SECONDS", 0.5)
+    faults = world.cluster.server.faults
+    faults.append(lambda request: Refuse(code=403) if request.path == paths.PODS and request.flag("watch") else None)
+    controller = world.start()
+    wait_for(lambda: controller.port, "the controller")
+    wait_for(lambda: "/api/v1/pods has not been watched for" in readiness(controller), "the failed watch")
+    assert "injected fault" in readiness(controller)
+    world.cluster.node(node("n1"))
+    wait_for(controller.state.nodes, "the node")
+    turned = controller._loop._turned_at
+    wait_for(lambda: controller._loop._turned_at > turned, "another turn")
+    assert world.cluster.plans() == []
+    faults.clear()
+    world.wait_for_empty_plan()
+    assert readiness(controller) == "ok\n"
+
+
+@pytest.mark.parametrize(("silent", "leases"), [(40, 20.0), (60, 30.0), (180, 60.0)])
+def test_leases_may_fail_for_less_long_than_agents_may_be_silent(silent: int, leases: float) -> None:
+    settings = read_settings({"agentSilentSeconds": silent})
+    watches = (paths.PODS, paths.NODES, paths.PLANS, lease_path(NAMESPACE))
+    assert [wiring.most_stale_seconds(path, settings) for path in watches] == [60.0, 60.0, 60.0, leases]
 
 
 def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: World) -> None:

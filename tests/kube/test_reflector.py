@@ -1,6 +1,7 @@
 """The reflector against a server that pages, breaks off, expires, hangs and restarts."""
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,12 +12,14 @@ import pytest
 from kube import clients
 from kube.backoff import Backoff
 from kube.reflector import Key, Reflector
+from kube.transport import request
 from kube.watch import WatchTiming
 from tests.kube.fake_api import Answer, FakeApi, Hang, Reply, Request, Route, Stream, eventually, status
 
 Serve = Callable[[Route], FakeApi]
 Change = tuple[Key, str | None, str | None]
 PATH = "/api/v1/pods"
+PROBES = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_NODELAY")
 QUICK = WatchTiming(
     watch_seconds=1,
     read_slack_seconds=1.0,
@@ -56,10 +59,26 @@ class Script:
         return self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
 
 
+class Clock:
+    """Seconds that pass only when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Watched:
     """A started reflector and the changes that it reported."""
 
-    def __init__(self, server: FakeApi, timing: WatchTiming = QUICK, **params: str) -> None:
+    def __init__(
+        self,
+        server: FakeApi,
+        timing: WatchTiming = QUICK,
+        clock: Callable[[], float] = time.monotonic,
+        **params: str,
+    ) -> None:
         self.changes: queue.Queue[Change] = queue.Queue()
         self.reflector: Reflector[str] = Reflector(
             clients.for_url(server.url),
@@ -69,6 +88,7 @@ class Watched:
             params=params,
             timing=timing,
             jitter=lambda: 1.0,
+            clock=clock,
         )
         self.reflector.start()
 
@@ -208,6 +228,61 @@ def test_a_dead_peer_is_noticed(serve: Serve, watch: Callable[..., Watched]) -> 
     assert "the watch broke" in watched.reflector.last_error
 
 
+def test_silence_after_a_bookmark_means_a_dead_peer_much_sooner(serve: Serve, watch: Callable[..., Watched]) -> None:
+    stream = Stream()
+    stream.send("BOOKMARK", bookmark(8))
+    server = serve(Script([page(7)], [stream]))
+    watched = watch(server, timing=WatchTiming(bookmarked_read_seconds=0.2, first_backoff_seconds=0.01))
+    eventually(lambda: len(server.of("GET", watch="true", resourceVersion="8")) == 1)
+    assert "the watch broke" in watched.reflector.last_error
+    (again,) = server.of("GET", watch="true", resourceVersion="8")
+    assert again.query["timeoutSeconds"] == "300"
+
+
+def test_a_copy_that_is_watched_is_not_stale(serve: Serve, watch: Callable[..., Watched]) -> None:
+    server, clock = serve(Script([page(7)], [])), Clock()
+    watched = watch(server, clock=clock)
+    eventually(lambda: watched.reflector._opened_at)
+    clock.now += 1000
+    assert watched.reflector.stale_seconds() == 0
+
+
+@pytest.mark.parametrize("then", [status(403), status(503), status(410), Hang(), "ends at once"])
+def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., Watched], then: Answer | str) -> None:
+    clock, refused = Clock(), threading.Event()
+    opened: list[Stream] = []
+
+    def route(request: Request) -> Answer:
+        if refused.is_set() and not isinstance(then, str):
+            return then
+        if not request.query.get("watch"):
+            return page(7)
+        stream = Stream()
+        if refused.is_set():
+            stream.end()
+        else:
+            opened.append(stream)
+        return stream
+
+    server = serve(route)
+    timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
+    watched = watch(server, timing=timing, clock=clock)
+    eventually(lambda: watched.reflector._opened_at)
+    clock.now += 1000
+    refused.set()
+    before = len(server.requests)
+    opened[0].end()
+    eventually(lambda: len(server.requests) > before)
+    clock.now += 61
+    assert watched.reflector.stale_seconds() == 61
+    if isinstance(then, Hang):
+        return  # nothing but a time-out ends that
+    refused.clear()
+    eventually(lambda: len(opened) > 1 and watched.reflector._opened_at)
+    clock.now += 1  # a watch that is open for so long is one that works
+    assert watched.reflector.stale_seconds() == 0
+
+
 def test_failures_are_spaced_by_growing_pauses(serve: Serve, watch: Callable[..., Watched]) -> None:
     answers: list[Answer] = [status(503) for _ in range(4)]
     server = serve(Script([*answers, page(7)], []))
@@ -261,6 +336,19 @@ def test_one_bad_object_and_a_failing_handler_stop_nothing(serve: Serve) -> None
     assert [seen.get(timeout=10), seen.get(timeout=10)] == [change("a", None, "Pending"), change("b", None, "Pending")]
     assert reflector.items()["ns", "a"] == "Pending"  # what was known of it is kept
     reflector.stop()
+
+
+def test_idle_connections_are_probed(serve: Serve) -> None:
+    server = serve(Script([page(7)], []))
+    api = clients.for_url(server.url)
+    request(api, "GET", PATH)
+    pool = api.rest_client.pool_manager.connection_from_url(server.url)
+    connection: Any = pool._get_conn()
+    assert connection.sock is not None
+    tcp = [connection.sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in PROBES]
+    assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert tcp == [15, 5, 3, 1]
+    connection.close()
 
 
 def test_backoff_doubles_to_its_cap_with_jitter_and_resets() -> None:

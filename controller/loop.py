@@ -31,6 +31,8 @@ from controller.results import PlanningResult, Supply
 from controller.state import State
 from controller.views import PlannerOptions, Snapshot
 from controller.writer import Outcome, Writer, Written
+from controller.written import as_written
+from kube.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +95,8 @@ class Loop:
         self._turned_at = clock()
         self._retry_at: float | None = None
         self._failed_passes = 0
-        self._backoff_seconds = FIRST_BACKOFF_SECONDS
+        self._at_once = False
+        self._backoff = Backoff(first_seconds=FIRST_BACKOFF_SECONDS, cap_seconds=LAST_BACKOFF_SECONDS)
         self._last_traceback: dict[str, str] = {}
 
     # ---------------------------------------------------------------------------------------------- life
@@ -130,7 +133,7 @@ class Loop:
         if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None
             self._parts.window.add("retry")
-        if self._parts.window.due_in() == 0:
+        if self._at_once or self._parts.window.due_in() == 0:
             self._pass()
         self._step("nominate", self._parts.nominator.run)
         self._step("report", self._parts.reporter.follow)
@@ -145,11 +148,13 @@ class Loop:
         self._in_pass = True
         try:
             self._parts.window.take()
+            self._at_once = False
             if self._step("planning", self._plan_and_write):
                 self._failed_passes = 0
+                self._backoff.reset()
             else:
                 self._failed_passes += 1
-                self._retry()
+                self._retry_at = self._clock() + self._backoff.next_seconds()
         finally:
             self._in_pass = False
 
@@ -162,22 +167,18 @@ class Loop:
         seconds = self._clock() - began
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         parts.state.promise({placed.uid: placed.node for placed in result.placed}, ready=ready)
-        outcomes = parts.writer.write(result, snapshot)
-        parts.reporter.report(snapshot, result, outcomes, seconds)
+        outcomes = parts.writer.write(result, snapshot, stopped=self._stopped.is_set)
+        achieved = as_written(result, outcomes)
+        parts.state.withdraw_promises({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
+        parts.reporter.report(snapshot, achieved, outcomes, seconds)
         self._plan_again(outcomes)
 
     def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:
+        """A refused node is left out of the next pass; the state asks for another one when it may be tried again."""
         for outcome in outcomes:
             if outcome.written is Written.OVERTAKEN:
                 self._parts.window.add(f"node {outcome.node}")
-        if any(outcome.written is Written.FAILED for outcome in outcomes):
-            self._retry()
-        else:
-            self._backoff_seconds = FIRST_BACKOFF_SECONDS
-
-    def _retry(self) -> None:
-        self._retry_at = self._clock() + self._backoff_seconds
-        self._backoff_seconds = min(2 * self._backoff_seconds, LAST_BACKOFF_SECONDS)
+        self._at_once = any(outcome.written in (Written.UNSENT, Written.FAILED) for outcome in outcomes)
 
     def _step(self, stage: str, action: Callable[[], None]) -> bool:
         """Run one step; whatever breaks in it must not keep the others from running."""
@@ -198,7 +199,8 @@ class Loop:
     @property
     def idle(self) -> bool:
         """Nothing is due and nothing is being done: what /decisions says stands until the cluster changes."""
-        open_ends = self._parts.window.open or self._retry_at is not None
+        open_ends = self._parts.window.open or self._retry_at is not None or self._at_once
+        open_ends = open_ends or self._parts.state.writes_refused
         return self._began and self._leading() and not (open_ends or self._in_pass or self._busy)
 
     def decisions(self) -> dict[str, Any]:

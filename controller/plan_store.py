@@ -30,6 +30,7 @@ class PlanStore:
         self._expected: dict[str, str] = {}
         self._gone_at: dict[str, float] = {}
         self._gone_uid: dict[str, str] = {}
+        self._refused: dict[str, tuple[str, float]] = {}
 
     def observe(self, new: PlanReading, *, node_uid: str, now: float) -> bool:
         """Take one plan as it is now; True: planning may come to another result."""
@@ -68,8 +69,9 @@ class PlanStore:
         # A status that an agent wrote about an earlier Node of this name says nothing about this one.
         current = alive and bool(node_uid) and reading.node_uid == node_uid
         outlooks = [self._outlook(reading, gpu, now) for gpu in reading.gpus]
+        refusal, refused_until = self._refusal(name, now)
         self._holds_until[name] = min(
-            [self.heartbeats.holds_until(name, now), *(outlook.holds_until for outlook in outlooks)]
+            [self.heartbeats.holds_until(name, now), refused_until, *(outlook.holds_until for outlook in outlooks)]
         )
         view = PlanView(
             name=name,
@@ -81,6 +83,7 @@ class PlanStore:
             node_uid=reading.node_uid,
             relabels=reading.relabels,
             agent_alive=alive,
+            write_refused=refusal,
             planned=reading.planned,
             gpus=tuple(
                 _gpu_view(gpu, outlook, current=current, paused=reading.paused)
@@ -107,9 +110,26 @@ class PlanStore:
         """We are about to write this as `planned`: seeing it is no news."""
         self._expected[name] = planned_json
 
+    def refused(self, name: str, message: str, *, until: float) -> None:
+        """The API server refused our write; it is not tried again before `until`. Call `refresh` afterwards."""
+        self._refused[name] = (message, until)
+
+    @property
+    def any_refused(self) -> bool:
+        """A write was refused and is to be tried again."""
+        return bool(self._refused)
+
     def gone_for(self, name: str, now: float) -> float:
         """Seconds since the plan was seen to vanish; infinite if it was not there in our time."""
         return now - self._gone_at.get(name, -math.inf)
+
+    def _refusal(self, name: str, now: float) -> tuple[str, float]:
+        """The refusal that still counts, and until when."""
+        message, until = self._refused.get(name, ("", math.inf))
+        if now < until:
+            return message, until
+        del self._refused[name]
+        return "", math.inf
 
     def _outlook(self, reading: PlanReading, gpu: GpuReading, now: float) -> Outlook:
         return self._progress.outlook(
@@ -129,6 +149,7 @@ class PlanStore:
 
     def _forget(self, old: PlanReading) -> None:
         self._progress.forget(old.uid)
+        self._refused.pop(old.name, None)
         self._holds_until.pop(old.name, None)
 
 

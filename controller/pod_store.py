@@ -6,7 +6,7 @@ to others. Owned by `controller.state`, under whose lock every method runs; know
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from controller.triggers import FINISHED, looks_different, preempts_on, same_request, wants_planning
@@ -82,6 +82,11 @@ class PodStore:
     def promise(self, promises: dict[str, str]) -> None:
         """Pod uid -> node, as the last pass placed them."""
         self._promises = promises
+
+    def withdraw_promises(self, uids: Collection[str]) -> None:
+        """Forget the promises to these pods."""
+        for uid in uids:
+            self._promises.pop(uid, None)
 
     def promises(self) -> dict[str, str]:
         """Those of them whose pods are still pending."""

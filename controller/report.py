@@ -123,7 +123,7 @@ class Reporter:
                 self._metrics.plans_applied.inc()
                 self._metrics.apply_seconds.observe(outcome.seconds)
                 self._written_at[outcome.node] = self._clock()
-            elif outcome.written is Written.FAILED:
+            elif outcome.written is Written.FAILED and not outcome.repeated:
                 self._metrics.errors.labels(stage="write").inc()
 
     def _waits(self, key: PodKey, uid: str) -> bool:
@@ -177,8 +177,10 @@ class Reporter:
             seconds,
         )
         for outcome in outcomes:
-            if outcome.again:
+            if outcome.written in (Written.OVERTAKEN, Written.FAILED) and not outcome.repeated:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
+        if tally[Written.UNSENT]:
+            log.info("%d plans were not sent in time and are planned again", tally[Written.UNSENT])
 
 
 def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statement]:

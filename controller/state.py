@@ -158,6 +158,18 @@ class State:
             self._pods.promise(dict(promises))
             self._unbound.dealt({uid: promises[uid] for uid in ready}, self._clock())
 
+    def withdraw_promises(self, uids: Collection[str]) -> None:
+        """The plans that these pods were promised were not written."""
+        with self._lock:
+            self._pods.withdraw_promises(uids)
+
+    def write_refused(self, name: str, message: str, *, until: float) -> None:
+        """The API server refused our write of this plan: its node is planned around until then."""
+        with self._lock:
+            self._plans.refused(name, message, until=until)
+            self._refresh(name)
+        self._changed()
+
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod."""
         with self._lock:
@@ -211,6 +223,12 @@ class State:
         """Every readable plan with what depends on time, node and agent."""
         with self._lock:
             return dict(self._plans.views)
+
+    @property
+    def writes_refused(self) -> bool:
+        """Some plan could not be written and is to be tried again."""
+        with self._lock:
+            return self._plans.any_refused
 
     def plan_exists(self, name: str) -> bool:
         """There is a plan of this name, readable or not."""

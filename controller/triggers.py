@@ -73,7 +73,7 @@ def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collec
 
 
 def _switches(plan: PlanView) -> tuple[object, ...]:
-    return (plan.uid, plan.mode, plan.paused, plan.node_uid, plan.agent_alive)
+    return (plan.uid, plan.mode, plan.paused, plan.node_uid, plan.agent_alive, plan.write_refused)
 
 
 def _contents(gpu: GpuView) -> tuple[object, ...]:

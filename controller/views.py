@@ -217,6 +217,8 @@ class PlanView:
     relabels: bool = False
     """Its device plugin has the node relabelled when it begins to share GPUs: gpu.product gains -SHARED."""
     agent_alive: bool = False
+    write_refused: str = ""
+    """The API server's sentence where it refused our last write, until we try again; '' otherwise."""
     planned: tuple[PlannedGpu, ...] = ()
     gpus: tuple[GpuView, ...] = ()
     shown: Mapping[tuple[str, str], int] = field(init=False, repr=False, compare=False)

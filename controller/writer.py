@@ -21,7 +21,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from controller import paths
-from controller.inflight import at_once
+from controller.inflight import SENDING_SECONDS, at_once
 from controller.items import item_of
 from controller.parse import Unreadable
 from controller.parse_plan import PlanReading, read_plan
@@ -30,9 +30,12 @@ from controller.state import State
 from controller.views import PlanView, Snapshot
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
+from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 8
+FIRST_PAUSE_SECONDS = 5.0
+"""Half of it, the least pause, is longer than the loop rests: the next pass sees the node as refused."""
 
 Items = list[dict[str, Any]]
 
@@ -45,23 +48,27 @@ class Written(Enum):
     OVERTAKEN = "overtaken"
     """The plan or its use changed meanwhile: plan again."""
     NOT_OURS = "not ours"
-    """Manual, paused, not enabled any more, or we lead no more."""
+    """Manual, paused, not enabled any more, refused a moment ago, or we lead no more."""
+    UNSENT = "unsent"
+    """The turn's time for writing was over: plan again at once."""
     FAILED = "failed"
+    """The API server refused it: plan again at once, around this node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One node: what happened, and the server's sentence where it said no."""
+    """One node: what happened, and the server's sentence where it said no; `repeated`: it said so before."""
 
     node: str
     written: Written
     message: str = ""
     seconds: float = 0.0
+    repeated: bool = False
 
     @property
-    def again(self) -> bool:
-        """Another pass is needed for this node."""
-        return self.written in (Written.OVERTAKEN, Written.FAILED)
+    def in_force(self) -> bool:
+        """The plan says what was decided."""
+        return self.written in (Written.APPLIED, Written.UNCHANGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +112,25 @@ class Writer:
         self._state = state
         self._leading = leading
         self._clock = clock
-        self._failures: set[NodeFailure] = set()
-        """Logged once each."""
+        self._retries: RetryGate[str] = RetryGate(clock=clock, first_seconds=FIRST_PAUSE_SECONDS)
 
-    def write(self, result: PlanningResult, snapshot: Snapshot) -> tuple[Outcome, ...]:
-        """Write every change that was planned from this snapshot, in order; one node's failure leaves the others."""
-        bases = _bases(result, snapshot)
-        return at_once(lambda change: self._write(change, bases.get(change.node)), result.node_changes)
+    def write(
+        self, result: PlanningResult, snapshot: Snapshot, *, stopped: Callable[[], bool] = lambda: False
+    ) -> tuple[Outcome, ...]:
+        """Write every change that was planned from this snapshot, in order; one node's failure leaves the others.
+
+        Sends nothing more once the turn's time for it is over, or `stopped` says so.
+        """
+        bases, until = _bases(result, snapshot), self._clock() + SENDING_SECONDS
+
+        def write(change: NodeChange) -> Outcome:
+            if stopped():
+                return Outcome(node=change.node, written=Written.NOT_OURS, message="this controller is stopping")
+            if self._clock() >= until:
+                return Outcome(node=change.node, written=Written.UNSENT, message="not sent in time")
+            return self._write(change, bases.get(change.node))
+
+        return at_once(write, result.node_changes)
 
     def drop_pinned(self, reading: PlanReading) -> Outcome:
         """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers.
@@ -133,19 +152,25 @@ class Writer:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
         if reading.mode != Mode.AUTO or reading.paused:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
-        return self._guarded(change.node, lambda: self._apply(basis, reading, planned_items(change, reading)))
-
-    def _guarded(self, node: str, attempt: Callable[[], Outcome]) -> Outcome:
+        if not self._retries.may_send(change.node):
+            return Outcome(node=change.node, written=Written.NOT_OURS, message="it was refused a moment ago")
         try:
-            return attempt()
+            outcome = self._apply(basis, reading, planned_items(change, reading))
         except errors.ApiError as error:
-            return Outcome(node=node, written=Written.FAILED, message=error.message)
+            return self._failed(change.node, error)
         except Exception as error:  # noqa: BLE001 - items that cannot be written are no reason to lose other nodes' plans
-            failure = NodeFailure.of(node, error)
-            if failure not in self._failures:
-                log.error("plan %s cannot be written: %s", node, failure.trace)
-            self._failures.add(failure)
-            return Outcome(node=node, written=Written.FAILED, message=failure.message)
+            failure = errors.ApiError(NodeFailure.of(change.node, error).message)
+            return self._failed(change.node, failure, cause=error)
+        self._retries.succeeded(change.node)
+        return outcome
+
+    def _failed(self, node: str, error: errors.ApiError, *, cause: Exception | None = None) -> Outcome:
+        """Plan around this node until its back-off ends: the planner would choose it again and again."""
+        news = self._retries.failed(node, error)
+        if news and cause is not None:
+            log.error("plan %s cannot be written", node, exc_info=cause)
+        self._state.write_refused(node, error.message, until=self._retries.retry_at(node))
+        return Outcome(node=node, written=Written.FAILED, message=error.message, repeated=not news)
 
     def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         name, began = reading.name, self._clock()
@@ -163,7 +188,9 @@ class Writer:
                 answer = apply.apply(
                     self._api, paths.plan(name), _body(current, items), manager=CONTROLLER_MANAGER, force=True
                 )
-            except errors.Conflict:
+            except errors.ApiError as error:
+                if not errors.is_stale(error):
+                    raise
                 current = self._read(name)
                 continue
             self._state.observe_plan(name, read_plan(answer))

@@ -6,6 +6,7 @@ refusal is to be reported once per text, a stale version never: something else w
 follows. Never sends, sleeps, logs or counts; may be called from several threads.
 """
 
+import math
 import random
 import threading
 from collections.abc import Callable, Hashable
@@ -53,11 +54,11 @@ class RetryGate(Generic[Key]):
             entry = self._entries.get(key)
             return entry is None or self._clock() >= entry.retry_at
 
-    def retry_at(self, key: Key) -> float | None:
-        """When the pause of this key ends, or ended; None where the last request succeeded."""
+    def retry_at(self, key: Key) -> float:
+        """When the pause of this key ends, or ended; -inf where none is known."""
         with self._lock:
             entry = self._entries.get(key)
-            return entry.retry_at if entry is not None else None
+            return entry.retry_at if entry is not None else -math.inf
 
     def succeeded(self, key: Key, *, pause_seconds: float = 0.0) -> None:
         """Reset the back-off; `pause_seconds` is how long the same request would be useless even so."""

@@ -183,7 +183,7 @@ class Explainer:
             stock = self._stocks[node]
             name = stock.node.name
             if stock.closed is not None:
-                closed.append(_ClosedOne(node, f"node {name}", stock.closed, stock.closed.value))
+                closed.append(_ClosedOne(node, f"node {name}", stock.closed, stock.closed_words))
             elif fully_open(stock, wants):
                 continue
             elif not label_allows(stock, wants):
@@ -250,6 +250,8 @@ def _full(wants: Wants, gpus: int, closed: Sequence[_ClosedOne]) -> str:
 def _worded(closed: Sequence[_ClosedOne]) -> str:
     """One clause per reason, with the first names."""
     titles: dict[str, list[str]] = {}
+    # The server's sentence names the plan: that of the first node stands for all.
+    refused = next((one.words for one in closed if one.reason is Closed.WRITE_REFUSED), "")
     for one in closed:
-        titles.setdefault(one.words, []).append(one.title)
+        titles.setdefault(refused if one.reason is Closed.WRITE_REFUSED else one.words, []).append(one.title)
     return "; ".join(f"{listed(names)} {words}" for words, names in titles.items())

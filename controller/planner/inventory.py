@@ -48,6 +48,7 @@ class Closed(Enum):
     MANUAL = "has a plan in mode Manual: set spec.mode to Auto"
     PAUSED = "has a paused plan: set spec.paused to false"
     NODE_NOT_READY = "is not ready: see the conditions of the node"
+    WRITE_REFUSED = "has a plan that could not be written: see the log of gpuplan-controller"
     PINNED = "is pinned in spec.gpus: take it out there, or pin what the pod asks for"
     NO_PLACEMENT = "reports a partition without its placement, as a lost GPU does: see status.gpus of its plan"
     WAITING = "waits for a partition in use that its plan lacks: wait for its release"
@@ -98,6 +99,13 @@ class NodeStock:
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def closed_words(self) -> str:
+        """Why the whole node is left out; where a write was refused, in the API server's own words."""
+        if self.closed is Closed.WRITE_REFUSED and self.plan is not None:
+            return f"has a plan that could not be written ({self.plan.write_refused}): allow the write, or wait"
+        return self.closed.value if self.closed is not None else ""
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
@@ -173,6 +181,8 @@ def _node_closed(node: NodeView, plan: PlanView | None) -> Closed | None:
         return Closed.NOT_REPORTED
     if not plan.agent_alive:
         return Closed.AGENT_SILENT
+    if plan.write_refused:
+        return Closed.WRITE_REFUSED
     return None if node.ready else Closed.NODE_NOT_READY
 
 

@@ -2,9 +2,10 @@
 
 Takes the stock of one node, returns the items that its plan should hold before anything new is planned: items of
 pinned indexes and of GPUs that are gone are dropped, and a partition in use that an item lacks is put back, with the
-planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone.
-Never changes an item for a partition whose placement is not reported, as of a lost GPU: correcting twice is the same
-as correcting once, whatever a status says.
+planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone,
+and so is one whose plan was refused by the API server, until the write is tried again. Never changes an item for a
+partition whose placement is not reported, as of a lost GPU: correcting twice is the same as correcting once, whatever
+a status says.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
     if stock.plan is None:
         return {}
     items = {item.index: item for item in stock.plan.planned}
-    if stock.closed is Closed.NOT_ENABLED:
+    if stock.closed in (Closed.NOT_ENABLED, Closed.WRITE_REFUSED):
         return items
     hands_off = stock.closed in _HANDS_OFF
     for gpu in stock.plan.gpus:

@@ -12,7 +12,7 @@ on one edition of the plan, computed anew from what is observed, so it does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
@@ -71,7 +71,7 @@ class Agent:
         plan = orders(seen.plan, seen.gpus)
         changes = self._changes(plan, seen)
         # Beside another plugin the withdrawal proves nothing: its pods may hold what stands behind our ids.
-        acting = () if self.confirmer.contested() else changes.values()
+        acting = () if self._yields(seen) else changes.values()
         actuated = {change.gpu.uuid: self._actuate(change, plan) for change in acting}
         if any(done.acted for done in actuated.values()):
             seen = self.observer.look_again(seen)
@@ -119,10 +119,10 @@ class Agent:
         advertiser, readings = self.advertiser, seen.readings
         broken = self._faults.broken(seen.gpus)
         config = rendered(changes.values(), advertiser.config, broken=broken)
-        contested = self.confirmer.contested()
-        if contested:
+        yields = self._yields(seen)
+        if yields:
             config = silenced(config)
-        if config != advertiser.config:
+        if config != advertiser.config and not yields:
             why = self.guard.before_push(self.observer.node.get(), counts(config), self._ours(readings, config))
             if why:
                 return why
@@ -133,7 +133,15 @@ class Agent:
             return f"the device plugin's config cannot be written: {error}"
         if not written:
             return "the device plugin has not loaded the config before this one yet"
-        return _yielded(contested) if contested else ""
+        return yields
+
+    def _yields(self, seen: Seen) -> str:
+        """Why our plugin offers nothing, and nothing is changed, while another one serves this node."""
+        if seen.rival:
+            return seen.rival
+        if contested := ", ".join(self.confirmer.contested()):
+            return f"another device plugin offers {contested} too, so ours offers nothing: stop it on this node"
+        return ""
 
     def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings, str]:
         """With what was compared, and why the Node could not be written."""
@@ -145,16 +153,19 @@ class Agent:
             node=self.observer.node.get(),
         )
         confirmation = self.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
-        ours = self._ours(readings, advertiser.config)
         config = advertiser.config
-        unwritten = self.guard.after_push(
-            readings.node,
-            counts(config),
-            capacities(config),
-            ours,
-            taken=confirmation.taken,
-            let_go=confirmation.let_go,
-        )
+        if self._yields(seen):
+            # The other plugin shows our ids for as long as it runs, and the taint would stand as long.
+            unwritten = self.guard.lift(readings.node)
+        else:
+            unwritten = self.guard.after_push(
+                readings.node,
+                counts(config),
+                capacities(config),
+                self._ours(readings, config),
+                taken=confirmation.taken,
+                let_go=confirmation.let_go,
+            )
         return confirmation, readings, unwritten
 
     def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
@@ -188,7 +199,7 @@ class Agent:
                     Situation(
                         change=change,
                         actuated=actuated.get(order.gpu.uuid, Actuated()),
-                        stage=self._stage(change, confirmation, pending),
+                        stage=self._stage(change, confirmation, pending, yields=self._yields(seen)),
                         item_hash=order.item_hash,
                         confirmed_hash=self.reporter.confirmed_hash(order.gpu.uuid),
                         paused=plan.paused,
@@ -201,9 +212,9 @@ class Agent:
             )
         return tuple(found)
 
-    def _stage(self, change: GpuChange, confirmation: Confirmation, pending: str) -> Stage:
-        if contested := self.confirmer.contested():
-            return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=_yielded(contested), failed=True)
+    def _stage(self, change: GpuChange, confirmation: Confirmation, pending: str, *, yields: str) -> Stage:
+        if yields:
+            return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=yields, failed=True)
         wanted = {p.device for p in change.offer}
         offered = {device for device in self.advertiser.config.offered() if device.gpu == change.gpu.uuid}
         if wanted != offered:
@@ -234,7 +245,3 @@ class Agent:
         self._steady.end_pass()
         self._ages.end_pass()
         return max(min(seconds), 0.0)
-
-
-def _yielded(contested: Iterable[str]) -> str:
-    return f"another device plugin offers {', '.join(contested)} too, so ours offers nothing: stop it on this node"

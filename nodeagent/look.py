@@ -22,6 +22,7 @@ from nodeagent.observed.pods import PodBook, PodsSeen
 from nodeagent.observed.usage import Usage, Use, Verdict, judge, with_processes
 from nodeagent.offered.advertise import Advertiser
 from nodeagent.offered.confirm import Readings
+from nodeagent.offered.foreign import rival
 from nodeagent.plugin.config import PluginConfig, PluginFiles, read_ledger
 from nodeagent.plugin.files import Unreadable
 from nodeagent.plugin.news import News
@@ -42,6 +43,8 @@ class KubeletReader(Protocol):
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]: ...
 
+    def rival_sockets(self) -> tuple[str, ...]: ...
+
     def seconds_since_start(self) -> float | None: ...
 
 
@@ -61,6 +64,8 @@ class Seen:
     """By GPU UUID; a text says why they could not be asked for."""
     unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
     """Placements at which this agent was interrupted, by GPU UUID."""
+    rival: str = ""
+    """Why our device plugin may not serve this node: another one does. A sentence for people."""
     believed_in_seconds: float | None = None
     """Until the List of a kubelet that has just started is believed."""
 
@@ -141,6 +146,7 @@ class Observer:
                 allocatable=allocatable,
                 node=self.node.get(),
             ),
+            rival=rival(pods.device_plugin, self.kubelet.rival_sockets()),
             usage=judge(pods, listed, votes, too_early=too_early),
             gpus=gpus,
             driver_version=self._driver_version,

@@ -150,6 +150,9 @@ class SimulatedKubelet:
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         return ()
 
+    def rival_sockets(self) -> tuple[str, ...]:
+        return ()
+
     def seconds_since_start(self) -> float | None:
         return 3600.0
 

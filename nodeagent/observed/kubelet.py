@@ -23,6 +23,7 @@ from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from nodeagent.hardware.partitions import concerns_gpus
 from nodeagent.plugin.news import News
+from nodeagent.plugin.rivals import rival_sockets
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
@@ -103,6 +104,10 @@ class Kubelet:
             return ()
         self._news.tell("")
         return found
+
+    def rival_sockets(self) -> tuple[str, ...]:
+        """Names of the sockets that another GPU device plugin serves on this node."""
+        return rival_sockets(self._paths.plugin_dir)
 
     def seconds_since_start(self) -> float | None:
         """Since this kubelet began to serve; None while it does not. A new socket means a new kubelet."""

@@ -20,6 +20,13 @@ from partitioning.resources import classify
 DEFAULT_GRACE_SECONDS = 30
 MIG_MANAGER = ("app", "nvidia-mig-manager")
 """Label of the pods of NVIDIA's mig-manager, as the GPU Operator deploys them."""
+DEVICE_PLUGINS = (
+    ("app", "nvidia-device-plugin-daemonset"),
+    ("name", "nvidia-device-plugin-ds"),
+    ("app.kubernetes.io/name", "nvidia-device-plugin"),
+    ("k8s-app", "nvidia-gpu-device-plugin"),
+)
+"""Labels of the pods of NVIDIA's device plugin: GPU Operator, static manifest, Helm chart, GKE."""
 ENDED = ("Succeeded", "Failed")
 REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
@@ -53,6 +60,8 @@ class NodePod:
     """Why the kubelet refused it for good, if it did so for want of a device."""
     mig_manager: bool = False
     """It cuts GPUs by a node label, and wipes what others made when it starts and when that label changes."""
+    device_plugin: bool = False
+    """It is NVIDIA's device plugin, and can reach the kubelet's directory of plugins."""
 
     @property
     def title(self) -> str:
@@ -95,6 +104,11 @@ class PodsSeen:
         """The pod that cuts this node's GPUs beside us, if there is one."""
         return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")
 
+    @property
+    def device_plugin(self) -> str:
+        """The pod of NVIDIA's device plugin on this node, if there is one."""
+        return next((pod.title for pod in self.pods if pod.device_plugin and not pod.ended), "")
+
 
 def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     """Read a pod of the API."""
@@ -103,7 +117,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
     running = any("running" in (found.get("state") or {}) for found in statuses)
     init = spec.get("initContainers") or []
-    label, value = MIG_MANAGER
+    labels = (metadata.get("labels") or {}).items()
     staying = [c for c in init if c.get("restartPolicy") == "Always"] + list(spec.get("containers") or [])
     asks = [(container["name"], _asked(container)) for container in staying]
     return NodePod(
@@ -119,8 +133,15 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
         refused=_refused(status),
-        mig_manager=(metadata.get("labels") or {}).get(label) == value,
+        mig_manager=MIG_MANAGER in labels,
+        device_plugin=any(label in labels for label in DEVICE_PLUGINS) and _serves_plugins(spec),
     )
+
+
+def _serves_plugins(spec: Mapping[str, Any]) -> bool:
+    """Its labels alone prove nothing: every tenant can write them, and few may mount a path of the node."""
+    paths = ((volume.get("hostPath") or {}).get("path") or "" for volume in spec.get("volumes") or ())
+    return any(path.rstrip("/").endswith("/device-plugins") for path in paths)
 
 
 def _asked(container: Mapping[str, Any]) -> Amounts:

@@ -86,8 +86,7 @@ class Confirmer:
         overdue = self.overdue(readings)
         stages = {gpu: self._stage(gpu, readings, taken, overdue=overdue) for gpu in sorted(set(gpus))}
         if taken is not None and readings.in_force:
-            ours = {device.id for device in readings.config.devices} | set(readings.config.withdrawn)
-            self._contest.look(taken, ours)
+            self._contest.look(taken, self._own(readings.config, healthy))
         foreign = sorted({i for ids in self.contested().values() for i in ids})
         shown = NOTHING.union(*taken.values()) if readings.in_force and taken is not None else None
         self._ages.end_pass()
@@ -98,6 +97,12 @@ class Confirmer:
             schedulable=self._schedulable,
             foreign=tuple(foreign),
         )
+
+    def _own(self, config: PluginConfig, healthy: frozenset[str]) -> frozenset[str]:
+        """What the kubelet can have from our plugin: for a moment also what an older list named."""
+        if self._ages.seconds("in force", config.hash) >= BLINK_SECONDS:
+            return healthy
+        return healthy.union(config.withdrawn, (device.id for device in config.devices))
 
     def contested(self) -> Mapping[str, tuple[str, ...]]:
         """Resources that another plugin offers too, with its ids. While there is one, ours advertises nothing."""

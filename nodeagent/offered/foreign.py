@@ -1,13 +1,15 @@
-"""Whether somebody else offers devices under our resource names.
+"""Whether another device plugin serves this node's GPUs.
 
-In go the kubelet's ids and our own, out come the contested resources. Two plugins on one resource throw each other out
-every few seconds, and the kubelet shows now their ids, now ours: so the age is kept per resource, whatever the ids are,
-and only a resource that showed nothing strange for the whole deadline is no longer contested. Writes nothing.
+One that is known by its pod or socket counts at once: unshared, its ids are the very same as ours, and nothing that the
+kubelet shows would differ. Any other shows in ids that our plugin does not list. Two plugins on one resource throw each
+other out every few seconds, and the kubelet shows now their ids, now ours: so the age is kept per resource, whatever
+the ids are, and only a resource that showed nothing strange for the whole deadline is no longer contested. Writes
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -27,7 +29,7 @@ class Contest:
         self._sightings: dict[str, _Sighting] = {}
 
     def look(self, taken: Mapping[str, Collection[str]], ours: Collection[str]) -> None:
-        """Take in what the kubelet shows while our own list is in force."""
+        """Take in what the kubelet shows; `ours` are the ids that it can have from our plugin now."""
         now = self._clock()
         for resource, ids in sorted(taken.items()):
             strange = tuple(sorted(set(ids) - set(ours)))
@@ -47,3 +49,15 @@ class Contest:
             for name, seen in sorted(self._sightings.items())
             if seen.last_at - seen.first_at >= self._deadline_seconds
         }
+
+
+def rival(pod: str, sockets: Sequence[str]) -> str:
+    """What people must do about another plugin's pod (namespace/name) or sockets; empty where there is neither."""
+    if not (pod or sockets):
+        return ""
+    found = f"pod {pod}" if pod else f"its socket {sockets[0]} in the kubelet's directory device-plugins is served"
+    return (
+        f"NVIDIA's device plugin runs on this node ({found}) and hands out the same GPUs, so gpuplan advertises and "
+        "changes nothing here: keep its DaemonSet off this node (GPU Operator: label the node "
+        "nvidia.com/gpu.deploy.device-plugin=false)"
+    )

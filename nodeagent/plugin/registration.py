@@ -23,6 +23,7 @@ from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, KubeletPaths, unix_tar
 from nodeagent.plugin.allocatable import CHANNEL_OPTIONS, read_allocatable
 from nodeagent.plugin.files import Identity, identity
 from nodeagent.plugin.offer import Offer
+from nodeagent.plugin.rivals import rival_sockets
 from nodeagent.plugin.server import Endpoint
 
 log = logging.getLogger(__name__)
@@ -166,12 +167,14 @@ class Registrar:
         return self._verify(link, look, now) if now >= link.verify_at else link.verify_at - now
 
     def _cedes(self, link: Link, look: Look) -> bool:
-        """We list nothing of it, and the kubelet shows devices that are none of ours."""
+        """We list nothing of it, and the kubelet shows devices that another plugin lists."""
         resource = link.endpoint.server.resource
         if self._offer.listing(resource).devices:
             return False
         shown = (look() or {}).get(resource, frozenset())
-        return bool(shown) and all(self._offer.device(id_) is None for id_ in shown)
+        unknown = all(self._offer.device(id_) is None for id_ in shown)
+        # NVIDIA's plugin gives the very ids that ours has: then only its socket tells whose they are.
+        return bool(shown) and (unknown or bool(rival_sockets(self._paths.plugin_dir)))
 
     def _register(self, link: Link, socket: Identity) -> None:
         resource = link.endpoint.server.resource

@@ -112,6 +112,8 @@ def _drifted(found: PassResult) -> Said:
 
 
 def _ownership(found: PassResult) -> Said:
+    if found.seen.rival:
+        return True, Reason.FOREIGN_OWNER, found.seen.rival
     foreign = found.confirmation.foreign
     if foreign:
         return (

@@ -76,6 +76,7 @@ class FakeKubelet:
         self.entries: tuple[CheckpointEntry, ...] = ()
         self.age_seconds: float | None = 3600.0
         self.refuses = ""
+        self.rivals: tuple[str, ...] = ()
 
     def step(self) -> None:
         self.devices = self._plugin.offered()
@@ -91,6 +92,9 @@ class FakeKubelet:
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         return self.entries
+
+    def rival_sockets(self) -> tuple[str, ...]:
+        return self.rivals
 
     def seconds_since_start(self) -> float | None:
         return self.age_seconds

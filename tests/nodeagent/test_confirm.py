@@ -207,6 +207,36 @@ def test_two_plugins_that_throw_each_other_out_are_a_conflict_all_the_same() -> 
     assert bench.confirmer.confirm(GOOD, []).foreign == ()
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(PluginConfig.of([device("a"), device("b")], withdrawn=["a"]), id="withdrawn"),
+        pytest.param(PluginConfig.of([device("a"), device("b")], unhealthy=["a"]), id="unhealthy"),
+    ],
+)
+def test_an_id_of_ours_that_our_plugin_does_not_list_comes_from_another_one(config: PluginConfig) -> None:
+    """NVIDIA's plugin, unshared, gives the same ids."""
+    bench = Bench()
+    readings = replace(GOOD, config=config)
+
+    for _ in range(16):
+        assert bench.confirmer.confirm(readings, []).foreign == ()
+        bench.clock.now += 2
+    assert bench.confirmer.confirm(readings, []).foreign == ("a",)
+    assert list(bench.confirmer.contested()) == [R]
+
+
+def test_older_lists_of_our_own_are_no_conflict_however_many_there_are() -> None:
+    bench = Bench()
+
+    for n in range(40):
+        names = [f"id-{number}" for number in range(n + 1)]
+        config = PluginConfig.of([device(name) for name in names], withdrawn=names[:n])
+        shown = Allocatable(ids={R: tuple(names)})  # the withdrawal is on its way
+        assert bench.confirmer.confirm(replace(GOOD, config=config, allocatable=shown), []).foreign == ()
+        bench.clock.now += 1.9
+
+
 def test_two_sightings_far_apart_are_no_conflict() -> None:
     bench = Bench()
     theirs = replace(GOOD, allocatable=Allocatable(ids={R: ("a", "b", "c")}))

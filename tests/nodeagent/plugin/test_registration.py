@@ -1,11 +1,15 @@
 """One stream per resource, whatever kubelet and plugin do to each other."""
 
+import socket
 import threading
 import time
+
+import pytest
 
 from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, write_config
 from nodeagent.plugin.server import socket_name
 from tests.nodeagent.plugin.conftest import Node, Start
+from tests.nodeagent.plugin.devices import messages
 from tests.nodeagent.plugin.fake_kubelet import FakeKubelet, eventually
 
 MIG = "nvidia.com/mig-1g.10gb"
@@ -115,6 +119,27 @@ def test_a_resource_of_which_nothing_is_offered_is_left_to_another_plugin(
     kubelet.foreign.clear()
     node.load(CONFIG)
     eventually(lambda: settled(kubelet))
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_ids_of_ours_that_the_kubelet_still_shows_are_anothers_only_beside_its_socket(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start, served: bool
+) -> None:
+    """NVIDIA's plugin gives the same ids; without it the kubelet has missed our list, and must get it again."""
+    start_plugin(verify_again_seconds=0.2)
+    node.load(CONFIG)
+    node.load(PluginConfig.of(CONFIG.devices, ["MIG-0"]))
+    kubelet.foreign[MIG] = {"MIG-0"}
+    with socket.socket(socket.AF_UNIX) as rival:
+        rival.bind(str(node.kubelet_dir / "device-plugins" / "nvidia-mig-1g.10gb.sock"))
+        if served:
+            rival.listen(8)
+        kubelet.end_stream(MIG)
+        if served:
+            eventually(lambda: "another device plugin serves it" in messages(loaded_of(node)))
+            assert len(kubelet.resources[MIG].connections) == 1
+        else:
+            eventually(lambda: len(kubelet.resources[MIG].connections) > 2)
 
 
 def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:

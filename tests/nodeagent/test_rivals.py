@@ -1,0 +1,158 @@
+"""Another device plugin on the node: ours offers nothing and changes nothing, and the plan says why."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from nodeagent.observed.pods import parse_pod
+from nodeagent.plugin.rivals import rival_sockets
+from tests.nodeagent.conftest import MakeWorld, cut, plain
+from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.items import RUNNING, Raw, mig, mps
+from tests.nodeagent.world import World
+
+OPERATOR = {"app": "nvidia-device-plugin-daemonset"}
+PLUGINS = "/var/lib/kubelet/device-plugins"
+
+
+def plugin_pod(labels: dict[str, str], path: str = PLUGINS, phase: str = "Running") -> Raw:
+    return {
+        "metadata": {"namespace": "gpu-operator", "name": "nvidia-x", "uid": "n", "labels": labels},
+        "spec": {"containers": [{"name": "main"}], "volumes": [{"name": "p", "hostPath": {"path": path}}]},
+        "status": {
+            "phase": phase,
+            "startTime": "t",
+            "containerStatuses": [RUNNING] if phase == "Running" else [{"name": "main", "state": {"terminated": {}}}],
+        },
+    }
+
+
+def start_rival(world: World) -> None:
+    world.pods["gpu-operator", "nvidia-x"] = plugin_pod(OPERATOR)
+    world.kubelet.known.add(("gpu-operator", "nvidia-x"))
+
+
+def stop_rival(world: World) -> None:
+    del world.pods["gpu-operator", "nvidia-x"]
+    world.kubelet.known.discard(("gpu-operator", "nvidia-x"))
+
+
+def serve(world: World) -> None:
+    world.kubelet.rivals = ("nvidia-mig-3g.40gb.sock",)
+
+
+def hang_up(world: World) -> None:
+    world.kubelet.rivals = ()
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "named"),
+    [
+        pytest.param(start_rival, stop_rival, "pod gpu-operator/nvidia-x", id="pod"),
+        pytest.param(serve, hang_up, "nvidia-mig-3g.40gb.sock", id="socket"),
+    ],
+)
+def test_a_plugin_with_the_very_same_ids_is_a_conflict_at_once(world: World, start, stop, named: str) -> None:  # type: ignore[no-untyped-def]
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    same = world.kubelet.devices[THREE]
+
+    start(world)
+    world.pass_only()
+
+    conflict = world.condition("OwnershipConflict")
+    assert (conflict["status"], conflict["reason"]) == ("True", "ForeignOwner")
+    assert named in conflict["message"]
+    assert world.found() == ("Failed", "ForeignOwner")
+    assert world.condition("Ready")["status"] == "False"
+
+    want_all(world)
+    for n in range(200):
+        world.plugin.step()
+        world.kubelet.step()
+        if n % 4:
+            world.kubelet.devices[THREE] = same
+        world.tick()
+        world.clock.now += 0.5
+        world.pass_only()
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4", "what the other plugin hands out is left alone"
+    assert world.plugin.config.offered() == ()
+
+    stop(world)
+    world.clock.now += 31
+    for _ in range(40):
+        world.run()
+    assert world.layout() == "7g.80gb at 0"
+    assert world.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known by its pod", "known by its ids"])
+def test_the_taint_does_not_stand_beside_another_plugin(make_world: MakeWorld, known: bool) -> None:
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)), plain())
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)), mps(1, 10, 10))
+    world.settle()
+    same = world.kubelet.devices[THREE]
+    world.apply(mig(0, ("3g.40gb", 4)), mps(1, 10, 10))
+    world.pass_only()
+    assert world.tainted()
+    if known:
+        start_rival(world)
+
+    for _ in range(80):
+        world.plugin.step()
+        world.kubelet.step()
+        world.kubelet.devices[THREE] = same
+        world.tick()
+        world.clock.now += 0.5
+        world.pass_only()
+
+    assert world.found() == ("Failed", "ForeignOwner")
+    assert not world.tainted()
+
+
+@pytest.mark.parametrize(
+    ("pod", "counts"),
+    [
+        pytest.param(plugin_pod(OPERATOR), True, id="GPU Operator"),
+        pytest.param(plugin_pod({"name": "nvidia-device-plugin-ds"}), True, id="static manifest"),
+        pytest.param(plugin_pod({"app.kubernetes.io/name": "nvidia-device-plugin"}), True, id="Helm"),
+        pytest.param(plugin_pod({"k8s-app": "nvidia-gpu-device-plugin"}, f"{PLUGINS}/"), True, id="GKE"),
+        pytest.param(plugin_pod(OPERATOR, "/home"), False, id="a tenant's pod with its label"),
+        pytest.param(plugin_pod({"app": "rdma-device-plugin"}), False, id="another vendor's"),
+    ],
+)
+def test_pods_that_are_nvidias_device_plugin(pod: Raw, counts: bool) -> None:
+    assert parse_pod(pod).device_plugin is counts
+
+
+def test_a_plugin_whose_pod_ended_is_no_conflict(world: World) -> None:
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.pods["gpu-operator", "nvidia-x"] = plugin_pod(OPERATOR, phase="Failed")
+
+    world.settle()
+
+    assert world.condition("OwnershipConflict")["status"] == "False"
+
+
+def test_only_sockets_that_are_served_count(tmp_path: Path) -> None:
+    assert rival_sockets(tmp_path / "absent") == ()
+    for name in ("nvidia-gpu.sock", "nvidiaGPU-1.sock", "nvidia-dead.sock", "gpuplan-gpu.sock", "kubelet.sock"):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(tmp_path / name))
+    (tmp_path / "nvidia-file.sock").write_text("")
+    assert rival_sockets(tmp_path) == ()
+
+    listening = []
+    for name in ("nvidia-gpu.sock", "nvidiaGPU-1.sock", "gpuplan-gpu.sock", "kubelet.sock"):
+        (tmp_path / name).unlink()
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(tmp_path / name))
+        server.listen(1)
+        listening.append(server)
+    try:
+        for _ in range(3):  # the queue of the first looks fills up: that is alive, too
+            assert rival_sockets(tmp_path) == ("nvidia-gpu.sock", "nvidiaGPU-1.sock")
+    finally:
+        for server in listening:
+            server.close()

@@ -25,6 +25,10 @@ class PodChange:
     """Uid of a pod that asks for nothing any more."""
     left: str = ""
     """Node on which resources, or a promise of them, are for others now, or pods are other than before."""
+    bound: PodView | None = None
+    """The pod, if it was pending and has got a node now."""
+    came_at: float = 0.0
+    """Since when it was pending."""
     around: bool = False
     """Where waiting pods fit depends on pods of all nodes, so that `left` matters wherever it is."""
 
@@ -40,6 +44,8 @@ class PodStore:
         self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
         self.pending: dict[PodKey, PodView] = {}
+        self._came_at: dict[str, float] = {}
+        """Uids of pending pods, and since when they are."""
         self.wanting: dict[str, float] = {}
         """Uids of pending pods that planning can serve, or owes a reason, and since when."""
         self._constrained: set[str] = set()
@@ -65,6 +71,8 @@ class PodStore:
         old = self._remove(key)
         if new is not None:
             (self.bound if new.node else self.pending)[key] = new
+            if not new.node:
+                self._came_at.setdefault(new.uid, now)
             if new.node and new.gpu:
                 self.gpu_pods.setdefault(new.node, {})[key] = new
             self._note_preemption(new)
@@ -173,7 +181,12 @@ class PodStore:
         served = self._unwant(new.uid)
         kept = (self._promises.pop(new.uid, ""), preempts_on(old) if old is not None else "")
         elsewhere = next((node for node in kept if node not in ("", new.node)), "")
-        return PodChange(served=served, left=elsewhere or (new.node if self.look_around() else ""))
+        return PodChange(
+            served=served,
+            left=elsewhere or (new.node if self.look_around() else ""),
+            bound=new if old is not None else None,
+            came_at=self._came_at.pop(new.uid, self._now),
+        )
 
     def _asks(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):

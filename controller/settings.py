@@ -90,7 +90,7 @@ class Settings(Section):
     ageing_seconds: Seconds = 600.0
     """A pod that waits longer than this counts as the next priority level, so that others cannot starve it."""
     bind_seconds: Seconds = 60.0
-    """A pod whose slices are there and that its scheduler leaves unbound for this long, twice, is left alone."""
+    """A pod that its scheduler passes over for this long, twice, although its slices are there, is left alone."""
     agent_silent_seconds: Seconds = 60.0
     """An agent whose Lease was not renewed for this long counts as silent: its node is not planned any more."""
     taint_removal_seconds: Seconds = 180.0

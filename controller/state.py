@@ -85,6 +85,8 @@ class State:
             change = self._pods.observe(key, new, now=self._clock())
             if change.served:
                 self._window.discard(_pod_key(change.served))
+            if change.bound is not None:
+                self._unbound.bound(change.bound, came_at=change.came_at)
             if change.asks:
                 self._window.add(_pod_key(change.asks), extend=True)
             if change.left and (change.around or self._plans_for(change.left)):
@@ -156,7 +158,9 @@ class State:
         """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
         with self._lock:
             self._pods.promise(dict(promises))
-            self._unbound.dealt({uid: promises[uid] for uid in ready}, self._clock())
+            found = set(ready)
+            pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
+            self._unbound.assigned([(pod, promises[pod.uid]) for pod in pods], self._clock())
 
     def withdraw_promises(self, uids: Collection[str]) -> None:
         """The plans that these pods were promised were not written."""

@@ -1,5 +1,7 @@
 """What time alone does to the state, on a clock that only the test moves."""
 
+import pytest
+
 from controller.heartbeats import Heartbeats
 from tests.controller.objects import item, node, plan, pod
 from tests.controller.state_bench import READY, Bench, settled
@@ -46,17 +48,26 @@ def test_an_agent_falls_silent_at_the_very_moment_that_was_announced() -> None:
     assert not beats.alive("n1", end, known_silent=False)
 
 
-def test_a_pod_that_is_not_bound_twice_is_left_alone() -> None:
+@pytest.mark.parametrize("came", ["after", "before", "bound when first seen"])
+def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) -> None:
     bench = Bench()
     bench.pod(pod())
-    for _ in range(2):
+    for turn in range(2):
+        other = f"other-{turn}"
+        if came == "before":
+            bench.pod(pod(other, asks={}, unschedulable=False))
+        bench.clock.now += 1
         bench.triggers()
         bench.state.promise({"uid-p": "n1"}, ready=["uid-p"])
-        bench.clock.now += 60
+        bench.clock.now += 1
+        if came == "after":
+            bench.pod(pod(other, asks={}, unschedulable=False))
+        bench.pod(pod(other, asks={}, node="n2"))
+        bench.clock.now += 59
         bench.state.tick()
-        assert bench.triggers() == ("pod uid-p",)
+        assert bench.triggers() == (("pod uid-p",) if came == "after" else ())
 
-    assert bench.state.snapshot().unbound == {"uid-p": "n1"}
+    assert bench.state.snapshot().unbound == ({"uid-p": "n1"} if came == "after" else {})
 
 
 def test_pods_age_while_they_wait() -> None:

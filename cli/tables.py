@@ -69,7 +69,7 @@ def _in_full(pods: Iterable[PodReport]) -> Iterator[str]:
 
 
 def plan_table(plans: Iterable[Mapping[str, Any]]) -> str:
-    """One row per plan, with the columns of `kubectl get gpupartitionplans`."""
+    """One row per plan, with the columns of `kubectl get gpupartitionplans` that a demonstration needs."""
     return table(("PLAN", "MODE", "MIG", "MPS", "READY", "REASON"), [_plan_row(plan) for plan in plans])
 
 

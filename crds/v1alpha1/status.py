@@ -38,8 +38,11 @@ class ConditionStatus(Wire):
 
 
 class Summary(Wire):
-    """Used and total partitions, as the printer columns show them."""
+    """What the printer columns show: the mode, and used and total partitions."""
 
+    mode: Annotated[str | None, Field(max_length=32, description="spec.mode, or Auto where the plan gives none.")] = (
+        None
+    )
     mig: Annotated[str | None, Field(max_length=32, description="MIG instances, used/total.")] = None
     mps: Annotated[str | None, Field(max_length=32, description="MPS slices, used/total.")] = None
     whole: Annotated[str | None, Field(max_length=32, description="Whole GPUs, used/total.")] = None
@@ -143,9 +146,13 @@ class PlanStatus(Wire):
     """What the agent of the node sees and has confirmed."""
 
     observed_generation: Annotated[
-        int | None, Field(json_schema_extra={"format": "int64"}, description="metadata.generation that was last read.")
+        int | None,
+        Field(
+            json_schema_extra={"format": "int64"},
+            description="metadata.generation that the agent read last; -1 until it has read any.",
+        ),
     ] = None
-    summary: Annotated[Summary | None, Field(description="Used and total partitions.")] = None
+    summary: Annotated[Summary | None, Field(description="Mode, and used and total partitions.")] = None
     conditions: Annotated[
         list[ConditionStatus] | None,
         Field(max_length=16, json_schema_extra=list_map("type"), description="Conditions of the whole plan."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from crds.v1alpha1.names import Mode
 from crds.v1alpha1.status import (
     DevicePluginStatus,
     GpuStatus,
@@ -39,7 +40,7 @@ def plan_status(
     live = plan.status
     return PlanStatus(
         observed_generation=plan.generation,
-        summary=_summary(result.outcomes),
+        summary=_summary(result.outcomes, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
         node=_node(result, agent_version),
         models=_models(result.seen.gpus),
@@ -58,14 +59,19 @@ def _node(result: PassResult, agent_version: str) -> NodeFacts:
     )
 
 
-def _summary(outcomes: Iterable[GpuOutcome]) -> Summary:
+def _summary(outcomes: Iterable[GpuOutcome], plan: PlanSeen) -> Summary:
     found = [partition for outcome in outcomes for partition in outcome.partitions]
 
     def used_of(kind: DeviceKind) -> str | None:
         mine = [entry for entry in found if entry.partition.kind is kind]
         return f"{sum(entry.used for entry in mine)}/{len(mine)}" if mine else None
 
-    return Summary(mig=used_of(DeviceKind.MIG), mps=used_of(DeviceKind.MPS), whole=used_of(DeviceKind.WHOLE))
+    return Summary(
+        mode=(plan.plan.spec.mode or Mode.AUTO) if plan.plan is not None else None,
+        mig=used_of(DeviceKind.MIG),
+        mps=used_of(DeviceKind.MPS),
+        whole=used_of(DeviceKind.WHOLE),
+    )
 
 
 def _models(gpus: Iterable[ObservedGpu]) -> list[ModelReport]:

@@ -14,6 +14,7 @@ Refused plainly, or not there:
 - controllers: deployments, jobs and the like are stored and nothing acts on them, disruption budgets are honoured by
   `status.disruptionsAllowed` alone, a new node gets no not-ready taint;
 - `scale`, `ephemeralcontainers`, `resize`, `serviceaccounts/token`, logs, exec, attach, port-forward;
+- defaults that a definition gets after an object was stored: reading the object does not bring them;
 - conversion webhooks (several versions of a definition share one form), CEL cost budgets and CEL type checks,
   normalised quantities (a number becomes text, text stays as it is written), gzip.
 """

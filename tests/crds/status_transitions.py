@@ -27,7 +27,7 @@ from crds.v1alpha1.status import (
 TIME = "2026-01-01T00:00:00Z"
 FULL = PlanStatus(
     observed_generation=1,
-    summary=Summary(mig="1/2", mps="0/3", whole="0/1"),
+    summary=Summary(mode="Auto", mig="1/2", mps="0/3", whole="0/1"),
     conditions=[
         ConditionStatus(
             type=kind.value,

@@ -14,6 +14,7 @@ from crds.definition import FILE_NAME, definition, text
 from crds.schema import NotStructuralError, structural_schema
 from crds.v1alpha1 import names
 from crds.v1alpha1.plan import GPUPartitionPlan
+from crds.v1alpha1.status import PlanStatus
 
 SCHEMA = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
@@ -40,6 +41,7 @@ def test_the_yaml_reads_back_as_the_definition() -> None:
 def test_every_field_is_typed_described_and_bounded(path: str, node: dict[str, Any]) -> None:
     assert "type" in node
     assert set(node) <= {
+        *(["default"] if path == ".status" else []),
         *("type", "description", "format", "enum", "required", "pattern", "properties", "items"),
         *("minimum", "maximum", "minLength", "maxLength", "maxItems"),
         *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-validations"),
@@ -57,7 +59,16 @@ def test_names_of_the_kind() -> None:
     assert spec["names"]["shortNames"] == ["gpp"]
     assert spec["scope"] == "Cluster"
     columns = spec["versions"][0]["additionalPrinterColumns"]
-    assert [c["name"] for c in columns if not c.get("priority")] == ["Mode", "MIG", "MPS", "Ready", "Reason", "Age"]
+    assert [c["name"] for c in columns if not c.get("priority")] == [
+        *("Mode", "Paused", "MIG", "MPS", "Whole", "Ready", "Reason", "Age")
+    ]
+    assert [c["name"] for c in columns if c.get("priority")] == ["Backend", "Driver", "Agent"]
+
+
+def test_the_status_alone_has_a_default() -> None:
+    defaults = {path: node["default"] for path, node in walk(SCHEMA) if "default" in node}
+    assert defaults == {".status": {"observedGeneration": -1}}
+    PlanStatus.read(defaults[".status"])
 
 
 def plan(**spec: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply
-from tests.e2e.real_cluster import CRDS, MERGE, PLANS, RealCluster, call, plan
+from tests.e2e.real_cluster import CRDS, MERGE, PLANS, RealCluster, call, eventually, plan
 
 MIG = {"profile": "1g.10gb"}
 WHOLE = {"index": 0, "whole": {}}
@@ -174,7 +174,7 @@ def test_node_name_never_changes(cluster: RealCluster) -> None:
 
 def test_status_is_a_subresource_with_a_schema(cluster: RealCluster) -> None:
     created = apply.create(cluster.admin, PLANS, {**plan("statusful"), "status": {"observedGeneration": 3}})
-    assert "status" not in created
+    assert created["status"] == {"observedGeneration": -1}, "no plan passes for reconciled before an agent has read it"
     path = f"{PLANS}/statusful"
     written = apply.apply_status(
         cluster.admin,
@@ -191,13 +191,38 @@ def test_status_is_a_subresource_with_a_schema(cluster: RealCluster) -> None:
     apply.delete(cluster.admin, path)
 
 
+def test_a_plan_from_before_the_default_reads_like_a_new_one(cluster: RealCluster) -> None:
+    """As after an upgrade; under another group, so that no other test meets a definition in between."""
+    crd = definition()
+    crd["spec"]["group"] = "older.test"
+    crd["metadata"]["name"] = f"{names.PLURAL}.older.test"
+    crd["spec"]["names"]["shortNames"], crd["spec"]["names"]["categories"] = [], []
+    status = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    default = status.pop("default")
+    apply.create(cluster.admin, CRDS, crd)
+    plans = f"/apis/older.test/{names.VERSION}/{names.PLURAL}"
+    body = {**plan("n1"), "apiVersion": f"older.test/{names.VERSION}"}
+    eventually(lambda: call(cluster.admin, "POST", plans, body).allowed, "the kind is served")
+    assert "status" not in apply.get(cluster.admin, f"{plans}/n1")
+
+    status["default"] = default
+    apply.merge_patch(cluster.admin, f"{CRDS}/{crd['metadata']['name']}", {"spec": crd["spec"]})
+
+    eventually(lambda: apply.get(cluster.admin, f"{plans}/n1").get("status") == default, "the default is read")
+    apply.delete(cluster.admin, f"{CRDS}/{crd['metadata']['name']}")
+
+
 def test_names_and_columns(cluster: RealCluster) -> None:
-    apply.create(cluster.admin, PLANS, plan("columns", mode="Manual"))
+    apply.create(cluster.admin, PLANS, plan("columns", mode="Manual", paused=True))
+    summary = {"observedGeneration": 1, "summary": {"mode": "Manual", "whole": "0/2"}}
+    apply.apply_status(
+        cluster.admin, f"{PLANS}/columns", {**plan("columns"), "status": summary}, manager=names.AGENT_MANAGER
+    )
     short = cluster.kubectl("get", names.SHORT_NAME, "columns").splitlines()
-    assert short[0].split() == ["NAME", "MODE", "MIG", "MPS", "READY", "REASON", "AGE"]
-    assert short[1].split()[:2] == ["columns", "Manual"]
+    assert short[0].split() == ["NAME", "MODE", "PAUSED", "MIG", "MPS", "WHOLE", "READY", "REASON", "AGE"]
+    assert short[1].split()[:4] == ["columns", "Manual", "true", "0/2"]
     wide = cluster.kubectl("get", names.CATEGORY, "-o", "wide").splitlines()
-    assert wide[0].split()[-4:] == ["BACKEND", "DRIVER", "BOOT", "AGENT"]
+    assert wide[0].split()[-3:] == ["BACKEND", "DRIVER", "AGENT"]
     explained = cluster.kubectl("explain", "gpp.spec.gpus.mig")
     assert "The instances that this GPU is to have" in " ".join(explained.split())
     apply.delete(cluster.admin, f"{PLANS}/columns")

@@ -86,13 +86,13 @@ def test_the_status_follows_when_the_last_partition_goes_away(node: Node) -> Non
     node.plan(mig(0, ("7g.80gb", 0)))
     node.start_agent()
     wait_until(node.ready)
-    wait_until(lambda: apply.get(node.api, PLAN)["status"].get("summary") == {"mig": "0/1"})
+    wait_until(lambda: apply.get(node.api, PLAN)["status"].get("summary") == {"mode": "Auto", "mig": "0/1"})
 
     node.plan(mig(0))
     wait_until(node.ready)
 
     assert node.layouts() == ["empty", "empty"]
-    assert "summary" not in apply.get(node.api, PLAN)["status"]
+    assert apply.get(node.api, PLAN)["status"]["summary"] == {"mode": "Auto"}
 
 
 def test_it_serves_metrics_health_and_a_heartbeat(node: Node) -> None:

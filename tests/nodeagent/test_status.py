@@ -39,7 +39,7 @@ def test_it_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
         check(world)
 
     assert len(world.gpu_status(1)["partitions"]) == 48
-    assert world.status()["summary"] == {"mig": "1/1", "mps": "0/48", "whole": "0/1"}
+    assert world.status()["summary"] == {"mode": "Auto", "mig": "1/1", "mps": "0/48", "whole": "0/1"}
 
 
 def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: MakeWorld) -> None:

@@ -67,4 +67,5 @@ def rules_of(resource: Resource) -> KindRules:
     found = _RULES.get((resource.group, resource.kind))
     if found is not None:
         return found
-    return _STATUS_IS_NOT_WRITTEN if resource.has_status else _PLAIN
+    # Of a custom kind the status was dropped before defaults, which may bring another.
+    return _STATUS_IS_NOT_WRITTEN if resource.has_status and resource.custom is None else _PLAIN

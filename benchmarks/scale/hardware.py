@@ -83,15 +83,15 @@ class SimulatedDriver:
         self._card(gpu_uuid).instances[gpu_instance].filled = True
         self._seen = None
 
-    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
-        standing = self._card(gpu_uuid).instances[gpu_instance]
+    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
+        standing = self._card(gpu_uuid).instances[instance.id]
         if self._kubelet.holds(mig_uuid(gpu_uuid, standing.placed)):
-            raise InUseError(f"destroying compute instance {compute_instance}", "a container uses it")
+            raise InUseError(f"destroying compute instance {compute.id}", "a container uses it")
         standing.filled = False
         self._seen = None
 
-    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
-        del self._card(gpu_uuid).instances[gpu_instance]
+    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
+        del self._card(gpu_uuid).instances[instance.id]
         self._seen = None
 
     def _card(self, gpu_uuid: str) -> _Card:

@@ -124,11 +124,11 @@ class GpuDriver(Protocol):
     def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
         """Fill a GPU instance with its default, full-size compute instance."""
 
-    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
-        """End a MIG device."""
+    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
+        """End a MIG device. Raises ChangedError where its ids belong to another instance by now."""
 
-    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
-        """Give the place back."""
+    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
+        """Give the place back. Raises ChangedError where its id belongs to another instance by now."""
 
 
 class DriverError(Exception):
@@ -140,6 +140,7 @@ class DriverError(Exception):
     |-- DriverTimeoutError   no answer in time; the call may still take effect
     |-- GpuLostError         this GPU is off the bus or wants a reset
     |-- InUseError           a client holds what should change: information, not failure
+    |-- ChangedError         the ids name another instance than the one that was observed: nothing was done
     |-- RefusedError         the driver will not do it: no room, bad argument, no MIG
     `-- NotPermittedError    the agent lacks a privilege
     """
@@ -174,6 +175,10 @@ class InUseError(DriverError):
 
 class RefusedError(DriverError):
     kind = "refused"
+
+
+class ChangedError(DriverError):
+    kind = "changed"
 
 
 class NotPermittedError(DriverError):

@@ -14,7 +14,14 @@ from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nodeagent.hardware.driver import DriverTimeoutError, GpuDriver, GpuProcess, ObservedGpu
+from nodeagent.hardware.driver import (
+    ComputeInstance,
+    DriverTimeoutError,
+    GpuDriver,
+    GpuInstance,
+    GpuProcess,
+    ObservedGpu,
+)
 from partitioning.layouts import Instance
 
 T = TypeVar("T")
@@ -59,12 +66,12 @@ class ThreadedDriver:
         what = f"creating the compute instance of GPU instance {gpu_instance}"
         self._run(what, self._driver.create_compute_instance, gpu_uuid, gpu_instance)
 
-    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
-        what = f"destroying compute instance {compute_instance} of GPU instance {gpu_instance}"
-        self._run(what, self._driver.destroy_compute_instance, gpu_uuid, gpu_instance, compute_instance)
+    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
+        what = f"destroying the compute instance of {instance.placed}"
+        self._run(what, self._driver.destroy_compute_instance, gpu_uuid, instance, compute)
 
-    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
-        self._run(f"destroying GPU instance {gpu_instance}", self._driver.destroy_gpu_instance, gpu_uuid, gpu_instance)
+    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
+        self._run(f"destroying {instance.placed}", self._driver.destroy_gpu_instance, gpu_uuid, instance)
 
     def close(self) -> bool:
         """Do not wait for a call that hangs; False where one may still take effect."""

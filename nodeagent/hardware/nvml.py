@@ -12,8 +12,10 @@ from functools import partial
 from typing import Any
 
 from nodeagent.hardware.driver import (
+    ComputeInstance,
     DriverError,
     DriverGoneError,
+    GpuInstance,
     GpuLostError,
     GpuProcess,
     Health,
@@ -95,15 +97,14 @@ class NvmlDriver:
                 raise RefusedError(what, "the driver offers no compute instance of its full size")
             NVML.nvmlGpuInstanceCreateComputeInstance(instance, full.id)
 
-    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
-        with attempt(f"destroying compute instance {compute_instance} of GPU instance {gpu_instance}"):
-            instance = NVML.nvmlDeviceGetGpuInstanceById(self._handle(gpu_uuid), gpu_instance)
-            compute = NVML.nvmlGpuInstanceGetComputeInstanceById(instance, compute_instance)
-            NVML.nvmlComputeInstanceDestroy(compute)
+    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
+        with attempt(f"destroying the compute instance of {instance.placed}"):
+            handle = self._mig.compute_instance(gpu_uuid, self._handle(gpu_uuid), instance, compute)
+            NVML.nvmlComputeInstanceDestroy(handle)
 
-    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
-        with attempt(f"destroying GPU instance {gpu_instance}"):
-            NVML.nvmlGpuInstanceDestroy(NVML.nvmlDeviceGetGpuInstanceById(self._handle(gpu_uuid), gpu_instance))
+    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
+        with attempt(f"destroying {instance.placed}"):
+            NVML.nvmlGpuInstanceDestroy(self._mig.gpu_instance(gpu_uuid, self._handle(gpu_uuid), instance))
 
     def _initialise(self) -> None:
         if not self._initialised:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nodeagent.hardware.driver import ComputeInstance, DriverError, GpuInstance
+from nodeagent.hardware.driver import ChangedError, ComputeInstance, DriverError, GpuInstance
 from nodeagent.hardware.nvml_calls import NVML, known, listed
 from partitioning.layouts import Instance
 from partitioning.models import ProfileSpec
@@ -90,6 +90,43 @@ class MigReader:
             for spec, _, info in standing
         ]
         return tuple(sorted(found, key=lambda instance: instance.placed))
+
+    def gpu_instance(self, gpu_uuid: str, handle: Any, observed: GpuInstance) -> Any:
+        """The handle of an instance that was observed. Raises ChangedError where another one has its id by now.
+
+        The driver gives the id of a destroyed instance to the next one, and other programs can cut the GPU at any time.
+        """
+        instance = NVML.nvmlDeviceGetGpuInstanceById(handle, observed.id)
+        info = NVML.nvmlGpuInstanceGetInfo(instance)
+        names = {spec.profile_id: spec.name for spec in self.profiles(gpu_uuid, handle, enabled=True)}
+        profile = names.get(int(info.profileId), "an unknown profile")
+        now = Instance(start=info.placement.start, size=info.placement.size, profile=profile)
+        if now != observed.placed:
+            raise ChangedError(
+                f"destroying {observed.placed}",
+                f"GPU instance {observed.id} is {now} by now, so another program cut this GPU: nothing was destroyed",
+            )
+        return instance
+
+    def compute_instance(self, gpu_uuid: str, handle: Any, observed: GpuInstance, compute: ComputeInstance) -> Any:
+        """The handle of a compute instance that was observed. Raises ChangedError where another one has its ids."""
+        instance = self.gpu_instance(gpu_uuid, handle, observed)
+        profiles = self.profiles(gpu_uuid, handle, enabled=True)
+        spec = next(spec for spec in profiles if spec.name == observed.placed.profile)
+        found = NVML.nvmlGpuInstanceGetComputeInstanceById(instance, compute.id)
+        profile_id = int(NVML.nvmlComputeInstanceGetInfo(found).profileId)
+        spec = next(
+            spec for spec in self.profiles(gpu_uuid, handle, enabled=True) if spec.name == observed.placed.profile
+        )
+        slices = {known.id: known.slices for known in self._compute_profiles_of(gpu_uuid, spec, instance)}
+        # Only one that fills its GPU instance is ever destroyed: with the same size it is at the same place.
+        if slices.get(profile_id) != compute.slices:
+            raise ChangedError(
+                f"destroying the compute instance of {observed.placed}",
+                f"compute instance {compute.id} has another profile by now, so another program cut this GPU instance: "
+                "nothing was destroyed",
+            )
+        return found
 
     def _compute_profiles_of(self, gpu_uuid: str, spec: ProfileSpec, instance: Any) -> tuple[ComputeProfile, ...]:
         key = (gpu_uuid, spec.name)

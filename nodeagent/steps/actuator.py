@@ -130,8 +130,8 @@ class Actuator:
 
     def _destroy(self, gpu: ObservedGpu, instance: GpuInstance) -> None:
         for compute in instance.compute:
-            self._driver.destroy_compute_instance(gpu.uuid, instance.id, compute.id)
-        self._driver.destroy_gpu_instance(gpu.uuid, instance.id)
+            self._driver.destroy_compute_instance(gpu.uuid, instance, compute)
+        self._driver.destroy_gpu_instance(gpu.uuid, instance)
 
     def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
         made = self._driver.create_gpu_instance(gpu.uuid, placed)

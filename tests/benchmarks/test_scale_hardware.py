@@ -39,8 +39,8 @@ def test_an_instance_is_made_in_two_steps_and_destroyed_in_two() -> None:
     assert whole is not None
     assert whole.uuid == mig_uuid(UUID, SMALL)
     assert driver.observe()[0].layout == Layout.of([LARGE, SMALL])
-    driver.destroy_compute_instance(UUID, made, 0)
-    driver.destroy_gpu_instance(UUID, made)
+    driver.destroy_compute_instance(UUID, whole, whole.compute[0])
+    driver.destroy_gpu_instance(UUID, whole)
     assert driver.observe()[0].layout == Layout.of([LARGE])
 
 
@@ -58,10 +58,12 @@ def test_what_a_container_uses_is_not_destroyed() -> None:
     driver, kubelet = machine(SMALL)
     kubelet.load(PluginConfig.of([device(SMALL)]))
     assert kubelet.admit(pod("a"))
+    held = driver.observe()[0].at(SMALL)
+    assert held is not None
     with pytest.raises(InUseError):
-        driver.destroy_compute_instance(UUID, 1, 0)
+        driver.destroy_compute_instance(UUID, held, held.compute[0])
     kubelet.release(("load", "a"))
-    driver.destroy_compute_instance(UUID, 1, 0)
+    driver.destroy_compute_instance(UUID, held, held.compute[0])
 
 
 def test_pods_get_devices_that_are_offered_and_free_or_are_refused() -> None:

@@ -1,6 +1,7 @@
 """The NVML driver on the simulated driver beneath the unmodified binding."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pynvml
 import pytest
 
 from nodeagent.hardware.driver import (
+    ChangedError,
     DriverError,
     DriverGoneError,
     GpuProcess,
@@ -119,12 +121,12 @@ def test_every_placement_of_every_model(tmp_path: Path, model: GpuModel) -> None
         for spec in model.profiles:
             for start in spec.starts:
                 placed = Instance(start=start, size=spec.size, profile=spec.name)
-                identity = make(machine, placed)
+                make(machine, placed)
                 gpu = machine.gpu()
                 assert gpu.at(placed) is not None
                 assert gpu.instances[0].uuid is not None
-                machine.driver.destroy_compute_instance(gpu.uuid, identity, gpu.instances[0].compute[0].id)
-                machine.driver.destroy_gpu_instance(gpu.uuid, identity)
+                machine.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
+                machine.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0])
                 assert machine.gpu().instances == ()
     finally:
         undo()
@@ -163,7 +165,7 @@ def test_processes_are_found_on_instances_and_block_their_end(machine: Machine) 
 
     assert machine.driver.processes(gpu) == (GpuProcess(pid=4242, instance=instance.id),)
     with pytest.raises(InUseError):
-        machine.driver.destroy_compute_instance(gpu.uuid, instance.id, instance.compute[0].id)
+        machine.driver.destroy_compute_instance(gpu.uuid, instance, instance.compute[0])
 
 
 def test_mps_clients_are_told_from_other_processes(machine: Machine) -> None:
@@ -204,17 +206,44 @@ def test_a_driver_that_is_loaded_late_is_found(machine: Machine) -> None:
     assert len(machine.driver.observe()) == 4
 
 
+@pytest.mark.parametrize(
+    "placed",
+    [Instance(start=4, size=4, profile="4g.40gb"), Instance(start=0, size=4, profile="3g.40gb")],
+    ids=["another profile", "another start"],
+)
+def test_an_instance_that_is_not_the_observed_one_any_more_is_not_destroyed(machine: Machine, placed: Instance) -> None:
+    gpu = machine.gpu()
+    observed = replace(gpu.instances[0], placed=placed)
+
+    with pytest.raises(ChangedError, match=r"is 3g\.40gb at 4 by now"):
+        machine.driver.destroy_compute_instance(gpu.uuid, observed, observed.compute[0])
+    with pytest.raises(ChangedError, match=r"is 3g\.40gb at 4 by now"):
+        machine.driver.destroy_gpu_instance(gpu.uuid, observed)
+
+    assert machine.gpu() == gpu
+
+
+def test_a_compute_instance_that_is_not_the_observed_one_any_more_is_not_destroyed(machine: Machine) -> None:
+    gpu = machine.gpu()
+    observed = gpu.instances[0]
+
+    with pytest.raises(ChangedError, match="compute instance 0 has another profile by now"):
+        machine.driver.destroy_compute_instance(gpu.uuid, observed, replace(observed.compute[0], slices=1))
+
+    assert machine.gpu() == gpu
+
+
 def test_errors_keep_what_was_attempted_and_their_cause(machine: Machine) -> None:
     faults.inject(machine.path, "nvmlGpuInstanceDestroy", faults.Action.FAIL, status=Status.IN_USE, times=1)
     gpu = machine.gpu()
     instance = gpu.instances[0]
-    machine.driver.destroy_compute_instance(gpu.uuid, instance.id, instance.compute[0].id)
+    machine.driver.destroy_compute_instance(gpu.uuid, instance, instance.compute[0])
 
-    with pytest.raises(InUseError, match="destroying GPU instance") as caught:
-        machine.driver.destroy_gpu_instance(gpu.uuid, instance.id)
+    with pytest.raises(InUseError, match=r"destroying 3g\.40gb at 4") as caught:
+        machine.driver.destroy_gpu_instance(gpu.uuid, instance)
 
     assert caught.value.__cause__ is not None
-    machine.driver.destroy_gpu_instance(gpu.uuid, instance.id)
+    machine.driver.destroy_gpu_instance(gpu.uuid, instance)
     assert machine.gpu().instances == ()
 
 

@@ -97,8 +97,8 @@ def test_instances_that_somebody_else_destroyed_are_made_again(make_world: MakeW
     world.apply(mig(0, ("7g.80gb", 0)))
     world.settle()
     gpu = world.gpu()
-    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
-    world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0].id)
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
+    world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0])
 
     world.settle()
 
@@ -149,8 +149,8 @@ def test_a_paused_plan_whose_hardware_no_longer_matches_is_not_ready(make_world:
     world.settle()
     gpu = world.gpu()
     if gone:  # as a reboot of an Ampere leaves it: MIG mode is on, and nothing is cut
-        world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
-        world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0].id)
+        world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
+        world.driver.destroy_gpu_instance(gpu.uuid, gpu.instances[0])
     else:
         made = world.driver.create_gpu_instance(gpu.uuid, Instance(start=0, size=1, profile="1g.10gb"))
         world.driver.create_compute_instance(gpu.uuid, made)
@@ -168,7 +168,7 @@ def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: Ma
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
     gpu = world.gpu()
-    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
     instance = NVML.nvmlDeviceGetGpuInstanceById(NVML.nvmlDeviceGetHandleByIndex(0), gpu.instances[0].id)
     NVML.nvmlGpuInstanceCreateComputeInstance(instance, 0)
 

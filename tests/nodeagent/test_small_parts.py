@@ -126,10 +126,10 @@ class SlowDriver:
     def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
         raise NotImplementedError
 
-    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
+    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
         raise NotImplementedError
 
-    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
         raise NotImplementedError
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pynvml
 
+from nodeagent.hardware.driver import GpuInstance
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import want_all
@@ -47,7 +48,7 @@ def test_a_client_that_only_the_driver_knows_is_information(world: World) -> Non
 def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     gpu = world.gpu()
-    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0].id, 0)
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
     handle = NVML.nvmlDeviceGetHandleByIndex(0)
     instance = NVML.nvmlDeviceGetGpuInstanceById(handle, gpu.instances[0].id)
     NVML.nvmlGpuInstanceCreateComputeInstance(instance, 0)
@@ -58,3 +59,28 @@ def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None
     assert world.layout() == "3g.40gb at 4"
     assert "somebody else" in world.gpu_status()["message"]
     assert world.offered() == {}
+
+
+def test_an_instance_that_an_administrator_made_after_the_verification_is_not_destroyed(world: World) -> None:
+    want_all(world)
+    remade: list[str] = []
+
+    def recut(gpu_uuid: str, instance: GpuInstance) -> None:
+        if not remade and instance.placed.start == 0:
+            remade.append(str(instance.placed))
+            assert world.recut_by_hand(gpu_uuid, instance)
+
+    world.before_destroy = recut
+    while not remade:
+        world.run()
+
+    assert remade == ["3g.40gb at 0"]
+    assert "4g.40gb at 0" in world.layout()
+    assert world.found() == ("Failed", "DriverError")
+    assert "GPU instance 1 is 4g.40gb at 0 by now" in world.gpu_status()["message"]
+    sample = world.metrics.registry.get_sample_value("gpuplan_agent_errors_total", {"kind": "driver-changed"})
+    assert sample == 1.0
+
+    world.by_hand.clear()
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"

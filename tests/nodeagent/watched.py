@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodeagent.hardware.driver import ComputeInstance, GpuInstance
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
@@ -49,9 +50,15 @@ class Effects:
 class WatchedDriver(NvmlDriver):
     """The real driver module; each change is an effect, and none may hit what runs."""
 
-    def __init__(self, effect: Effects, running: Callable[[], set[str]]) -> None:
+    def __init__(
+        self,
+        effect: Effects,
+        running: Callable[[], set[str]],
+        before_destroy: Callable[[str, GpuInstance], None] = lambda _uuid, _instance: None,
+    ) -> None:
+        """`before_destroy` runs after the agent has verified an instance and before the driver destroys it."""
         super().__init__()
-        self._effect, self._running = effect, running
+        self._effect, self._running, self._before_destroy = effect, running, before_destroy
         self.before_change: Callable[[], None] = lambda: None
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
@@ -65,19 +72,24 @@ class WatchedDriver(NvmlDriver):
         super().create_compute_instance(gpu_uuid, gpu_instance)
         self._effect(f"create CI in {gpu_instance}")
 
-    def destroy_compute_instance(self, gpu_uuid: str, gpu_instance: int, compute_instance: int) -> None:
+    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
         self.before_change()
-        gpu = next(gpu for gpu in self.observe() if gpu.uuid == gpu_uuid)
-        instance = next(instance for instance in gpu.instances if instance.id == gpu_instance)
-        if {compute.uuid for compute in instance.compute} & self._running():
-            raise TouchedError(str(instance))
-        super().destroy_compute_instance(gpu_uuid, gpu_instance, compute_instance)
-        self._effect(f"destroy CI {compute_instance} of {instance.placed}")
+        self._before_destroy(gpu_uuid, instance)
+        before = self._devices(gpu_uuid)
+        super().destroy_compute_instance(gpu_uuid, instance, compute)
+        # Whatever the agent took it for: what is gone now must not be in use.
+        if touched := (before - self._devices(gpu_uuid)) & self._running():
+            raise TouchedError(f"{sorted(touched)} went with {instance}")
+        self._effect(f"destroy CI {compute.id} of {instance.placed}")
 
-    def destroy_gpu_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
+    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
         self.before_change()
-        super().destroy_gpu_instance(gpu_uuid, gpu_instance)
-        self._effect(f"destroy GI {gpu_instance}")
+        super().destroy_gpu_instance(gpu_uuid, instance)
+        self._effect(f"destroy GI {instance.id}")
+
+    def _devices(self, gpu_uuid: str) -> set[str]:
+        gpu = next(gpu for gpu in self.observe() if gpu.uuid == gpu_uuid)
+        return {compute.uuid for instance in gpu.instances for compute in instance.compute}
 
 
 class WatchedJournal(Journal):

@@ -7,11 +7,12 @@ effect of the agent goes through `effect`, which can end the agent right after i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.agent import Agent
-from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.look import Observer
 from nodeagent.observed.cell import Cell
@@ -25,6 +26,7 @@ from nodeagent.reported.report import Reporter
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
 from nodeagent.wanted.plan import PlanSeen, parse_plan
+from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
 from sandbox.driver import processes
 from sandbox.driver.install import install
@@ -58,6 +60,9 @@ class World(ApiMemory):
         self.pods: dict[tuple[str, str], Raw] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
         """Truth: devices of containers that run, whatever API and kubelet say."""
+        self.by_hand: set[str] = set()
+        """Truth: MIG devices that an administrator has just made and uses."""
+        self.before_destroy: Callable[[str, GpuInstance], object] = lambda _uuid, _instance: None
         self.node_ticks = True
         self.write_allocatable = False
         self.bound = 0
@@ -67,7 +72,11 @@ class World(ApiMemory):
 
     def restart(self) -> None:
         """A new agent process: nothing but the disk is left of the old one."""
-        self.driver = WatchedDriver(self.effect, lambda: {i for ids in self.running.values() for i in ids})
+        self.driver = WatchedDriver(
+            self.effect,
+            lambda: self.by_hand.union(*self.running.values()),
+            self._meanwhile,
+        )
         self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
         self.book = PodBook(clock=self.clock, slack_seconds=30.0)
         advertiser = WatchedAdvertiser(self.state.plugin, self.effect)
@@ -217,6 +226,33 @@ class World(ApiMemory):
     def running_number(self, key: tuple[str, str]) -> int:
         name = key[1]
         return 1000 + int(name[1:]) if name[1:].isdigit() else 1000 + self.bound
+
+    # ----------------------------------------------------------------------------------------- people
+
+    def _meanwhile(self, gpu_uuid: str, instance: GpuInstance) -> None:
+        self.before_destroy(gpu_uuid, instance)
+
+    def recut_by_hand(self, gpu_uuid: str, instance: GpuInstance) -> bool:
+        """Replace an instance by one of another profile that gets its ids; False where there is no such profile."""
+        hand = NvmlDriver()
+        gpu = next(gpu for gpu in hand.observe() if gpu.uuid == gpu_uuid)
+        assert gpu.model is not None
+        others = gpu.layout.without([instance.placed])
+        for spec in gpu.model.profiles:
+            placed = replace(instance.placed, profile=spec.name)
+            if placed != instance.placed and check_layout(gpu.model, others.union([placed])) is None:
+                for compute in instance.compute:
+                    hand.destroy_compute_instance(gpu_uuid, instance, compute)
+                hand.destroy_gpu_instance(gpu_uuid, instance)
+                made = hand.create_gpu_instance(gpu_uuid, placed)
+                assert made == instance.id
+                hand.create_compute_instance(gpu_uuid, made)
+                found = next(gpu for gpu in hand.observe() if gpu.uuid == gpu_uuid).at(placed)
+                assert found is not None
+                assert found.uuid is not None
+                self.by_hand.add(found.uuid)
+                return True
+        return False
 
     # --------------------------------------------------------------------------------------- questions
 

@@ -18,9 +18,11 @@ from cli.manifests import load_cluster
 from cli.tables import WRAP_WIDTH, wrapped_table
 from cli.whatif import KINDS, LeftOut, WhatIf, what_if
 from controller.collector import collector_paused
+from controller.demand import lacks_host_ipc
 from controller.geometries import all_warnings
 from controller.options import planner_options
 from controller.planner import plan
+from controller.planner.wording import counted, listed
 from controller.reasons import UnplacedReason
 from controller.results import NodeFailure, PlanningResult, Unplaced
 from controller.settings import Settings, load_settings
@@ -55,12 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
         models = [gpu.model for node in found.snapshot.plans for gpu in node.gpus if gpu.model is not None]
         found.remarks += [f"knownMigGeometriesFile: {line}" for line in all_warnings(options.geometries, models)]
     found.remarks += [
-        f"{count} x {kind} passed over: planning does not read it" for kind, count in files.skipped.items()
+        f"Ignored {counted(count, kind)} (only Nodes, Pods, plans and what pods refer to are read)."
+        for kind, count in files.skipped.items()
     ]
     began = time.perf_counter()
     with collector_paused():  # as the controller's loop does
         result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
+    found.remarks += _without_host_ipc(found)
     result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
     plans, unwritable = _plans(found, result)
     failures = (*result.failures, *unwritable)
@@ -81,16 +85,29 @@ def _left_to_others(found: WhatIf, result: PlanningResult) -> Iterable[Unplaced]
     said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
     for pod in found.snapshot.pending:
         if pod.gpu and not pod.deleting and pod.uid not in said:
-            message = f"{_whose(pod, found)}: nothing to plan here"
+            message = f"{_whose(pod, found)}, so gpuplan plans nothing for it."
             yield Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.NOT_SERVED, message=message)
+
+
+def _without_request(found: WhatIf, result: PlanningResult) -> int:
+    """How many pending pods request nothing that gpuplan serves."""
+    said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
+    return sum(not pod.gpu and not pod.deleting and pod.uid not in said for pod in found.snapshot.pending)
+
+
+def _without_host_ipc(found: WhatIf) -> list[str]:
+    names = [pod.title for pod in found.snapshot.pending if lacks_host_ipc(pod) and not pod.deleting]
+    if not names:
+        return []
+    return [f"{listed(names)} without spec.hostIPC: true: CUDA there will not find the MPS server."]
 
 
 def _whose(pod: PodView, found: WhatIf) -> str:
     if pod.claims:
-        return "the pod has resource claims, which DRA serves"
+        return "DRA serves the resource claims of this pod"
     if WHOLE in found.snapshot.context.dra_resources:
-        return f"a DeviceClass maps {WHOLE}, so DRA serves it"
-    return f"its scheduler {pod.scheduler_name} serves it"
+        return f"A DeviceClass maps {WHOLE} and DRA serves it"
+    return f"Scheduler {pod.scheduler_name} serves this pod"
 
 
 def _left_out(failure: NodeFailure) -> LeftOut:
@@ -115,13 +132,14 @@ def _document(found: WhatIf, result: PlanningResult, plans: list[Json], seconds:
     return {
         "placed": [{**_pod(one.key), "node": one.node, "supply": one.supply.value} for one in placed],
         "unplaced": [
-            {**_pod(one.key), "reason": one.reason.value, "message": _message(one.reason, one.message, found)}
+            {**_pod(one.key), "reason": one.reason.value, "message": _message(one.reason, one.full, found)}
             for one in unplaced
         ],
         "plans": plans,
         "bound": result.bound,
         "seconds": round(seconds, 6),
         "leftOut": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in found.left_out],
+        "withoutRequest": _without_request(found, result),
         "remarks": found.remarks,
     }
 
@@ -201,9 +219,11 @@ def _share(one: Mapping[str, Any]) -> str:
 def _summary(document: Json) -> str:
     placed, pods = len(document["placed"]), len(document["placed"]) + len(document["unplaced"])
     writes = len(document["plans"])
+    others = document["withoutRequest"]
+    ignored = f"\n{counted(others, 'pod')} {'asks' if others == 1 else 'ask'} for nothing that gpuplan serves"
     return (
         f"{placed} of {pods} pods placed (at most {document['bound']} could be), "
-        f"{writes} plan{'' if writes == 1 else 's'} to write, in {document['seconds']:.3f} s"
+        f"{writes} plan{'' if writes == 1 else 's'} to write, in {document['seconds']:.3f} s{ignored if others else ''}"
     )
 
 

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         return _unusable(str(error))
     except (ConfigException, OSError) as error:
-        return _unusable(f"no API server to talk to: {error}: give one with --kubeconfig FILE")
+        return _unusable(f"No usable kubeconfig ({error}). Pass --kubeconfig FILE or set KUBECONFIG.")
     _log_to_stderr(settings.log_level)
     try:
         controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")

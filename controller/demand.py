@@ -1,8 +1,8 @@
-"""What pending pods ask of GPUs: which of them planning can help, and why it cannot help the others.
+"""What pending pods request of GPUs: which of them planning can help, and why it cannot help the others.
 
-In go the pending pods of a Snapshot, out come demands in the scheduler's queue order (priority, then creation), and a
-reason for every pod that asks for partitions and is not served. Whether anything fits is not decided here. Pods that
-ask for no partition are nobody's demand; one that the scheduler has not tried yet may take what is free, no more.
+Takes the pending pods of a Snapshot, returns demands in the scheduler's queue order (priority, then creation), and a
+reason for every pod that requests partitions and is not served. Whether anything fits is not decided here. Pods that
+request no partition are nobody's demand; one that the scheduler has not tried yet may take what is free, no more.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
+from controller.misnamed import about_misnamed
 from controller.reasons import UnplacedReason
 from controller.results import Unplaced
 from controller.views import PlannerOptions, PodView
@@ -70,9 +71,11 @@ def collect(
     *,
     dra_resources: frozenset[str] = frozenset(),
     unbound: Mapping[str, str] = NOBODY,
+    offered: frozenset[str] = frozenset(),
 ) -> DemandSet:
     """`dra_resources` are mapped by a DeviceClass: pods that ask for them are left to DRA.
 
+    `offered` are resources of nodes: a name that one of them offers is right, whatever it looks like.
     `unbound` are pods that were not bound where their partitions were, with that node: left alone now.
     """
     helpable: list[Demand] = []
@@ -82,9 +85,13 @@ def collect(
     # A gang's other pods may be held back until all can start: they are meant as well.
     waiting_gangs = {(pod.namespace, pod.gang) for pod in queue if pod.gang and pod.unschedulable}
     for pod in queue:
-        if pod.deleting or not pod.gpu:
+        if pod.deleting:
             continue
-        if _is_others_business(pod, options, dra_resources):
+        misnamed = sorted({*pod.misnamed} - offered - dra_resources) if pod.misnamed else []
+        if misnamed and pod.scheduler_name in options.scheduler_names:
+            refused.append(_not_served(pod, about_misnamed(misnamed[0])))
+            continue
+        if not pod.gpu or _is_others_business(pod, options, dra_resources):
             continue
         refusal = _refusal(pod, options, dra_resources) or _unbindable(pod, unbound)
         if refusal is not None:
@@ -158,42 +165,59 @@ def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
     for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
         if isinstance(kind, SharedRequest):
-            return _not_served(pod, f"{resource} is not served: ask for nvidia.com/gpu-<N>gb, a slice of N GB")
+            return _not_served(pod, f"{resource} is not served. Request nvidia.com/gpu-<N>gb, an MPS slice of N GB.")
         if isinstance(kind, AckRequest):
             gb = -(-amount * 2**30 // 10**9)
-            return _not_served(pod, f"{resource}: {amount} is not served: ask for nvidia.com/gpu-{gb}gb: 1")
+            return _not_served(pod, f"{resource}: {amount} is not served. Request nvidia.com/gpu-{gb}gb: 1.")
         if isinstance(kind, NoMemoryRequest):
             return _not_served(
-                pod, f"{resource} is not served: a slice has at least 1 GB: ask for nvidia.com/gpu-<N>gb"
+                pod, f"{resource} is not served: a slice has at least 1 GB. Request nvidia.com/gpu-<N>gb."
             )
     mapped = sorted(resource for resource, _ in pod.gpu if resource in dra_resources) if dra_resources else ()
     if mapped:
-        return _not_served(pod, f"a DeviceClass maps {mapped[0]}, so DRA serves it: ask for another resource")
+        return _not_served(pod, f"A DeviceClass maps {mapped[0]}, so DRA serves this pod. Request another resource.")
     if pod.claims:
-        return _not_served(pod, "the pod has resource claims, which DRA serves: ask for the partition as a limit alone")
+        return _not_served(
+            pod, "The pod has resource claims, which DRA serves. Request the partition in resources.limits alone."
+        )
+    return _unusable(pod, options) or _not_now(pod)
+
+
+def _unusable(pod: PodView, options: PlannerOptions) -> Unplaced | None:
+    """What the pod would get, it could not use."""
+    if pod.mixed_container:
+        kinds_of = " and ".join(pod.mixed_container)
+        return _not_served(
+            pod,
+            f"A container can use only one kind of GPU resource, but one here requests {kinds_of}. "
+            "Request one kind, or use several containers.",
+        )
     if pod.most_mps_per_container > 1:
         return _not_served(
             pod,
-            f"a container asks for {pod.most_mps_per_container} MPS slices and can have one: "
-            "ask for one larger slice, or use several containers",
+            f"A container can use only one MPS slice, but one here requests {pod.most_mps_per_container}. "
+            "Request one larger slice, or use several containers.",
         )
     if pod.scheduler_name not in options.scheduler_names:
         return _not_served(
             pod,
-            f"its scheduler {pod.scheduler_name} is not simulated: "
-            f"set schedulerName to {' or '.join(sorted(options.scheduler_names))}",
+            f"Its scheduler {pod.scheduler_name} is not in the controller's setting schedulerNames "
+            f"({', '.join(sorted(options.scheduler_names))}). Ask an administrator to add it.",
         )
-    return _not_now(pod)
+    return None
 
 
 def _not_now(pod: PodView) -> Unplaced | None:
-    if pod.scheduling_gated:
-        return _unplaced(pod, UnplacedReason.SCHEDULING_GATED, "its scheduling gates hold it back: remove them first")
+    if pod.scheduling_gates:
+        gates = ", ".join(pod.scheduling_gates)
+        return _unplaced(
+            pod, UnplacedReason.SCHEDULING_GATED, f"Waiting for its scheduling gates ({gates}) to be removed."
+        )
     if pod.nominated_node and not pod.nomination_ours:
         return _unplaced(
             pod,
             UnplacedReason.PREEMPTING,
-            f"its scheduler is making room for it on node {pod.nominated_node}: nothing to do",
+            f"Its scheduler is evicting pods on node {pod.nominated_node} to make room for it.",
         )
     return None
 
@@ -205,8 +229,8 @@ def _unbindable(pod: PodView, unbound: Mapping[str, str]) -> Unplaced | None:
     return _unplaced(
         pod,
         UnplacedReason.FILTERED_BY_SCHEDULER,
-        f"its partitions were ready twice, last on node {node}, and {pod.scheduler_name} did not bind it: see the "
-        "pod's PodScheduled condition for the filter; it is planned again after a while",
+        f"Its partitions were ready twice, last on node {node}, but {pod.scheduler_name} did not bind it. The pod's "
+        "PodScheduled condition says which filter rejects it. It is planned again later.",
     )
 
 

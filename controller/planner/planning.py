@@ -41,7 +41,11 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningR
 
 def _plan(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str]) -> PlanningResult:
     collected = collect(
-        snapshot.pending, options, dra_resources=snapshot.context.dra_resources, unbound=snapshot.unbound
+        snapshot.pending,
+        options,
+        dra_resources=snapshot.context.dra_resources,
+        unbound=snapshot.unbound,
+        offered=_offered(snapshot),
     )
     demands, gangs = without_incomplete(collected, snapshot)
     stocks = take_stock(snapshot, options.geometries, failed)
@@ -73,6 +77,13 @@ def _plan(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str]) 
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
     most = rules.limit.most
     return outcome(demands, tried, stocks, board, bound=most, explainer=explainer, gangs=gangs, uncounted=uncounted)
+
+
+def _offered(snapshot: Snapshot) -> frozenset[str]:
+    """Resources of all nodes; read only where a pod's request looks mistyped."""
+    if not any(pod.misnamed for pod in snapshot.pending):
+        return frozenset()
+    return frozenset(chain.from_iterable(node.allocatable for node in snapshot.nodes))
 
 
 def _place(

@@ -11,7 +11,7 @@ from cli.__main__ import main
 from tests.controller.objects import node, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-KEYS = {"placed", "unplaced", "plans", "bound", "seconds", "leftOut", "remarks"}
+KEYS = {"placed", "unplaced", "plans", "bound", "seconds", "leftOut", "remarks", "withoutRequest"}
 
 
 def planned(capsys: pytest.CaptureFixture[str], *paths: Path | str, config: Path | None = None) -> dict[str, Any]:

@@ -94,7 +94,39 @@ def test_mps_slices_and_notes_in_the_tables(capsys: pytest.CaptureFixture[str], 
 
     captured = capsys.readouterr()
     assert "mps-node  0    1 x 10gb" in captured.out
-    assert "1 x Secret passed over" in captured.err
+    assert "Ignored 1 Secret (only Nodes, Pods, plans and what pods refer to are read)." in captured.err
+
+
+def waiting_pod(name: str, limits: dict[str, str], **spec: object) -> dict[str, object]:
+    container = {"name": "main", "image": "busybox", "resources": {"limits": limits}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def test_pods_that_ask_for_nothing_are_counted_and_mistyped_names_are_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pods = [
+        waiting_pod("web", {"cpu": "1"}),
+        waiting_pod("typo", {"nvidia.com/mig-1g5gb": "1"}),
+        waiting_pod("gib", {"nvidia.com/gpu-10Gi": "1"}),
+    ]
+
+    assert main(["plan", "-f", str(EXAMPLES / "mig"), str(dump(tmp_path, *pods))]) == 0
+
+    out = capsys.readouterr().out
+    assert "of 11 pods placed" in out
+    assert out.endswith("1 pod asks for nothing that gpuplan serves\n")
+    assert "nvidia.com/mig-1g5gb is not a slice name; did you mean nvidia.com/mig-1g.5gb?" in " ".join(out.split())
+    assert "did you mean nvidia.com/gpu-10gb?" in " ".join(out.split())
+
+
+def test_pods_of_mps_slices_without_host_ipc_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    limits = {"nvidia.com/gpu-10gb": "1"}
+    files = dump(tmp_path, waiting_pod("a", limits), waiting_pod("b", limits, hostIPC=True))
+
+    found = planned(capsys, EXAMPLES / "mps", files)
+
+    assert "default/a without spec.hostIPC: true: CUDA there will not find the MPS server." in found["remarks"]
 
 
 # ------------------------------------------------------------------------------------------------- errors
@@ -152,7 +184,9 @@ def test_pods_that_want_whole_gpus_of_another_scheduler_are_left_to_it(
 
     assert found["placed"] == []
     assert reasons(found) == {"whole": "NotServed"}
-    assert [one["message"] for one in found["unplaced"]] == ["its scheduler volcano serves it: nothing to plan here"]
+    assert [one["message"] for one in found["unplaced"]] == [
+        "Scheduler volcano serves this pod, so gpuplan plans nothing for it."
+    ]
 
 
 def test_a_node_whose_planning_failed_is_named(

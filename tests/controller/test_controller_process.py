@@ -98,7 +98,7 @@ def own_logging() -> Iterator[None]:
     [
         (["--config", "{dir}/absent.yaml"], "absent.yaml: No such file or directory: give a readable YAML file"),
         (["--config", "{dir}/bad.yaml"], "bad.yaml: unknown key batchWindow"),
-        (["--kubeconfig", "{dir}/absent"], "no API server to talk to"),
+        (["--kubeconfig", "{dir}/absent"], "No usable kubeconfig"),
         (["--config", "{dir}/odd.yaml", "--kubeconfig", "{dir}/kubeconfig"], "192.0.2.1:1 cannot be listened on"),
     ],
 )

@@ -1,10 +1,14 @@
 """Who is helped, who is not, and what the others are told."""
 
+from typing import Any
+
 import pytest
 
 from controller.demand import collect, demand_of, queue_order
+from controller.misnamed import about_misnamed, nearest_slice
 from controller.reasons import UnplacedReason
 from controller.views import PlannerOptions, PodView
+from partitioning.resources import is_misnamed
 from tests.controller.planner.builders import pod, replaced
 
 MIG = "1g.5gb"
@@ -57,11 +61,29 @@ def test_these_are_nobodys_demand(somebody: PodView) -> None:
             "one larger slice",
             id="two slices, one container",
         ),
+        pytest.param(
+            replaced(pod("a", MIG, "2g.10gb"), mixed_container=("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb")),
+            UnplacedReason.NOT_SERVED,
+            "requests nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb. Request one kind, or use several containers.",
+            id="two kinds, one container",
+        ),
+        pytest.param(
+            replaced(pod("a"), misnamed=("nvidia.com/mig-1g5gb",)),
+            UnplacedReason.NOT_SERVED,
+            "did you mean nvidia.com/mig-1g.5gb?",
+            id="mistyped",
+        ),
+        pytest.param(
+            replaced(pod("a", MIG), misnamed=("nvidia.com/mig-2g10gb",)),
+            UnplacedReason.NOT_SERVED,
+            "did you mean nvidia.com/mig-2g.10gb?",
+            id="one of two mistyped",
+        ),
         pytest.param(replaced(pod("a", MIG), claims=True), UnplacedReason.NOT_SERVED, "DRA", id="resource claims"),
         pytest.param(
             replaced(pod("a", MIG), scheduler_name="mine"),
             UnplacedReason.NOT_SERVED,
-            "default-scheduler",
+            "setting schedulerNames (default-scheduler)",
             id="another scheduler",
         ),
         pytest.param(
@@ -82,6 +104,46 @@ def test_these_are_told_what_to_do(somebody: PodView, reason: UnplacedReason, re
     (refused,) = found.refused
     assert refused.reason is reason
     assert remedy in refused.message
+
+
+@pytest.mark.parametrize(
+    "misnamed",
+    [
+        pytest.param({"scheduler_name": "volcano"}, id="of another scheduler"),
+        pytest.param({"misnamed": ("nvidia.com/mig-1g.5gb.shared",)}, id="a name that a node offers"),
+        pytest.param({"misnamed": ("nvidia.com/gpu-class",)}, id="a name that a DeviceClass maps"),
+    ],
+)
+def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> None:
+    one = replaced(pod("a"), **{"misnamed": ("nvidia.com/mig-1g5gb",), **misnamed})
+    offered, mapped = frozenset({"nvidia.com/mig-1g.5gb.shared"}), frozenset({"nvidia.com/gpu-class"})
+
+    assert not collect([one], PlannerOptions(), offered=offered, dra_resources=mapped).refused
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("nvidia.com/mig-1g10gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g-10gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g.10Gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g.10gb-me", ""),  # names a profile, even if no model has it
+        ("nvidia.com/mig-3g.40g", "nvidia.com/mig-3g.40gb"),
+        ("nvidia.com/gpu-10Gi", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-10GB", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-10", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-slice", None),
+        ("nvidia.com/gpu-10gb", ""),
+        ("nvidia.com/gpu", ""),
+        ("nvidia.com/gpumem", ""),
+    ],
+)
+def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
+    """'': nothing is wrong with it, or nobody means a slice; None: no slice is named like it."""
+    assert is_misnamed(typed) == (meant != "")
+    if meant != "":
+        assert nearest_slice(typed) == (meant or "")
+        assert (meant or "requested as") in about_misnamed(typed)
 
 
 def test_our_own_nomination_is_no_preemption() -> None:

@@ -1,0 +1,44 @@
+"""Find the slice name that a mistyped resource name was probably meant to be.
+
+Compares with the names of all known MIG profiles and, for a name with a number, with the MPS slice of so many GB. Looks
+at names alone: whether a GPU offers the slice is not asked here.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from functools import lru_cache
+
+from partitioning.models import known_models
+from partitioning.resources import mig_resource, mps_resource_gb
+
+_NUMBER = re.compile(r"\d+", re.ASCII)
+_DOMAIN = "nvidia.com/"
+_LEAST_LIKENESS = 0.6
+
+
+def about_misnamed(resource: str) -> str:
+    """What to tell the owner of a pod that requests it."""
+    meant = nearest_slice(resource)
+    if meant:
+        return f"{resource} is not a slice name; did you mean {meant}?"
+    return (
+        f"{resource} is not a slice name. MIG instances are requested as nvidia.com/mig-<profile>, such as "
+        "nvidia.com/mig-1g.10gb, MPS slices as nvidia.com/gpu-<N>gb."
+    )
+
+
+@lru_cache(maxsize=1024)
+def nearest_slice(resource: str) -> str:
+    """The most similar slice name; '' where none is similar."""
+    number = _NUMBER.search(resource)
+    gigabytes = [mps_resource_gb(int(number[0]))] if number is not None and int(number[0]) else []
+    known = {name.removeprefix(_DOMAIN): name for name in (*_mig_names(), *gigabytes)}
+    found = get_close_matches(resource.removeprefix(_DOMAIN).lower(), known, n=1, cutoff=_LEAST_LIKENESS)
+    return known[found[0]] if found else ""
+
+
+@lru_cache(maxsize=1)
+def _mig_names() -> tuple[str, ...]:
+    return tuple(sorted({mig_resource(spec.name) for model in known_models() for spec in model.profiles}))

@@ -1,0 +1,386 @@
+"""The product on a real control plane when something breaks, and what a person reads meanwhile.
+
+An agent falls silent, a plan names a missing node, a GPU is lost under a pod, a policy refuses one plan, the last
+partition goes, a Deployment asks for more than there is. One cluster serves all tests; each has nodes of its own,
+chosen by a label, and a recorder keeps every watch event of the plans, so that "never" means every event.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from crds.v1alpha1 import names
+from kube import apply
+from kube.errors import ApiError
+from kube.reflector import Reflector
+from sandbox.cluster import Cluster
+from sandbox.controlplane import Binaries, RealControlPlane
+from sandbox.controlplane.tenants import RealServers
+from sandbox.driver import incidents, machine
+from tests.e2e.real_cluster import NODES, PLANS, eventually
+from tests.e2e.test_scenarios import SETTLE_SECONDS
+
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+GPUS = {"silent": 1, "leaving": 1, "lossy": 2, "steady": 1, "last": 1, "choosy-a": 1, "choosy-b": 1, "full": 2}
+
+
+class Recorder:
+    """Keeps every version of every plan that the watch delivered."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, dict[str, Any]]] = []
+
+    def on_change(self, _key: object, _old: object, new: dict[str, Any] | None) -> None:
+        if new is not None:
+            self.seen.append((time.monotonic(), new))
+
+    def since(self, moment: float, name: str) -> list[dict[str, Any]]:
+        """The versions of one plan that arrived after the moment, oldest first."""
+        return [body for when, body in self.seen if when >= moment and body["metadata"]["name"] == name]
+
+
+@pytest.fixture(scope="module")
+def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = Cluster(control_plane=RealServers(RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))))
+    try:
+        found.start([_node(name, count) for name, count in GPUS.items()])
+        eventually(lambda: len(found.plans()) == len(GPUS), "a plan for every node", SETTLE_SECONDS)
+        for name in GPUS:
+            eventually(lambda name=name: ready(found, name) == "True", f"plan {name} is Ready", SETTLE_SECONDS)
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def recorder(cluster: Cluster) -> Iterator[Recorder]:
+    found = Recorder()
+    watch = Reflector(cluster.api, PLANS, project=lambda plan: plan, on_change=found.on_change)
+    watch.start()
+    yield found
+    watch.stop()
+
+
+def _node(name: str, gpus: int) -> dict[str, Any]:
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110"}
+    labels = {
+        names.LABEL_PARTITIONING: "mig",
+        names.LABEL_PRODUCT: "NVIDIA-H100-80GB-HBM3",
+        "nvidia.com/gpu.count": str(gpus),
+        "nvidia.com/gpu.memory": "81559",
+        "scenario": name.split("-", maxsplit=1)[0],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def pod_spec(scenario: str, resource: str) -> dict[str, Any]:
+    """One container that runs for ever on the scenario's nodes."""
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "command": ["sleep", "infinity"],
+        "resources": {"limits": {resource: 1}},
+    }
+    return {"nodeSelector": {"scenario": scenario}, "terminationGracePeriodSeconds": 1, "containers": [container]}
+
+
+def add_pod(found: Cluster, name: str, scenario: str, resource: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod_spec(scenario, resource)}
+    apply.create(found.api, PODS, body)
+
+
+def runs(found: Cluster, name: str) -> bool:
+    return bool(apply.get(found.api, f"{PODS}/{name}").get("status", {}).get("phase") == "Running")
+
+
+def await_running(found: Cluster, *pods: str) -> None:
+    for name in pods:
+        eventually(lambda name=name: runs(found, name), f"pod {name} runs", SETTLE_SECONDS)
+
+
+def conditions(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["type"]: each for each in plan.get("status", {}).get("conditions") or []}
+
+
+def ready(found: Cluster, name: str) -> str:
+    """The status of Ready, or the empty string."""
+    return str(conditions(apply.get(found.api, f"{PLANS}/{name}")).get("Ready", {}).get("status", ""))
+
+
+def kstatus(plan: Mapping[str, Any]) -> str:
+    """How kstatus reads an object of an unknown kind, by the rules of its README (cli-utils, pkg/kstatus)."""
+    status = plan.get("status") or {}
+    if status.get("observedGeneration", plan["metadata"]["generation"]) != plan["metadata"]["generation"]:
+        return "InProgress"
+    for each in status.get("conditions") or []:
+        if each["type"] == "Reconciling" and each["status"] == "True":
+            return "InProgress"
+        if each["type"] == "Stalled" and each["status"] == "True":
+            return "Failed"
+    found = conditions(plan).get("Ready")
+    return "Current" if found is None or found["status"] == "True" else "InProgress"
+
+
+def wait_for(seconds: float, began: float) -> None:
+    """Until so many seconds have gone by; faults of time need time."""
+    eventually(lambda: time.monotonic() - began >= seconds, "time goes by", seconds + 10)
+
+
+@pytest.mark.timeout(900)
+def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Cluster, recorder: Recorder) -> None:
+    add_pod(cluster, "silent-pod", "silent", "nvidia.com/mig-1g.10gb")
+    await_running(cluster, "silent-pod")
+    eventually(lambda: ready(cluster, "silent") == "True", "the plan is Ready", SETTLE_SECONDS)
+    pid = cluster.supervisor.children["agent-silent"].pid
+    assert pid
+    began = time.monotonic()
+    before = conditions(apply.get(cluster.api, f"{PLANS}/silent"))["Ready"]["status"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for(75, began)
+        assert ready(cluster, "silent") == "Unknown"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    back = time.monotonic()
+    eventually(lambda: ready(cluster, "silent") == "True", "the plan is Ready again")
+    wait_for(20, back)
+    versions = recorder.since(began, "silent")
+    told = [before, *(conditions(each)["Ready"]["status"] for each in versions)]
+    changes = [f"{old}->{new}" for old, new in pairwise(told) if old != new]
+    print(f"\nReady of the stopped agent's plan: {changes}, {len(versions)} versions")
+    assert changes == ["True->Unknown", "Unknown->True"]
+    lies = [each for each in versions if _says_ready_without_agent(each)]
+    assert lies == []
+
+
+def _says_ready_without_agent(plan: Mapping[str, Any]) -> bool:
+    found = conditions(plan)
+    return found["Ready"]["status"] == "True" and found["AgentAlive"]["status"] == "False"
+
+
+def test_a_plan_for_a_missing_node_is_never_current(cluster: Cluster, recorder: Recorder) -> None:
+    spec = {"nodeName": "missing", "gpus": [{"index": 0, "mig": {"instances": []}}]}
+    plan = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "missing"}, "spec": spec}
+    began = time.monotonic()
+    readings: Counter[str] = Counter([kstatus(apply.create(cluster.api, PLANS, plan))])
+    eventually(lambda: ready(cluster, "missing") == "Unknown", "Ready says that there is no such Node", 15)
+    print(f"\nReady=Unknown after {time.monotonic() - began:.1f} s")
+    while time.monotonic() - began < 75:
+        readings[kstatus(apply.get(cluster.api, f"{PLANS}/missing"))] += 1
+        time.sleep(0.2)  # the pace of a reader, not a wait for something
+    readings.update(kstatus(each) for each in recorder.since(began, "missing"))
+    print(f"kstatus of a plan without a Node: {dict(readings)}")
+    assert readings.keys() == {"InProgress"}
+    found = conditions(apply.get(cluster.api, f"{PLANS}/missing"))["Ready"]
+    assert (found["status"], found["reason"]) == ("Unknown", "NodeNotFound")
+
+
+def test_a_deleted_node_turns_its_plan_within_seconds(cluster: Cluster, recorder: Recorder) -> None:
+    eventually(lambda: ready(cluster, "leaving") == "True", "the plan is Ready", SETTLE_SECONDS)
+    began = time.monotonic()
+    apply.delete(cluster.api, f"{NODES}/leaving")
+    eventually(lambda: ready(cluster, "leaving") == "Unknown", "Ready says that the Node is gone", 15)
+    print(f"\nReady=Unknown {time.monotonic() - began:.1f} s after the Node was deleted")
+    wait_for(20, began)
+    told = [conditions(each)["Ready"]["status"] for each in recorder.since(began, "leaving")]
+    changes = [f"{old}->{new}" for old, new in pairwise(["True", *told]) if old != new]
+    assert changes == ["True->Unknown"]
+
+
+@pytest.mark.timeout(900)
+def test_a_gpu_lost_under_a_pod_for_two_minutes_costs_at_most_one_plan_write(
+    cluster: Cluster, recorder: Recorder
+) -> None:
+    add_pod(cluster, "unlucky", "lossy", "nvidia.com/mig-3g.40gb")
+    await_running(cluster, "unlucky")
+    eventually(lambda: ready(cluster, "lossy") == "True", "the plan is Ready", SETTLE_SECONDS)
+    hardware = cluster.nodes["lossy"].machine
+    (lost,) = [gpu["uuid"] for gpu in machine.observe(hardware)["gpus"] if gpu["processes"]]
+    incidents.lose(hardware, lost)
+    began = time.monotonic()
+    eventually(lambda: ready(cluster, "lossy") != "True", "the plan says so")
+    wait_for(60, began)
+    alone = spec_writes(recorder.since(began, "lossy"))
+    asked = time.monotonic()
+    add_pod(cluster, "neighbour", "lossy", "nvidia.com/mig-7g.80gb")
+    add_pod(cluster, "elsewhere", "steady", "nvidia.com/mig-1g.10gb")
+    await_running(cluster, "neighbour", "elsewhere")
+    wait_for(120, began)
+    after = spec_writes(recorder.since(asked, "lossy"))
+    print(f"\nspec writes: {alone} while the GPU was lost, {after} with the other GPU planned for a new pod")
+    assert alone <= 1
+    assert after <= 1
+    assert runs(cluster, "unlucky"), "its container is not ours to end"
+
+
+def spec_writes(versions: list[dict[str, Any]]) -> int:
+    """How often the generation moved within these versions."""
+    generations = [each["metadata"]["generation"] for each in versions]
+    return max(generations, default=0) - min(generations, default=0)
+
+
+def test_the_last_partition_that_goes_is_reported(cluster: Cluster) -> None:
+    path = f"{PLANS}/last"
+    pins = {"mode": "Manual", "gpus": [{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "count": 1}]}}]}
+    apply.merge_patch(cluster.api, path, {"spec": pins})
+    eventually(lambda: partitions(cluster, "last") == ["nvidia.com/mig-1g.10gb"], "the instance", SETTLE_SECONDS)
+    eventually(lambda: ready(cluster, "last") == "True", "the plan is Ready", SETTLE_SECONDS)
+    body = {"spec": {"gpus": [{"index": 0, "mig": {"instances": []}}]}}
+    began = time.monotonic()
+    generation = apply.merge_patch(cluster.api, path, body)["metadata"]["generation"]
+
+    def reported() -> bool:
+        plan = apply.get(cluster.api, path)
+        found = conditions(plan)["Ready"]
+        confirmed = found["status"] == "True" and found["observedGeneration"] == generation
+        return confirmed and plan["status"]["observedGeneration"] == generation and not partitions(cluster, "last")
+
+    eventually(reported, "status says that nothing is left", 30)
+    print(f"\nstatus right after {time.monotonic() - began:.1f} s")
+
+
+def partitions(found: Cluster, name: str) -> list[str]:
+    """Resources of the MIG partitions in the plan's status."""
+    gpus = apply.get(found.api, f"{PLANS}/{name}")["status"].get("gpus", [])
+    resources = [each["resource"] for gpu in gpus for each in gpu.get("partitions", [])]
+    return sorted(each for each in resources if "/mig-" in each)
+
+
+def test_a_refused_plan_is_planned_around(cluster: Cluster) -> None:
+    """Both nodes could serve; whichever is planned first is the one that a policy then refuses."""
+    add_pod(cluster, "first", "choosy", "nvidia.com/mig-3g.40gb")
+    await_running(cluster, "first")
+    first = apply.get(cluster.api, f"{PODS}/first")["spec"]["nodeName"]
+    apply.delete(cluster.api, f"{PODS}/first")
+    eventually(lambda: ready(cluster, first) == "True", "the plan is Ready", SETTLE_SECONDS)
+    refuse(cluster, first)
+    refused = apply.get(cluster.api, f"{PLANS}/{first}")["spec"]
+    began = time.monotonic()
+    for number in range(2):  # more than the other node's GPU could hold beside each other, so both are wanted
+        add_pod(cluster, f"after-{number}", "choosy", "nvidia.com/mig-4g.40gb" if number else "nvidia.com/mig-7g.80gb")
+    other = next(name for name in ("choosy-a", "choosy-b") if name != first)
+    eventually(lambda: _on(cluster, other) == 1, f"one of them runs on {other}", SETTLE_SECONDS)
+    print(f"\nplan {first} refused, a pod runs on {other} after {time.monotonic() - began:.1f} s")
+    assert apply.get(cluster.api, f"{PLANS}/{first}")["spec"] == refused
+    waiting = next(name for name in ("after-0", "after-1") if not runs(cluster, name))
+    eventually(lambda: first in _decision(cluster, waiting), "the other is told which plan could not be written")
+    print(_decision(cluster, waiting))
+
+
+def refuse(found: Cluster, plan: str) -> None:
+    """A policy of the cluster's owner that lets nobody but people change this plan."""
+    rule = {
+        "apiGroups": [names.GROUP],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": [names.PLURAL],
+        "resourceNames": [plan],
+    }
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [
+            {
+                "expression": "object.spec == oldObject.spec",
+                "message": "change freeze until Monday",
+            }
+        ],
+    }
+    meta = {"name": "freeze.example.dev"}
+    group = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    apply.create(found.api, POLICIES, {**group, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec})
+    bound = {"policyName": "freeze.example.dev", "validationActions": ["Deny"]}
+    apply.create(
+        found.api, BINDINGS, {**group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": meta, "spec": bound}
+    )
+    eventually(lambda: _is_refused(found, plan), "the policy is in force")
+
+
+def _is_refused(found: Cluster, plan: str) -> bool:
+    try:
+        apply.merge_patch(found.api, f"{PLANS}/{plan}", {"spec": {"paused": True}})
+    except ApiError:
+        return True
+    apply.merge_patch(found.api, f"{PLANS}/{plan}", {"spec": {"paused": None}})
+    return False
+
+
+def _on(found: Cluster, node: str) -> int:
+    pods = apply.get(found.api, PODS)["items"]
+    return sum(
+        pod["spec"].get("nodeName") == node and pod["status"]["phase"] == "Running"
+        for pod in pods
+        if pod["metadata"]["name"].startswith("after-")
+    )
+
+
+def _decision(found: Cluster, pod: str) -> str:
+    return str([each for each in (found.decisions() or {}).get("pods", []) if pod in str(each)])
+
+
+@pytest.mark.timeout(900)
+def test_a_deployment_of_20_where_14_fit_is_told_briefly(cluster: Cluster) -> None:
+    labels = {"app": "crowd"}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec("full", "nvidia.com/mig-1g.10gb")}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "crowd"},
+        "spec": {"replicas": 20, "selector": {"matchLabels": labels}, "template": template},
+    }
+    template["spec"].pop("terminationGracePeriodSeconds")
+    began = time.monotonic()
+    apply.create(cluster.api, DEPLOYMENTS, deployment)
+    eventually(lambda: len(crowd(cluster, "Running")) == 14, "14 pods run", SETTLE_SECONDS)
+    wait_for(180, began)
+    waiting = crowd(cluster, "Pending")
+    assert len(waiting) == 6
+    quiet = {name: pod_events(cluster, name) for name in waiting}
+    for name, events in quiet.items():
+        print(f"\n{name}: " + " | ".join(f"{each['reason']} x{each.get('count', 1)}" for each in events))
+        assert len(events) <= 2, events
+    cordon(cluster, "full", True)
+    eventually(lambda: reasons(cluster, waiting) == {"FilteredByScheduler"}, "the cordon is the reason", SETTLE_SECONDS)
+    cordon(cluster, "full", False)
+    eventually(lambda: reasons(cluster, waiting) == {"WaitsForRelease"}, "the pods are the reason", SETTLE_SECONDS)
+    for name in waiting:
+        eventually(
+            lambda name=name: pod_events(cluster, name)[-1]["reason"] == "WaitsForRelease", f"the last Event of {name}"
+        )
+        print(f"{name}: {pod_events(cluster, name)[-1]['message']}")
+
+
+def crowd(found: Cluster, phase: str) -> list[str]:
+    pods = apply.get(found.api, PODS, query={"labelSelector": "app=crowd"})["items"]
+    return sorted(pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == phase)
+
+
+def pod_events(found: Cluster, pod: str) -> list[dict[str, Any]]:
+    """What gpuplan's controller wrote about the pod, the latest words last."""
+    events = apply.get(found.api, EVENTS, query={"fieldSelector": f"involvedObject.name={pod}"})["items"]
+    ours = [each for each in events if "gpuplan" in (each.get("reportingComponent") or str(each.get("source")))]
+    return sorted(ours, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
+
+
+def reasons(found: Cluster, pods: list[str]) -> set[str]:
+    listed = (found.decisions() or {}).get("pods", [])
+    return {str(each["reason"]) for each in listed if any(pod in str(each) for pod in pods)}
+
+
+def cordon(found: Cluster, node: str, on: bool) -> None:
+    apply.merge_patch(found.api, f"{NODES}/{node}", {"spec": {"unschedulable": on}})

@@ -160,8 +160,8 @@ def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Clus
     eventually(lambda: ready(cluster, "silent") == "True", "the plan is Ready again")
     wait_for(20, back)
     versions = recorder.since(began, "silent")
-    told = [before, *(conditions(each)["Ready"]["status"] for each in versions)]
-    changes = [f"{old}->{new}" for old, new in pairwise(told) if old != new]
+    statuses = [before, *(conditions(each)["Ready"]["status"] for each in versions)]
+    changes = [f"{old}->{new}" for old, new in pairwise(statuses) if old != new]
     print(f"\nReady of the stopped agent's plan: {changes}, {len(versions)} versions")
     assert changes == ["True->Unknown", "Unknown->True"]
     lies = [each for each in versions if _says_ready_without_agent(each)]
@@ -197,8 +197,8 @@ def test_a_deleted_node_turns_its_plan_within_seconds(cluster: Cluster, recorder
     eventually(lambda: ready(cluster, "leaving") == "Unknown", "Ready says that the Node is gone", 15)
     print(f"\nReady=Unknown {time.monotonic() - began:.1f} s after the Node was deleted")
     wait_for(20, began)
-    told = [conditions(each)["Ready"]["status"] for each in recorder.since(began, "leaving")]
-    changes = [f"{old}->{new}" for old, new in pairwise(["True", *told]) if old != new]
+    statuses = [conditions(each)["Ready"]["status"] for each in recorder.since(began, "leaving")]
+    changes = [f"{old}->{new}" for old, new in pairwise(["True", *statuses]) if old != new]
     assert changes == ["True->Unknown"]
 
 
@@ -278,7 +278,7 @@ def test_a_refused_plan_is_planned_around(cluster: Cluster) -> None:
     print(f"\nplan {first} refused, a pod runs on {other} after {time.monotonic() - began:.1f} s")
     assert apply.get(cluster.api, f"{PLANS}/{first}")["spec"] == refused
     waiting = next(name for name in ("after-0", "after-1") if not runs(cluster, name))
-    eventually(lambda: first in _decision(cluster, waiting), "the other is told which plan could not be written")
+    eventually(lambda: first in _decision(cluster, waiting), "its message names the plan that could not be written")
     print(_decision(cluster, waiting))
 
 
@@ -334,7 +334,7 @@ def _decision(found: Cluster, pod: str) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_a_deployment_of_20_where_14_fit_is_told_briefly(cluster: Cluster) -> None:
+def test_a_deployment_of_20_where_14_fit_gets_at_most_two_events_per_pod(cluster: Cluster) -> None:
     labels = {"app": "crowd"}
     template = {"metadata": {"labels": labels}, "spec": pod_spec("full", "nvidia.com/mig-1g.10gb")}
     deployment = {
@@ -357,7 +357,7 @@ def test_a_deployment_of_20_where_14_fit_is_told_briefly(cluster: Cluster) -> No
     cordon(cluster, "full", True)
     eventually(lambda: reasons(cluster, waiting) == {"FilteredByScheduler"}, "the cordon is the reason", SETTLE_SECONDS)
     cordon(cluster, "full", False)
-    eventually(lambda: reasons(cluster, waiting) == {"WaitsForRelease"}, "the pods are the reason", SETTLE_SECONDS)
+    eventually(lambda: reasons(cluster, waiting) == {"WaitsForRelease"}, "the holders are the reason", SETTLE_SECONDS)
     for name in waiting:
         eventually(
             lambda name=name: pod_events(cluster, name)[-1]["reason"] == "WaitsForRelease", f"the last Event of {name}"

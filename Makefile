@@ -1,13 +1,26 @@
-# Two commands set up everything on a fresh machine: `make demo` and `make test`.
+# Two commands set up everything on a fresh machine: `make demo` and `make test`. `make help` lists the others.
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 4
+PROFILE ?= quick
 
-.PHONY: demo test lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-load e2e-programs fmt clean
+.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-load \
+  e2e-programs fmt lock clean
 
-demo: .venv/.ready  ## the main job, in the sandbox, told as a story
+help:  ## list the targets
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+	  printf '%-12s %s\n' "$$name" "$$text"; done
+
+demo: .venv/.ready  ## run the main job in the sandbox, as a story
 	$(BIN)/gpuplan sandbox demo
 
-test: lint types contracts generated unit  ## everything that a change must pass
+test: .venv/.ready  ## run everything that a change must pass
+	@$(MAKE) --no-print-directory -j2 static unit
+
+check: .venv/.ready  ## run the inner loop: everything but the slow tests
+	@$(MAKE) --no-print-directory -j2 static unit ONLY='-m "not slow"'
+
+static: lint types contracts generated  ## lint, types, import contracts, generated files
 
 lint: .venv/.ready
 	$(BIN)/ruff format --check .
@@ -22,14 +35,15 @@ contracts: .venv/.ready  ## who may import whom
 generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m crds --check
 	$(BIN)/python -m kube.kubelet_api --check
+	$(BIN)/python -m pip check
 
-unit: .venv/.ready
-	@$(call once_or_twice,$(UNIT),)
+unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, WORKERS=1 runs one process
+	@$(call once_or_twice,$(UNIT),$(ONLY),.pytest_cache)
 
-# With AGAIN=1, as in .ci/run, tests that failed (exit code 1) are tried once more, by themselves: many start servers and
-# processes, which a busy machine may slow down. Both tries are printed; a test that fails twice fails.
-UNIT = $(BIN)/python -m pytest -q
-once_or_twice = { $(1) $(2) || { test $$? = 1 -a "$(AGAIN)" = 1 && echo "TRIED ONCE MORE, see above what failed:" && \
+# With AGAIN=1, as in .ci/run, up to two tests that failed (exit code 1) are run a second time, by themselves: many start
+# servers and processes, which a busy machine may slow down. Both runs are printed; a test that fails twice fails.
+UNIT = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=$(PROFILE)
+once_or_twice = { $(1) $(2) || { test $$? = 1 -a "$(AGAIN)" = 1 && $(BIN)/python -m tests.second_try $(3) && \
   $(1) $(2) --last-failed --last-failed-no-failures=none; }; }
 
 # Builds etcd, kube-apiserver, scheduler, controller-manager and kubelet from pinned Go modules where they are not cached yet.
@@ -39,14 +53,14 @@ labelled = while IFS= read -r line; do echo "$(1) | $$line"; done
 e2e-cluster e2e-nodes: SHELL := bash
 e2e-cluster e2e-nodes: .SHELLFLAGS := -o pipefail -c
 
-e2e: e2e-programs  ## the product on a real control plane and a real kubelet; K8S=1.30.14 chooses the version
+e2e: e2e-programs  ## run the product on a real control plane and kubelet; K8S=1.30.14 chooses the version
 	@$(MAKE) --no-print-directory -j2 e2e-cluster e2e-nodes
 
 e2e-cluster:
-	@$(call once_or_twice,$(E2E),tests/e2e --ignore=tests/e2e/kubelet -o cache_dir=.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
+	@$(call once_or_twice,$(E2E),tests/e2e --ignore=tests/e2e/kubelet -o cache_dir=.pytest_cache/cluster,.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
 
 e2e-nodes:
-	@$(call once_or_twice,$(E2E),tests/e2e/kubelet -o cache_dir=.pytest_cache/nodes) 2>&1 | $(call labelled,nodes  )
+	@$(call once_or_twice,$(E2E),tests/e2e/kubelet -o cache_dir=.pytest_cache/nodes,.pytest_cache/nodes) 2>&1 | $(call labelled,nodes  )
 
 e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples, more clusters
 	GPUPLAN_E2E_LONG=1 GPUPLAN_E2E_SAMPLES=20 GPUPLAN_E2E_CLUSTERS=1000 GPUPLAN_E2E_SEEDS=5 $(E2E) \
@@ -61,16 +75,23 @@ e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and 
 e2e-programs: .venv/.ready
 	$(BIN)/python -m sandbox.controlplane build $(if $(K8S),--version $(K8S))
 
-fmt: .venv/.ready
+fmt: .venv/.ready  ## format the code and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/.ready: pyproject.toml
+lock: .venv/.ready  ## renew requirements/*.txt from pyproject.toml
+	$(call lock,requirements/product.txt,)
+	$(call lock,requirements/development.txt,--all-extras)
+lock = $(BIN)/uv pip compile -q pyproject.toml $(2) --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command "make lock" -o $(1)
+
+.venv/.ready: pyproject.toml requirements/development.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuplan needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[sandbox,benchmark,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/development.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-clean:
+clean:  ## remove everything that these targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -56,7 +56,7 @@ def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Ite
         found.start([_node(name, count) for name, count in GPUS.items()])
         eventually(lambda: len(found.plans()) == len(GPUS), "a plan for every node", SETTLE_SECONDS)
         for name in GPUS:
-            eventually(lambda name=name: ready(found, name) == "True", f"plan {name} is Ready", SETTLE_SECONDS)
+            await_ready(found, name)
         yield found
     finally:
         found.stop()
@@ -109,8 +109,11 @@ def runs(found: Cluster, name: str) -> bool:
 
 
 def await_running(found: Cluster, *pods: str) -> None:
-    for name in pods:
-        eventually(lambda name=name: runs(found, name), f"pod {name} runs", SETTLE_SECONDS)
+    eventually(lambda: all(runs(found, name) for name in pods), f"pods {pods} run", SETTLE_SECONDS)
+
+
+def await_ready(found: Cluster, plan: str) -> None:
+    eventually(lambda: ready(found, plan) == "True", f"plan {plan} is Ready", SETTLE_SECONDS)
 
 
 def conditions(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -145,7 +148,7 @@ def wait_for(seconds: float, began: float) -> None:
 def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Cluster, recorder: Recorder) -> None:
     add_pod(cluster, "silent-pod", "silent", "nvidia.com/mig-1g.10gb")
     await_running(cluster, "silent-pod")
-    eventually(lambda: ready(cluster, "silent") == "True", "the plan is Ready", SETTLE_SECONDS)
+    await_ready(cluster, "silent")
     pid = cluster.supervisor.children["agent-silent"].pid
     assert pid
     began = time.monotonic()
@@ -157,7 +160,7 @@ def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Clus
     finally:
         os.kill(pid, signal.SIGCONT)
     back = time.monotonic()
-    eventually(lambda: ready(cluster, "silent") == "True", "the plan is Ready again")
+    await_ready(cluster, "silent")
     wait_for(20, back)
     versions = recorder.since(began, "silent")
     statuses = [before, *(conditions(each)["Ready"]["status"] for each in versions)]
@@ -170,7 +173,7 @@ def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Clus
 
 def _says_ready_without_agent(plan: Mapping[str, Any]) -> bool:
     found = conditions(plan)
-    return found["Ready"]["status"] == "True" and found["AgentAlive"]["status"] == "False"
+    return (found["Ready"]["status"], found["AgentAlive"]["status"]) == ("True", "False")
 
 
 def test_a_plan_for_a_missing_node_is_never_current(cluster: Cluster, recorder: Recorder) -> None:
@@ -191,7 +194,7 @@ def test_a_plan_for_a_missing_node_is_never_current(cluster: Cluster, recorder: 
 
 
 def test_a_deleted_node_turns_its_plan_within_seconds(cluster: Cluster, recorder: Recorder) -> None:
-    eventually(lambda: ready(cluster, "leaving") == "True", "the plan is Ready", SETTLE_SECONDS)
+    await_ready(cluster, "leaving")
     began = time.monotonic()
     apply.delete(cluster.api, f"{NODES}/leaving")
     eventually(lambda: ready(cluster, "leaving") == "Unknown", "Ready says that the Node is gone", 15)
@@ -208,7 +211,7 @@ def test_a_gpu_lost_under_a_pod_for_two_minutes_costs_at_most_one_plan_write(
 ) -> None:
     add_pod(cluster, "unlucky", "lossy", "nvidia.com/mig-3g.40gb")
     await_running(cluster, "unlucky")
-    eventually(lambda: ready(cluster, "lossy") == "True", "the plan is Ready", SETTLE_SECONDS)
+    await_ready(cluster, "lossy")
     hardware = cluster.nodes["lossy"].machine
     (lost,) = [gpu["uuid"] for gpu in machine.observe(hardware)["gpus"] if gpu["processes"]]
     incidents.lose(hardware, lost)
@@ -239,7 +242,7 @@ def test_the_last_partition_that_goes_is_reported(cluster: Cluster) -> None:
     pins = {"mode": "Manual", "gpus": [{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "count": 1}]}}]}
     apply.merge_patch(cluster.api, path, {"spec": pins})
     eventually(lambda: partitions(cluster, "last") == ["nvidia.com/mig-1g.10gb"], "the instance", SETTLE_SECONDS)
-    eventually(lambda: ready(cluster, "last") == "True", "the plan is Ready", SETTLE_SECONDS)
+    await_ready(cluster, "last")
     body = {"spec": {"gpus": [{"index": 0, "mig": {"instances": []}}]}}
     began = time.monotonic()
     generation = apply.merge_patch(cluster.api, path, body)["metadata"]["generation"]
@@ -267,7 +270,7 @@ def test_a_refused_plan_is_planned_around(cluster: Cluster) -> None:
     await_running(cluster, "first")
     first = apply.get(cluster.api, f"{PODS}/first")["spec"]["nodeName"]
     apply.delete(cluster.api, f"{PODS}/first")
-    eventually(lambda: ready(cluster, first) == "True", "the plan is Ready", SETTLE_SECONDS)
+    await_ready(cluster, first)
     refuse(cluster, first)
     refused = apply.get(cluster.api, f"{PLANS}/{first}")["spec"]
     began = time.monotonic()
@@ -358,10 +361,8 @@ def test_a_deployment_of_20_where_14_fit_gets_at_most_two_events_per_pod(cluster
     eventually(lambda: reasons(cluster, waiting) == {"FilteredByScheduler"}, "the cordon is the reason", SETTLE_SECONDS)
     cordon(cluster, "full", False)
     eventually(lambda: reasons(cluster, waiting) == {"WaitsForRelease"}, "the holders are the reason", SETTLE_SECONDS)
+    eventually(lambda: last_reasons(cluster, waiting) == {"WaitsForRelease"}, "the last Event of each says so")
     for name in waiting:
-        eventually(
-            lambda name=name: pod_events(cluster, name)[-1]["reason"] == "WaitsForRelease", f"the last Event of {name}"
-        )
         print(f"{name}: {pod_events(cluster, name)[-1]['message']}")
 
 
@@ -375,6 +376,11 @@ def pod_events(found: Cluster, pod: str) -> list[dict[str, Any]]:
     events = apply.get(found.api, EVENTS, query={"fieldSelector": f"involvedObject.name={pod}"})["items"]
     ours = [each for each in events if "gpuplan" in (each.get("reportingComponent") or str(each.get("source")))]
     return sorted(ours, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
+
+
+def last_reasons(found: Cluster, pods: list[str]) -> set[str]:
+    """The reasons of the newest Events of these pods."""
+    return {str(pod_events(found, pod)[-1]["reason"]) for pod in pods}
 
 
 def reasons(found: Cluster, pods: list[str]) -> set[str]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nodeagent.plugin.config import DeviceKind
 from partitioning.packing import Packed, pack
+from tests.drawn import examples
 from tests.nodeagent.conftest import H100, cut, plain
 from tests.nodeagent.items import Raw, mig, mps, whole
 from tests.nodeagent.watched import Killed
@@ -109,7 +110,7 @@ class Life:
         assert sliced <= plain_gpu.model.memory_mib
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=25))
 def test_what_runs_is_never_touched_and_in_the_end_all_is_as_planned(lived: list[tuple[object, ...]]) -> None:
     with TemporaryDirectory() as path:

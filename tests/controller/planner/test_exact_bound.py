@@ -14,6 +14,7 @@ from controller.views import Snapshot
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
+from tests.drawn import examples
 
 oracle = pytest.importorskip("benchmarks.oracle", reason="the exact bound needs the benchmark extra")
 
@@ -92,7 +93,7 @@ def without_last_node(snapshot: Snapshot) -> Snapshot:
 
 
 # The same examples every time: ten thousand drawn clusters were within the limit, which proves nothing of others.
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(drawn(OF_ONE_LEVEL))
 def test_a_further_node_never_harms(case: Drawn) -> None:
     snapshot = case.snapshot()
@@ -144,7 +145,7 @@ def served_by_level(snapshot: Snapshot) -> tuple[int, ...]:
     return tuple(served[level] for level in sorted({one.priority for one in snapshot.pending}, reverse=True))
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), derandomize=True)
 @given(drawn(["priorities"]))
 def test_the_highest_level_gets_what_it_would_get_alone(case: Drawn) -> None:
     snapshot = case.snapshot()
@@ -185,7 +186,7 @@ def test_our_own_bound_holds_and_is_near(mix: str, seed: int) -> None:
     assert exact <= plan(snapshot).bound <= 1.05 * exact + 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(drawn(sorted(MIXES)))
 def test_our_own_bound_holds_on_every_instance(case: Drawn) -> None:
     snapshot = case.snapshot()

@@ -14,6 +14,7 @@ from controller.scheduling import SchedulingContext
 from controller.views import PodView, Snapshot
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.checker import check
+from tests.drawn import examples
 
 
 def gang(name: str, count: int, ask: str, *, size: int = 0, **more: object) -> list[PodView]:
@@ -116,7 +117,7 @@ def test_pods_held_back_until_all_can_start_are_planned_with_the_one_that_was_tr
     assert len(result.placed) == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 10_000), mix=st.sampled_from(sorted(MIXES)), size=st.integers(2, 5))
 def test_no_gang_is_placed_in_part(seed: int, mix: str, size: int) -> None:
     snapshot = instance(nodes=3, gpus=2, pods=30, seed=seed, mix=MIXES[mix])

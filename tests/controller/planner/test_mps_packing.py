@@ -11,6 +11,7 @@ from controller.views import GpuView, Snapshot
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from tests.controller.planner.builders import A30, A100, T4, cluster, holder, mps, pod, server
 from tests.controller.planner.checker import check
+from tests.drawn import examples
 
 MODELS = {"A30": A30, "A100": A100, "T4": T4}
 SIZES_GB = (1, 2, 3, 5, 7, 8, 10, 12, 20)
@@ -73,7 +74,7 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, list[int]]:
     return cluster(*servers, pods=running, pending=pending), sizes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(clusters())
 def test_as_many_as_possible_are_placed(drawn: tuple[Snapshot, list[int]]) -> None:
     snapshot, sizes = drawn

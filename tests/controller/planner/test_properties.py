@@ -15,6 +15,7 @@ from controller.results import PlanningResult, Supply
 from controller.views import Snapshot
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied, bound
+from tests.drawn import examples
 
 
 @st.composite
@@ -35,13 +36,13 @@ def outranked(snapshot: Snapshot, result: PlanningResult) -> set[str]:
     return {pod.uid for pod in snapshot.pending if pod.priority < highest}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(instances())
 def test_keeps_every_rule(snapshot: Snapshot) -> None:
     check(snapshot, plan(snapshot))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(instances())
 def test_is_the_same_for_the_same_snapshot(snapshot: Snapshot) -> None:
     again = pickle.loads(pickle.dumps(snapshot))
@@ -49,7 +50,7 @@ def test_is_the_same_for_the_same_snapshot(snapshot: Snapshot) -> None:
     assert repr(plan(snapshot)) == repr(plan(again))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(instances())
 def test_supply_on_its_way_is_not_planned_twice(snapshot: Snapshot) -> None:
     first = plan(snapshot)
@@ -61,7 +62,7 @@ def test_supply_on_its_way_is_not_planned_twice(snapshot: Snapshot) -> None:
     assert all(again.get(uid) == where[uid] for uid in kept)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(instances())
 def test_a_plan_that_came_true_is_left_alone_until_pods_are_bound(snapshot: Snapshot) -> None:
     first = plan(snapshot)
@@ -72,7 +73,7 @@ def test_a_plan_that_came_true_is_left_alone_until_pods_are_bound(snapshot: Snap
     assert all(supplies.get(uid) is Supply.EXISTING for uid in kept)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(instances())
 def test_a_satisfied_cluster_is_left_alone(snapshot: Snapshot) -> None:
     result = plan(snapshot)

@@ -15,6 +15,7 @@ from controller.views import PlannerOptions, Snapshot
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied
+from tests.drawn import examples
 
 OFF = PlannerOptions(queue_order=True)
 RULES: dict[str, Callable[[int], int]] = {"most free CPU": lambda free: -free, "least free CPU": lambda free: free}
@@ -55,7 +56,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(snapshot=snapshots())
 def test_whoever_is_planned_is_bound(rule: str, snapshot: Snapshot) -> None:
     result = plan(snapshot, OFF)
@@ -64,7 +65,7 @@ def test_whoever_is_planned_is_bound(rule: str, snapshot: Snapshot) -> None:
     assert {one.uid for one in result.placed} <= bound
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(snapshot=snapshots())
 def test_the_plan_itself_keeps_every_rule(snapshot: Snapshot) -> None:
     check(snapshot, plan(snapshot, OFF), for_somebody=False)

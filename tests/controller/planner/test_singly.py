@@ -30,6 +30,7 @@ from controller.scheduling import (
 from controller.simulator import ClusterState
 from controller.views import NodeView, PlannerOptions, PlanView, PodView, Snapshot
 from tests.controller.planner.builders import cluster, mig, mps, node, plan_of, pod, replaced
+from tests.drawn import examples
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 PRODUCT = "nvidia.com/gpu.product"
@@ -279,7 +280,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_everybody_stands_where_the_scheduler_would_let_him_stand(snapshot: Snapshot) -> None:
     result = plan(snapshot)
     assert result == plan(snapshot)

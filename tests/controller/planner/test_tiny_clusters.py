@@ -8,9 +8,10 @@ from controller.views import Snapshot
 from tests.controller.planner.builders import A30, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check
 from tests.controller.planner.tiny import best, tiny_clusters, verdict_of
+from tests.drawn import examples
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(tiny_clusters())
 def test_nothing_better_is_possible(snapshot: Snapshot) -> None:
     result = plan(snapshot)

@@ -13,6 +13,7 @@ from controller.scheduling import FILTERS, FilterProfile, NodeSelectorTerm, Requ
 from controller.simulator import ClusterState
 from controller.views import NodeView, PodView
 from tests.controller.simulator.words import a_node, a_pod, affinity, fits, near, spread, state, verdicts
+from tests.drawn import examples
 
 WEB = {"app": "web"}
 SLICE = "nvidia.com/mig-1g.10gb"
@@ -230,7 +231,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "ask"]), POD
 
 
 @given(STEPS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 def test_answers_are_those_of_a_cluster_that_is_looked_at_for_the_first_time(
     steps: list[tuple[str, PodView, str]],
 ) -> None:

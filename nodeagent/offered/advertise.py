@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.plugin.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
@@ -82,23 +83,23 @@ class Advertiser:
             log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
         self.config = found if isinstance(found, PluginConfig) else PluginConfig()
         self._exists = isinstance(found, PluginConfig)
+        self._answered_ns = 0
 
     def loaded(self) -> Loaded | None:
         """What the plugin says it has in force."""
+        # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.
+        self._answered_ns = _changed_ns(self._files.loaded) or 0
         found = read_loaded(self._files)
         problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
         self._news.tell(problem)
         return found if isinstance(found, Loaded) else None
 
     def in_force(self, loaded: Loaded | None) -> bool:
-        """The plugin loaded exactly this config, and after it was written."""
+        """The plugin loaded exactly this config, after it was written. `loaded` is what `loaded()` returned last."""
         if not self._exists or loaded is None or loaded.hash != self.config.hash:
             return False
-        try:
-            written, confirmed = self._files.config.stat(), self._files.loaded.stat()
-        except OSError:
-            return False
-        return confirmed.st_mtime_ns >= written.st_mtime_ns
+        written_ns = _changed_ns(self._files.config)
+        return written_ns is not None and self._answered_ns >= written_ns
 
     def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
         """Write it if it differs and may be written now, or `again`; True if it is on disk."""
@@ -115,10 +116,15 @@ class Advertiser:
 
     def _stands(self) -> bool:
         """There, and not from the future: after a clock was set back no answer would ever be younger."""
-        try:
-            return self._files.config.stat().st_mtime_ns <= time.time_ns()
-        except OSError:
-            return False
+        written_ns = _changed_ns(self._files.config)
+        return written_ns is not None and written_ns <= time.time_ns()
+
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _spelled(amounts: Mapping[str, int]) -> str:

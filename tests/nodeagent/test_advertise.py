@@ -23,10 +23,8 @@ def files(tmp_path: Path) -> PluginFiles:
     return PluginFiles(tmp_path)
 
 
-def load(files: PluginFiles, loaded: PluginConfig) -> Loaded:
-    found = Loaded(hash=loaded.hash, loaded_at=1.0, boot_token="t", registered={})
-    write_loaded(files, found)
-    return found
+def load(files: PluginFiles, loaded: PluginConfig) -> None:
+    write_loaded(files, Loaded(hash=loaded.hash, loaded_at=1.0, boot_token="t", registered={}))
 
 
 @pytest.mark.parametrize(
@@ -58,17 +56,32 @@ def test_it_is_in_force_when_the_plugin_loaded_it_after_it_was_written(files: Pl
     first, second = config("a"), config("a", "b")
     assert not advertiser.in_force(None)
     advertiser.advertise(first, in_force=False, overdue=False)
-    loaded = load(files, first)
-    assert advertiser.in_force(loaded)
+    load(files, first)
+    assert advertiser.in_force(advertiser.loaded())
 
     advertiser.advertise(second, in_force=True, overdue=False)
-    assert not advertiser.in_force(loaded)
+    assert not advertiser.in_force(advertiser.loaded())
 
     # The same text again: an older confirmation does not count for it.
     advertiser.advertise(first, in_force=False, overdue=True)
     later = files.loaded.stat().st_mtime_ns + 1_000_000
     os.utime(files.config, ns=(later, later))
-    assert not advertiser.in_force(loaded)
+    assert not advertiser.in_force(advertiser.loaded())
+
+
+def test_an_answer_that_is_replaced_while_it_is_read_counts_with_its_own_time(files: PluginFiles) -> None:
+    """The plugin has loaded `first`, then `second`, and the agent has written `first` again in between."""
+    advertiser = Advertiser(files)
+    first, second = config("a"), config("a", "b")
+    advertiser.advertise(first, in_force=False, overdue=False)
+    load(files, first)
+    before = advertiser.loaded()
+
+    advertiser.advertise(second, in_force=True, overdue=False)
+    advertiser.advertise(first, in_force=False, overdue=True)
+    load(files, second)
+
+    assert not advertiser.in_force(before)
 
 
 def test_an_unreadable_config_is_written_anew(files: PluginFiles) -> None:
@@ -111,11 +124,13 @@ def test_a_config_from_the_future_is_written_again(files: PluginFiles) -> None:
     Advertiser(files).advertise(config("a"), in_force=False, overdue=False)
     os.utime(files.config, (time.time() + 3600, time.time() + 3600))
     advertiser = Advertiser(files)
-    assert not advertiser.in_force(load(files, config("a")))
+    load(files, config("a"))
+    assert not advertiser.in_force(advertiser.loaded())
 
     advertiser.advertise(config("a"), in_force=False, overdue=False)
+    load(files, config("a"))
 
-    assert advertiser.in_force(load(files, config("a")))
+    assert advertiser.in_force(advertiser.loaded())
 
 
 def test_a_confirmation_that_cannot_be_read_is_logged_once(

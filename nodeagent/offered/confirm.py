@@ -150,8 +150,9 @@ class Confirmer:
         covered = all(device.id in self._schedulable for device in mine)
         if taken is None:
             why = readings.allocatable.reason if isinstance(readings.allocatable, NoAnswer) else ""
-            # A question that could not be put takes nothing back.
-            return Stage(schedulable=True) if covered and not new else late("taken", why)
+            unanswered = late("taken", f"whether the kubelet still has these devices is unknown: {why}")
+            # One question without an answer takes nothing back; a whole deadline without one does.
+            return Stage(schedulable=True) if covered and not new and not unanswered.failed else unanswered
         known = NOTHING if new else self._schedulable
         absent = sorted(d.id for d in mine if d.id not in taken.get(d.resource, NOTHING) and d.id not in known)
         if absent:

@@ -135,6 +135,23 @@ def test_what_was_confirmed_stays_so(readings: Readings) -> None:
     assert bench.stage(readings).schedulable
 
 
+def test_what_was_confirmed_is_unknown_after_a_deadline_without_an_answer() -> None:
+    bench = Bench()
+    bench.stage(GOOD)
+    silent = replace(GOOD, allocatable=NoAnswer(reason="UNAVAILABLE"))
+
+    assert bench.stage(silent).schedulable
+    bench.clock.now += 29
+    assert bench.stage(silent).schedulable
+    bench.clock.now += 1
+    late = bench.stage(silent)
+    assert (late.schedulable, late.failed, str(late.reason)) == (False, True, "AdvertiseTimeout")
+    assert "whether the kubelet still has these devices is unknown: UNAVAILABLE" in late.message
+
+    assert bench.stage(GOOD).schedulable
+    assert bench.stage(silent).schedulable
+
+
 def test_one_gpu_in_trouble_does_not_hold_back_another() -> None:
     bench = Bench()
     readings = replace(GOOD, allocatable=Allocatable(ids={R: ("b",)}), node=node(r=1))

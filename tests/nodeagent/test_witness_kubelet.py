@@ -6,7 +6,7 @@ from nodeagent.observed.kubelet import CheckpointEntry
 from nodeagent.plugin.config import Allocation, write_ledger
 from nodeagent.plugin.ledger import Ledger
 from tests.nodeagent.halves import THREE, want_all
-from tests.nodeagent.items import NODE
+from tests.nodeagent.items import NODE, mig
 from tests.nodeagent.world import World
 
 
@@ -133,3 +133,25 @@ def test_the_checkpoint_of_an_ended_pod_is_ignored_over_a_restart_too(world: Wor
     world.settle(5)
 
     assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_kubelet_that_does_not_answer_for_long_leaves_nothing_ready(world: World) -> None:
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"
+
+    world.kubelet.refuses = "UNAVAILABLE: connection refused"
+    world.run()
+    assert world.condition("Ready")["status"] == "True"
+    for _ in range(62):
+        world.run()
+
+    assert world.found() == ("Failed", "AdvertiseTimeout")
+    for kind in ("Ready", "Advertised"):
+        assert world.condition(kind)["status"] == "False"
+        assert "UNAVAILABLE: connection refused" in world.condition(kind)["message"]
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+
+    world.kubelet.refuses = ""
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"

@@ -1,10 +1,11 @@
 """AgentAlive: the controller's word on each node agent, in the status of its plan.
 
-In go the ages of the agents' Leases, out go the conditions that they mean, by status apply under the controller's own
-manager: AgentAlive always, and Ready=Unknown while the agent is silent, be its Node there or not (it forces its own
-Ready when it is back; until then ours must stay in what we apply, or the condition would lose half of its fields).
-After a longer silence the taint gpuplan.dev/changing comes off the node. Compares with the live object before every
-write: the cheapest write is none.
+Takes the ages of the agents' Leases, writes the conditions that they mean by status apply under the controller's own
+manager: AgentAlive always, and Ready=Unknown while the agent is silent, when its Node goes away, and on a plan that no
+agent has answered yet. Ready belongs to an agent that is heard: it is never overwritten a second time. The agent forces
+its own Ready when it is back; until then ours stays in what is applied, or the condition would lose half of its fields.
+After a longer silence the taint gpuplan.dev/changing is removed from the node. Compares with the live object before
+every write, and writes only where status or reason differ.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from kube import apply, errors
 from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
+
+OUR_READY = (*READY_OF_CONTROLLER, Reason.AWAITING_AGENT)
+"""Reasons of a Ready that the controller wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,30 +134,26 @@ class Agents:
 
     def _conditions(self, reading: PlanReading, verdict: Verdict, *, silent: bool) -> list[dict[str, Any]] | None:
         """What to apply; None: the plan says so already."""
-        held = reading.ready is not None and reading.ready.reason in READY_OF_CONTROLLER
-        # An agent that still speaks although its Node is gone has the word on Ready: two writers would fight over it.
-        why = verdict.reason if verdict.reason in READY_OF_CONTROLLER else Reason.AGENT_SILENT
-        if reading.ready is not None and held and not silent:
-            why = Reason(reading.ready.reason)
+        held = reading.ready is not None and reading.ready.reason in OUR_READY
+        write_ready = silent or _unknown_at_once(reading, verdict)
+        why = _why_unknown(reading, verdict) if write_ready or held else Reason.AGENT_SILENT
         ready = Verdict(status="Unknown", reason=why, message=_ready_message(reading.name, why))
-        told = _tells(reading.alive, verdict, reading.generation)
-        if told and (not silent or _tells(reading.ready, ready, reading.generation)):
+        if _same(reading.alive, verdict) and (not write_ready or _same(reading.ready, ready)):
             return None
-        conditions = [self._condition(Condition.AGENT_ALIVE, verdict, reading.alive, reading.generation)]
-        if silent or held:
-            conditions.append(self._condition(Condition.READY, ready, reading.ready, reading.generation))
+        conditions = [self._condition(Condition.AGENT_ALIVE, verdict, reading.alive)]
+        if write_ready or held:
+            about = {"observedGeneration": reading.generation}
+            conditions.append(self._condition(Condition.READY, ready, reading.ready) | about)
         return conditions
 
-    def _condition(
-        self, kind: Condition, verdict: Verdict, live: ConditionReading | None, generation: int
-    ) -> dict[str, Any]:
+    def _condition(self, kind: Condition, verdict: Verdict, live: ConditionReading | None) -> dict[str, Any]:
+        """Without observedGeneration: a heartbeat is about no generation, and is not rewritten for each new one."""
         kept = live is not None and live.status == verdict.status
         return {
             "type": kind.value,
             "status": verdict.status,
             "reason": verdict.reason.value,
             "message": verdict.message,
-            "observedGeneration": generation,
             "lastTransitionTime": live.last_transition_time if live is not None and kept else _utc(self._now()),
         }
 
@@ -196,17 +196,33 @@ class Agents:
             self._retries.succeeded(what)
 
 
-def _tells(live: ConditionReading | None, verdict: Verdict, generation: int) -> bool:
-    return (
-        live is not None
-        and (live.status, live.reason) == (verdict.status, verdict.reason)
-        and live.observed_generation == generation
-    )
+def _unknown_at_once(reading: PlanReading, verdict: Verdict) -> bool:
+    """Ready is Unknown before its agent is silent: nothing has written it yet, or the Node has just gone.
+
+    Where the Node is gone and the agent still writes Ready, it is not overwritten again: two writers would fight.
+    """
+    if verdict.reason is Reason.NODE_NOT_FOUND:
+        return reading.ready is None or reading.alive is None or reading.alive.reason != Reason.NODE_NOT_FOUND
+    return verdict.reason is Reason.STARTING and reading.ready is None
+
+
+def _why_unknown(reading: PlanReading, verdict: Verdict) -> Reason:
+    """The reason of our Ready=Unknown; while the agent that has returned has not written Ready, the one it has."""
+    if verdict.reason in READY_OF_CONTROLLER:
+        return verdict.reason
+    if verdict.reason is Reason.HEARTBEAT and reading.ready is not None and reading.ready.reason in OUR_READY:
+        return Reason(reading.ready.reason)
+    return Reason.AWAITING_AGENT if verdict.reason is Reason.STARTING else Reason.AGENT_SILENT
+
+
+def _same(live: ConditionReading | None, verdict: Verdict) -> bool:
+    return live is not None and (live.status, live.reason) == (verdict.status, verdict.reason)
 
 
 def _ready_message(name: str, why: Reason) -> str:
     causes = {
         Reason.NODE_NOT_FOUND: f"There is no Node {name}",
+        Reason.AWAITING_AGENT: f"The agent of node {name} has not been heard yet",
         Reason.CANNOT_REPORT: f"The agent of node {name} cannot write its status",
     }
     return f"{causes.get(why, f'The agent of node {name} is silent')}: what is ready there is not known."

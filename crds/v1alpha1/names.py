@@ -106,10 +106,11 @@ class Reason(StrEnum):
     AGENT_SILENT = "AgentSilent"
     CANNOT_REPORT = "CannotReport"
     NODE_NOT_FOUND = "NodeNotFound"
+    AWAITING_AGENT = "AwaitingAgent"
 
 
 READY_OF_CONTROLLER = (Reason.AGENT_SILENT, Reason.CANNOT_REPORT, Reason.NODE_NOT_FOUND)
-"""Reasons with which the controller writes Ready=Unknown in place of the agent."""
+"""Reasons with which the controller writes Ready=Unknown in place of an agent that has written Ready before."""
 
 
 class GpuState(StrEnum):

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from crds.v1alpha1.names import READY_OF_CONTROLLER, Condition
+from crds.v1alpha1.names import READY_OF_CONTROLLER, Condition, Reason
 
 WAIT_SECONDS = 5.0
 """From our heartbeat to a controller's answer, where there is a controller."""
+NODE_GONE_SECONDS = 60.0
+"""The same while AgentAlive says that there is no Node: heartbeats do not change that."""
 
 
 class Beats(Protocol):
@@ -38,7 +40,8 @@ class Handback:
         """`live` is the status that the API holds; `reporting` is False while the API server refuses ours."""
         conditions = {condition.get("type"): condition for condition in live.get("conditions") or ()}
         theirs = conditions.get(Condition.READY.value, {}).get("reason") in READY_OF_CONTROLLER
-        alive = conditions.get(Condition.AGENT_ALIVE.value, {}).get("status") == "True"
+        heard = conditions.get(Condition.AGENT_ALIVE.value, {})
+        alive = heard.get("status") == "True"
         if not theirs or alive:
             self._taken_before = self._announced_at = None
             return True
@@ -53,4 +56,5 @@ class Handback:
             return False
         if self._announced_at is None:
             self._announced_at = self._clock()
-        return self._clock() >= self._announced_at + WAIT_SECONDS
+        gone = heard.get("reason") == Reason.NODE_NOT_FOUND
+        return self._clock() >= self._announced_at + (NODE_GONE_SECONDS if gone else WAIT_SECONDS)

@@ -44,7 +44,7 @@ def test_a_pending_pod_becomes_partitions(world: World) -> None:
     ]
     for name in ("a", "b"):
         cluster.bind(name, "n1")
-    wait_for(lambda: cluster.conditions()["AgentAlive"]["observedGeneration"] == 2, "AgentAlive of this generation")
+    wait_for(lambda: cluster.conditions()["AgentAlive"]["status"] == "True", "a living agent")
     assert cluster.get_plan()["metadata"]["generation"] == 2  # one plan, written once
     reasons = {(e["involvedObject"]["name"], e["reason"]) for e in wait_for(cluster.events, "events")}
     assert {("a", "Planned"), ("b", "Planned"), ("n1", "PlanWritten")} <= reasons

@@ -256,3 +256,37 @@ def test_two_failures_are_no_matter_for_the_plan(rig: Rig) -> None:
     rig.cluster.server.faults.remove(fault)
     rig.agent_turn()
     assert rig.writer.failures == 0
+
+
+def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: Rig) -> None:
+    rig.confirmed()
+    apply.delete(rig.cluster.api, paths.node("n1"))
+    rig.bench.state.observe_node("n1", None)
+    rig.ready.clear()
+    rig.controller_turn()
+    assert rig.says("Ready") == ("Unknown", "NodeNotFound")
+    for _ in range(60):
+        rig.agent_turn()
+        if rig.beats.wanted:
+            rig.beats.send()
+        rig.controller_turn()
+        rig.bench.clock.now += STEP_SECONDS
+    assert rig.ready == ["Unknown"]
+    rig.cluster.node(node("n1"))
+    for _ in range(4):
+        rig.beats.send()
+        rig.controller_turn()
+        rig.agent_turn()
+    assert rig.ready == ["Unknown", "True"]
+
+
+def test_a_new_agent_does_not_wait_for_its_heartbeat(rig: Rig) -> None:
+    rig.controller_turn()
+    assert rig.says("Ready") == ("Unknown", "AwaitingAgent")
+    rig.agent_turn()
+    assert rig.says("Ready") == ("True", "Confirmed")
+    rig.beats.send()
+    for _ in range(4):
+        rig.controller_turn()
+        rig.agent_turn()
+    assert rig.ready == ["Unknown", "True"]

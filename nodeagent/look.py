@@ -127,7 +127,7 @@ class Observer:
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
         kubelet_seconds = self.kubelet.seconds_since_start()
         # After the ledger: one that was put aside before that was read shows now.
-        unusable = unusable or self.holdings.lost_ledger(self.files.lost_ledger)
+        unusable = unusable or self.holdings.lost(self.files.lost_ledger)
         too_early = self._too_early(kubelet_seconds) or unusable
         listed = self.kubelet.listed()
         checkpoint = self.kubelet.checkpoint()

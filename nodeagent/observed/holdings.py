@@ -1,15 +1,17 @@
 """The agent's memory of who held which device, kept on disk: witnesses that the present List cannot give.
 
 In go the readings of each pass, out come `Votes`. It remembers the ids that pods were seen with, because a List that
-lost a pod says nothing of its containers; doubts an answered Allocate until its pod was seen or its time ran out; and
-believes the checkpoint's entries of pods that nobody saw end. Written before anything may be destroyed on its word.
+lost a pod says nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
+has no UID and may be that of a new pod of the same name; an answered Allocate until its pod was seen or its time ran
+out; and everything for a while after a record was lost. It believes the checkpoint's entries of pods that nobody saw
+end. Written before anything may be destroyed on its word.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,6 +49,8 @@ class Memory:
     """Ledger entries (id and time) whose pod was seen, or never came."""
     ended: tuple[str, ...] = ()
     """UIDs of ended pods that the checkpoint still mentions."""
+    dropped: tuple[Holding, ...] = ()
+    """Ids that pods were seen with before the List showed others under their names."""
     version: Literal[1] = 1
 
 
@@ -60,8 +64,10 @@ class Holdings:
         self._path = path
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
-        self._saved = _load(path)
+        self._aside = path.with_name(f"{path.name}.unreadable")
+        self._saved = _load(path, self._aside)
         self._pods = {holding.uid: holding for holding in self._saved.pods}
+        self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its word."""
@@ -83,6 +89,7 @@ class Holdings:
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
         doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
+        doubtful.update(self._dropped_doubts(pods))
         for device_id, title, why in self._checkpointed(entries, pods):
             if title:
                 held.setdefault(device_id, title)
@@ -92,19 +99,25 @@ class Holdings:
         self._save()
         return Votes(held=held, known=known, doubtful=doubtful)
 
-    def lost_ledger(self, path: Path) -> str:
-        """Why nothing may be believed free: an earlier ledger was lost, and its Allocates may not be in List yet.
+    def lost(self, ledger: Path) -> str:
+        """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.
 
-        Counted from our first look at the file that was kept aside. Call it before `votes`, which ends the pass.
+        `ledger` is where the plugin keeps one aside that it could not read. Counted from our first look at the file
+        that was kept aside. Call it before `votes`, which ends the pass.
         """
-        found = identity(path)
-        if found is None or self._ages.seconds("ledger", *map(str, found)) >= self._patience_seconds:
-            return ""
-        return f"the device plugin lost its record of Allocates, see {path.name}"
+        records = {ledger: "the device plugin lost its record of Allocates", self._aside: "the agent lost its memory"}
+        doubts = [
+            f"{what}, see {path.name}"
+            for path, what in records.items()
+            if (found := identity(path)) is not None
+            and self._ages.seconds("lost", path.name, *map(str, found)) < self._patience_seconds
+        ]
+        return doubts[0] if doubts else ""
 
     def _save(self) -> None:
         pods = tuple(holding for _, holding in sorted(self._pods.items()))
-        memory = Memory(pods=pods, answered=self._answered, ended=self._ended)
+        dropped = tuple(holding for _, holding in sorted(self._dropped.items()))
+        memory = Memory(pods=pods, answered=self._answered, ended=self._ended, dropped=dropped)
         self.problem = ""
         if memory != self._saved:
             try:
@@ -137,6 +150,11 @@ class Holdings:
         if known is not None and not lists_all_of(pod, containers):
             # A kubelet that lost its memory lists a running pod without its devices, for good.
             ids.update(known.ids)
+        elif known is not None and (gone := set(known.ids) - ids):
+            # No pod changes its devices: this is another pod, and the watch has not brought it, or it is ahead of List.
+            earlier = self._dropped.get(pod.uid)
+            gone.update(earlier.ids if earlier is not None else ())
+            self._dropped[pod.uid] = replace(known, ids=tuple(sorted(gone)))
         if ids:
             self._pods[pod.uid] = Holding(
                 uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
@@ -155,6 +173,25 @@ class Holdings:
                 del self._pods[uid]
                 # Its line in the checkpoint is no other pod's, and as old.
                 self._ended = (*self._ended, uid)
+
+    def _dropped_doubts(self, pods: PodsSeen) -> dict[str, str]:
+        """As long as for a pod that vanished: the containers of the earlier pod may run on for its grace period."""
+        doubtful: dict[str, str] = {}
+        still: dict[str, Holding] = {}
+        for uid, holding in sorted(self._dropped.items()):
+            shown = self._pods[uid].ids if uid in self._pods else ()
+            patience_seconds = holding.grace_seconds + self._slack_seconds
+            ids = tuple(
+                device_id
+                for device_id in holding.ids
+                if device_id not in shown and self._ages.seconds("dropped", uid, device_id) < patience_seconds
+            )
+            if ids and uid not in pods.ended:
+                still[uid] = replace(holding, ids=ids)
+                why = f"pod {holding.title} held it, and the kubelet lists a pod of this name with another device now"
+                doubtful.update(dict.fromkeys(ids, why))
+        self._dropped = still
+        return doubtful
 
     def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
         entries = {entry.id: entry for entry in allocations}
@@ -195,8 +232,10 @@ def _unended(pods: PodsSeen) -> list[NodePod]:
     return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
 
 
-def _load(path: Path) -> Memory:
+def _load(path: Path, aside: Path) -> Memory:
+    """An unreadable file is kept aside, where `lost` finds it after a restart too."""
     found = read_json(path, _MEMORY)
     if isinstance(found, Unreadable):
-        log.warning("%s is not used: %s; who held what is learnt anew from the kubelet's List", path, found)
+        log.warning("%s; kept aside as %s, which pods held devices is learnt from the kubelet's List", found, aside)
+        path.replace(aside)
     return found if isinstance(found, Memory) else Memory(answered={})

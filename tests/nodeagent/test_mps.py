@@ -191,7 +191,7 @@ def test_the_mps_client_of_one_slice_does_not_cast_doubt_on_the_others(make_worl
     world.apply(mps(0, 10, 20))
     world.settle()
     holder = world.pod(TWENTY)
-    processes.attach(world.machine, world.gpu().uuid, world.running_number(holder), 100, mps=True)
+    processes.attach(world.machine, world.gpu().uuid, world.pid(holder), 100, mps=True)
 
     world.settle(10)
     assert world.partitions() == ["gpu-10gb Free", "gpu-20gb Used"]

@@ -8,9 +8,10 @@ import pytest
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.halves import THREE
-from tests.nodeagent.items import mig
+from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.items import mig, pod_json
 from tests.nodeagent.watched import Clock
+from tests.nodeagent.world import World
 
 
 def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(make_world: MakeWorld) -> None:
@@ -36,18 +37,93 @@ def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(mak
     assert "left the API before it ended" in world.gpu_status()["message"]
 
 
+@pytest.mark.parametrize("late_passes", [0, 1, 3])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_pod_that_is_replaced_before_the_watch_says_so_keeps_its_device(
+    world: World, late_passes: int, restarted: bool
+) -> None:
+    key = world.pod(THREE, "web-0")
+    world.pods[key]["spec"]["terminationGracePeriodSeconds"] = 600
+    world.run()
+    (device,) = world.running[key]
+    world.pods_late = late_passes > 0
+    first = world.recreate(key)
+    assert world.running[key] != world.running[first]
+    for _ in range(late_passes):
+        world.run()
+    world.pods_late = False
+    if restarted:
+        world.restart()
+    world.run()
+    world.finish(key)
+    want_all(world)
+
+    world.settle()
+    world.clock.now += 600
+    world.settle()
+    assert device in {instance.uuid for instance in world.gpu().instances}
+    assert "web-0" in world.gpu_status()["message"]
+
+    world.end_container(first)
+    world.clock.now += 60
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_device_that_a_new_pod_is_listed_with_too_early_is_free_after_grace_and_slack(world: World) -> None:
+    """The watch ahead of List: what the earlier pod of this name held passes for the new one's for a moment."""
+    key = world.pod(THREE, "web-0")
+    world.run()
+    earlier = world.kubelet.held[key]
+    later = {"main": {THREE: tuple(i for i in world.kubelet.devices[THREE] if i not in world.running[key])}}
+    world.finish(key)
+    world.run()
+    world.pods[key] = pod_json(key, THREE, 1, uid="second")
+    world.kubelet.known.add(key)
+    world.kubelet.held[key] = earlier
+    world.run()
+    world.kubelet.held[key] = later
+    world.pods[key]["status"] = {"phase": "Running", "startTime": "t"}
+    world.run()
+    want_all(world)
+
+    world.settle()
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    assert "the kubelet lists a pod of this name with another device now" in world.gpu_status()["message"]
+    world.clock.now += 60
+    world.settle()
+    assert world.layout().count("3g.40gb") == 1
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}', '{"version": 1, "pods": [{}]}', '{"version": 1}'])
-def test_a_memory_that_cannot_be_read_does_not_stop_the_agent(make_world: MakeWorld, text: str) -> None:
-    world = make_world(cut(("3g.40gb", 0)))
+def test_a_memory_that_cannot_be_read_makes_everything_unknown_for_a_while(world: World, text: str) -> None:
     world.state.holdings.write_text(text)
     world.restart()
-    world.settle(4)
-    world.pod(THREE)
+    want_all(world)
+
+    world.settle()
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    assert "the agent lost its memory, see holdings.json.unreadable" in world.gpu_status()["message"]
+    assert world.state.holdings.with_name("holdings.json.unreadable").read_text() == text
+
+    world.clock.now += 60
+    world.settle()
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_lost_memory_is_doubted_after_each_start_until_the_file_is_deleted(world: World) -> None:
+    world.state.holdings.write_text("{")
+    for kept in (True, True, False):
+        if not kept:
+            world.state.holdings.with_name("holdings.json.unreadable").unlink()
+        world.restart()
+        world.settle(2)
+        assert world.agent.observer.look().usage.blind.startswith("the agent lost its memory") is kept
+
+    holder = world.pod(THREE)
     world.run()
-
     world.restart()
-
-    assert "uid-1" in world.state.holdings.read_text()
+    assert world.pods[holder]["metadata"]["uid"] in world.state.holdings.read_text()
 
 
 def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:

@@ -60,10 +60,13 @@ class World(ApiMemory):
         self.pods: dict[tuple[str, str], Raw] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
         """Truth: devices of containers that run, whatever API and kubelet say."""
+        self._pids: dict[tuple[str, str], int] = {}
         self.by_hand: set[str] = set()
         """Truth: MIG devices that an administrator has just made and uses."""
         self.before_destroy: Callable[[str, GpuInstance], object] = lambda _uuid, _instance: None
         self.node_ticks = True
+        self.pods_late = False
+        """The watch of pods brings nothing for now."""
         self.write_allocatable = False
         self.bound = 0
         self.restart()
@@ -111,12 +114,15 @@ class World(ApiMemory):
             clock=self.clock,
             resync_seconds=10.0,
         )
+        self.pods_late = False
         self._feed()
 
     def _feed(self) -> None:
         """What the watches would bring."""
         self.plan_cell.change(None, None, parse_plan(self.plan) if self.plan else None)
         self.node_cell.change(None, None, parse_node(self.node))
+        if self.pods_late:
+            return
         known = self.book.seen()
         for pod in known.pods:
             if pod.key not in self.pods:
@@ -175,10 +181,27 @@ class World(ApiMemory):
         self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=ids),)
         self.pods[key]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
         self.running[key] = ids
+        self._pids[key] = 1000 + self.bound
         for device_id in ids:
             if "::" not in device_id:
-                processes.attach(self.machine, device_id, 1000 + self.bound, 1)
+                processes.attach(self.machine, device_id, self._pids[key], 1)
         return key
+
+    def recreate(self, key: tuple[str, str]) -> tuple[str, str]:
+        """Force deletion, and at once a pod of the same name with another device, while the first one's container runs.
+
+        Returns where that container is found in `running`.
+        """
+        uid = self.pods[key]["metadata"]["uid"]
+        ((resource, ids),) = self.kubelet.held[key]["main"].items()
+        self.force_delete(key, seen_by_driver=False)
+        first = ("gone", uid)
+        self.running[first] = self.running.pop(key)
+        taken = {i for held in self.kubelet.held.values() for c in held.values() for found in c.values() for i in found}
+        others = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken.union(ids)]
+        if others:
+            self.pod(resource, key[1], device=others[0])
+        return first
 
     def pod_of_other_plugin(self, resource: str, device_id: str, device: str, name: str = "") -> tuple[str, str]:
         """A running pod that got `device` as `device_id`: no process is on it, and our plugin does not know it."""
@@ -219,13 +242,12 @@ class World(ApiMemory):
         """The container of a vanished pod ends at last."""
         self._stop(key)
 
-    def _detach(self, key: tuple[str, str]) -> None:
-        number = self.running_number(key)
-        processes.detach(self.machine, number)
+    def pid(self, key: tuple[str, str]) -> int:
+        return self._pids[key]
 
-    def running_number(self, key: tuple[str, str]) -> int:
-        name = key[1]
-        return 1000 + int(name[1:]) if name[1:].isdigit() else 1000 + self.bound
+    def _detach(self, key: tuple[str, str]) -> None:
+        if key in self._pids:
+            processes.detach(self.machine, self._pids.pop(key))
 
     # ----------------------------------------------------------------------------------------- people
 

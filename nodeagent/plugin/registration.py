@@ -40,6 +40,7 @@ class RegistrationTiming:
     verify_seconds: float = 1.0
     verify_pause_seconds: float = 0.05
     verify_again_seconds: float = 10.0
+    unanswered_seconds: float = 60.0  # without an answer from pod-resources, until it is reported
     poll_seconds: float = 5.0  # of kubelet.sock, beside whoever calls `wake`
 
 
@@ -71,6 +72,7 @@ class Registrar:
         self._lock = threading.Lock()  # guards _links
         self._links: dict[str, Link] = {}
         self._socket: Identity | None = None
+        self._unanswered_since: float | None = None  # monotonic, of the first question without an answer
         self._wake, self._quit = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="registrar")
 
@@ -108,15 +110,25 @@ class Registrar:
         with self._lock:
             return {resource: link.problem for resource, link in sorted(self._links.items()) if link.problem}
 
+    def blind(self) -> str:
+        """Why no registration can be verified; empty while they can, or for the first minute."""
+        since, seconds = self._unanswered_since, self._timing.unanswered_seconds
+        if since is None or time.monotonic() - since < seconds:
+            return ""
+        return (
+            f"registrations are not verified: the kubelet has not answered on {self._paths.pod_resources_socket} for "
+            f"{seconds:g} s; check that the device plugin's pod mounts this directory and that the kubelet runs"
+        )
+
     def _run(self) -> None:
         while not self._quit.is_set():
-            before = (self.registered(), self.problems())
+            before = (self.registered(), self.problems(), self.blind())
             try:
                 pause_seconds = self._step()
             except Exception:
                 log.exception("registration failed unexpectedly")
                 pause_seconds = self._timing.cap_backoff_seconds
-            if (self.registered(), self.problems()) != before:
+            if (self.registered(), self.problems(), self.blind()) != before:
                 self._on_change()
             self._wake.wait(pause_seconds)
             self._wake.clear()
@@ -136,7 +148,12 @@ class Registrar:
         return max(min([self._timing.poll_seconds, *pauses]), 0.0)
 
     def _look(self) -> Mapping[str, frozenset[str]] | None:
-        return read_allocatable(self._paths.pod_resources_socket, timeout_seconds=self._timing.verify_seconds)
+        shown = read_allocatable(self._paths.pod_resources_socket, timeout_seconds=self._timing.verify_seconds)
+        if shown is not None:
+            self._unanswered_since = None
+        elif self._unanswered_since is None:
+            self._unanswered_since = time.monotonic()
+        return shown
 
     def _tend(self, link: Link, socket: Identity | None, look: Look, now: float) -> float:
         server, timing = link.endpoint.server, self._timing

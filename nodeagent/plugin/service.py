@@ -209,7 +209,7 @@ class PluginService:
             self._confirmed_file = self._file
 
     def _problems(self) -> tuple[Problem, ...]:
-        general = [text for text in (self._config_problem, self._ledger.problem) if text]
+        general = [text for text in (self._config_problem, self._ledger.problem, self._registrar.blind()) if text]
         return (
             *(Problem(message=text) for text in general),
             *(Problem(gpu=gpu, message=text) for gpu, text in sorted(self._daemon_problems.items())),

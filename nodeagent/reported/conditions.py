@@ -95,7 +95,12 @@ def _applied(found: PassResult) -> Said:
 
 
 def _advertised(found: PassResult) -> Said:
-    return (True, Reason.CONFIRMED, "") if found.advertised else (False, Reason.ADVERTISING, found.advertise_message)
+    if not found.advertised:
+        return False, Reason.ADVERTISING, found.advertise_message
+    loaded = found.seen.readings.loaded
+    # The plugin's own troubles, which no GPU or resource feels yet.
+    general = [problem.message for problem in loaded.errors if not (problem.gpu or problem.resource)] if loaded else []
+    return True, Reason.CONFIRMED, "; ".join(f"device plugin: {message}" for message in general)
 
 
 def _drifted(found: PassResult) -> Said:

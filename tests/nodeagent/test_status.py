@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from crds.definition import definition
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
+from nodeagent.plugin.config import Problem
 from nodeagent.reported.publish import same
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
@@ -53,6 +54,18 @@ def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: 
     assert "start: Input should be greater than or equal to 0" in world.condition("Ready")["message"]
     assert world.condition("Stalled")["status"] == "True"
     check(world)
+
+
+def test_a_trouble_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.plugin.problems = (Problem(message="registrations are not verified"),)
+    world.apply(mig(0, ("3g.40gb", 4)))
+
+    world.settle()
+
+    assert world.condition("Ready")["status"] == "True"
+    assert world.condition("Advertised")["status"] == "True"
+    assert world.condition("Advertised")["message"] == "device plugin: registrations are not verified"
 
 
 def test_models_come_from_nvml_once_each(make_world: MakeWorld) -> None:

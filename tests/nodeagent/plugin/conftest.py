@@ -94,7 +94,11 @@ def start_plugin(node: Node) -> Iterator[Start]:
     started: list[Running] = []
 
     def start(**timing: float) -> Running:
-        registration = RegistrationTiming(poll_seconds=0.5, verify_again_seconds=timing.pop("verify_again_seconds", 10))
+        registration = RegistrationTiming(
+            poll_seconds=0.5,
+            verify_again_seconds=timing.pop("verify_again_seconds", 10),
+            unanswered_seconds=timing.pop("unanswered_seconds", 60),
+        )
         service = PluginService(
             state_dir=node.files.directory.parent,
             kubelet_dir=node.kubelet_dir,

@@ -121,6 +121,21 @@ def test_a_resource_of_which_nothing_is_offered_is_left_to_another_plugin(
     eventually(lambda: settled(kubelet))
 
 
+def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    directory = kubelet.paths.pod_resources_socket.parent
+    directory.rename(directory.with_name("not-mounted"))
+    start_plugin(verify_again_seconds=0.2, unanswered_seconds=0.5)
+    node.load(CONFIG)
+
+    eventually(lambda: "registrations are not verified" in messages(loaded_of(node)))
+    assert str(kubelet.paths.pod_resources_socket) in messages(loaded_of(node))
+
+    directory.with_name("not-mounted").rename(directory)
+    eventually(lambda: loaded_of(node).errors == ())
+
+
 @pytest.mark.parametrize("served", [True, False])
 def test_ids_of_ours_that_the_kubelet_still_shows_are_anothers_only_beside_its_socket(
     node: Node, kubelet: FakeKubelet, start_plugin: Start, served: bool

@@ -12,7 +12,7 @@ on one edition of the plan, computed anew from what is observed, so it does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
@@ -90,7 +90,7 @@ class Agent:
             config=readings.config,
             advertise_message=next(filter(None, (pending, unwritten, *unconfirmed)), ""),
         )
-        return self._due(result, self.reporter.report(result))
+        return self._due(result, self.reporter.report(result), actuated)
 
     def _changes(self, plan: Orders, seen: Seen) -> dict[int, GpuChange]:
         """By index of the GPU."""
@@ -228,10 +228,11 @@ class Agent:
         ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
         return tuple((p, self._steady.word(p.id, seen.verdict(p, change.gpu))) for p in ordered)
 
-    def _due(self, result: PassResult, report_seconds: float | None) -> float:
-        """Watches wake the agent for most things; the kubelet's list and the clock send no word."""
+    def _due(self, result: PassResult, report_seconds: float | None, acted_on: Collection[str]) -> float:
+        """Watches wake the agent for most things; the kubelet's list and the clock send no event."""
         seconds = [self.resync_seconds]
-        retry_seconds = self.actuator.seconds_to_retry({gpu.uuid for gpu in result.seen.gpus})
+        # Of the GPUs that this pass would have changed: the pause of one that is left alone never ends by being used.
+        retry_seconds = self.actuator.seconds_to_retry(acted_on)
         seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
         if (young := result.seen.believed_in_seconds) is not None and young > 0:
             seconds.append(young)

@@ -115,6 +115,8 @@ class Observer:
     holdings: Holdings
     journal: Journal
     kubelet_start_seconds: float
+    driver_problem: DriverError | None = field(default=None, init=False)
+    """Of the last observation."""
     _gpus: tuple[ObservedGpu, ...] = field(default=(), init=False)
     _driver_version: str = field(default="", init=False)
     _news: News = field(default_factory=lambda: News(log), init=False)
@@ -151,7 +153,7 @@ class Observer:
             gpus=gpus,
             driver_version=self._driver_version,
             driver_problem=problem,
-            processes={gpu.uuid: self._processes(gpu) for gpu in gpus if not gpu.problem},
+            processes=self.driver.processes_of(gpu for gpu in gpus if not gpu.problem),
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in gpus},
             believed_in_seconds=self.kubelet_start_seconds - kubelet_seconds if kubelet_seconds is not None else None,
         )
@@ -168,15 +170,11 @@ class Observer:
         except DriverError as error:
             self._news.tell(f"driver: {error}")
             self._driver_version = ""  # another one may come back
+            self.driver_problem = error
             return tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus), error
         self._news.tell("")
+        self.driver_problem = None
         return self._gpus, None
-
-    def _processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...] | str:
-        try:
-            return self.driver.processes(gpu)
-        except DriverError as error:
-            return str(error)
 
     def _too_early(self, seconds: float | None) -> str:
         if seconds is None:

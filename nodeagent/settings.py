@@ -41,8 +41,9 @@ class Settings(Section):
     """After this long without kubelet or Node showing what is offered the plan says why; three status ticks."""
     status_interval_seconds: Seconds = 1.0
     """Least time between two status writes."""
-    driver_timeout_seconds: Interval = 120.0
-    """A driver call without an answer for this long is reported; nothing else is asked of it until it answers."""
+    driver_timeout_seconds: Interval = 20.0
+    """A GPU whose driver call has no answer for this long is reported and left alone until the call returns and one
+    more minute is over; the other GPUs are not affected."""
     write_allocatable: bool = False
     """Write the Node's capacity and allocatable of our resources at once, instead of waiting for the kubelet's tick
     behind a taint. Needs the right to patch nodes/status."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from benchmarks.scale.workload import Gpu, model
 from nodeagent.hardware.driver import (
     ComputeInstance,
+    GpuDriver,
     GpuInstance,
     GpuProcess,
     Health,
@@ -47,7 +48,7 @@ class _Card:
     next_id: int = 1
 
 
-class SimulatedDriver:
+class SimulatedDriver(GpuDriver):
     """A `nodeagent.hardware.driver.GpuDriver` of H100s."""
 
     def __init__(self, gpus: Sequence[Gpu], held: SimulatedKubelet) -> None:
@@ -62,9 +63,15 @@ class SimulatedDriver:
     def version(self) -> str:
         return "580.65.06"
 
+    def count(self) -> int:
+        return len(self._cards)
+
+    def observe_gpu(self, index: int) -> ObservedGpu:
+        return self._observed(index, self._cards[index])
+
     def observe(self) -> tuple[ObservedGpu, ...]:
         if self._seen is None:
-            self._seen = tuple(self._observed(index, card) for index, card in enumerate(self._cards))
+            self._seen = super().observe()
         return self._seen
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:  # noqa: ARG002 - containers have none here

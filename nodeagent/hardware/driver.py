@@ -7,6 +7,7 @@ driver call, so that the journal can stand between them. Nothing here decides wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -107,16 +108,36 @@ class GpuProcess:
 
 
 class GpuDriver(Protocol):
-    """One call at a time. Every method may raise DriverError."""
+    """One call at a time for each GPU. Every method may raise DriverError.
+
+    Subclasses inherit `observe` and `processes_of`, which go through the GPUs one after another.
+    """
 
     def version(self) -> str:
         """Version of the kernel driver."""
 
-    def observe(self) -> tuple[ObservedGpu, ...]:
-        """All GPUs, by index; one that cannot be read comes with a `problem`, the others are not held up."""
+    def count(self) -> int:
+        """The number of GPUs; touches none of them."""
+
+    def observe_gpu(self, index: int) -> ObservedGpu:
+        """One GPU; with a `problem` where it cannot be read. Raises DriverGoneError where that is no GPU's fault."""
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         """The compute processes on a GPU or its instances, as they are now."""
+
+    def observe(self) -> tuple[ObservedGpu, ...]:
+        """All GPUs, by index; one that cannot be read comes with a `problem`."""
+        return tuple(self.observe_gpu(index) for index in range(self.count()))
+
+    def processes_of(self, gpus: Iterable[ObservedGpu]) -> dict[str, tuple[GpuProcess, ...] | str]:
+        """The processes on each GPU, by its UUID; a text says why they are not known. Raises nothing."""
+        found: dict[str, tuple[GpuProcess, ...] | str] = {}
+        for gpu in gpus:
+            try:
+                found[gpu.uuid] = self.processes(gpu)
+            except DriverError as error:
+                found[gpu.uuid] = str(error)
+        return found
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         """Take exactly this placement; returns the id of the GPU instance."""

@@ -1,8 +1,8 @@
 """Implements `driver.GpuDriver` on NVML.
 
 Takes and returns the values of `driver`; every NVMLError becomes one of its errors. Handles are
-never kept: they are unhashable, never equal, and go stale with their instance. Not safe for several threads, and calls
-block: `driver_thread.ThreadedDriver` gives it a thread of its own. Decides nothing.
+never kept: they are unhashable, never equal, and go stale with their instance. Calls block, some for a minute:
+`driver_thread.ThreadedDriver` gives each GPU a thread and each call a deadline. Decides nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from nodeagent.hardware.driver import (
     ComputeInstance,
     DriverError,
     DriverGoneError,
+    GpuDriver,
     GpuInstance,
     GpuLostError,
     GpuProcess,
@@ -31,8 +32,8 @@ from partitioning.models import model_from_report
 MIB = 1 << 20
 
 
-class NvmlDriver:
-    """The GPUs of this machine."""
+class NvmlDriver(GpuDriver):
+    """The GPUs of this machine. Calls for different GPUs may come from different threads, as NVML allows."""
 
     def __init__(self) -> None:
         self._initialised = False
@@ -44,15 +45,31 @@ class NvmlDriver:
             self._initialise()
             return str(NVML.nvmlSystemGetDriverVersion())
 
-    def observe(self) -> tuple[ObservedGpu, ...]:
+    def count(self) -> int:
         try:
             with attempt("counting the GPUs"):
                 self._initialise()
-                count = NVML.nvmlDeviceGetCount()
+                return int(NVML.nvmlDeviceGetCount())
         except DriverGoneError:
-            self._initialised = False  # an upgraded driver is met by a fresh start of the library
+            self._initialised = False  # a driver that is loaded later is found by a new start of the library
             raise
-        return tuple(self._observed(index) for index in range(count))
+
+    def observe_gpu(self, index: int) -> ObservedGpu:
+        try:
+            with attempt(f"reading GPU {index}"):
+                self._initialise()
+                return self._read(index)
+        except DriverGoneError:
+            raise
+        except DriverError as error:
+            lost = isinstance(error, GpuLostError)
+            return ObservedGpu(
+                index=index,
+                uuid=self._uuids.get(index, ""),
+                health=Health.UNHEALTHY if lost else Health.UNKNOWN,
+                health_message=str(error),
+                problem=str(error),
+            )
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         with attempt(f"listing the processes on GPU {gpu.index}"):
@@ -113,27 +130,15 @@ class NvmlDriver:
 
     def _handle(self, gpu_uuid: str) -> Any:
         self._initialise()
-        # By index first: a look-up by UUID was seen to take ten seconds on a busy machine.
-        index = next((index for index, uuid in self._uuids.items() if uuid == gpu_uuid), None)
-        if index is not None:
-            handle = NVML.nvmlDeviceGetHandleByIndex(index)
-            if NVML.nvmlDeviceGetUUID(handle) == gpu_uuid:
-                return handle
-        return NVML.nvmlDeviceGetHandleByUUID(gpu_uuid)
-
-    def _observed(self, index: int) -> ObservedGpu:
-        try:
-            with attempt(f"reading GPU {index}"):
-                return self._read(index)
-        except DriverError as error:
-            lost = isinstance(error, GpuLostError)
-            return ObservedGpu(
-                index=index,
-                uuid=self._uuids.get(index, ""),
-                health=Health.UNHEALTHY if lost else Health.UNKNOWN,
-                health_message=str(error),
-                problem=str(error),
-            )
+        what = f"looking for {gpu_uuid}"
+        # Never by UUID: that goes through all GPUs, so one that does not answer would hold up every other one.
+        index = next((index for index, uuid in list(self._uuids.items()) if uuid == gpu_uuid), None)
+        if index is None:
+            raise RefusedError(what, "no GPU with this UUID was observed")
+        handle = NVML.nvmlDeviceGetHandleByIndex(index)
+        if (uuid := str(NVML.nvmlDeviceGetUUID(handle))) != gpu_uuid:
+            raise RefusedError(what, f"GPU {index} is {uuid} now")
+        return handle
 
     def _read(self, index: int) -> ObservedGpu:
         handle = NVML.nvmlDeviceGetHandleByIndex(index)

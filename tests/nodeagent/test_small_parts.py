@@ -1,6 +1,5 @@
-"""Journal, lock, ages, driver thread, settings: the parts that stand alone."""
+"""Journal, lock, ages, settings: the parts that stand alone."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,11 @@ from kube.settings import SettingsError, load, read
 from nodeagent.ages import Ages
 from nodeagent.hardware.driver import (
     ComputeInstance,
-    DriverTimeoutError,
     GpuInstance,
     GpuLostError,
-    GpuProcess,
     MigMode,
     ObservedGpu,
 )
-from nodeagent.hardware.driver_thread import Hanging, ThreadedDriver
 from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError, StateDir
 from nodeagent.steps.actuator import Actuator
@@ -100,70 +96,6 @@ def test_ages_start_anew_after_a_pass_without_the_question() -> None:
     ages.end_pass()
     clock.now += 5
     assert ages.seconds("a") == 0
-
-
-class SlowDriver:
-    """Hangs until `release`."""
-
-    def __init__(self) -> None:
-        self.release = threading.Event()
-        self.threads: set[str] = set()
-
-    def version(self) -> str:
-        self.threads.add(threading.current_thread().name)
-        return "580"
-
-    def observe(self) -> tuple[ObservedGpu, ...]:
-        self.release.wait(20)
-        return (gpu(),)
-
-    def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
-        raise NotImplementedError
-
-    def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
-        raise NotImplementedError
-
-    def create_compute_instance(self, gpu_uuid: str, gpu_instance: int) -> None:
-        raise NotImplementedError
-
-    def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
-        raise NotImplementedError
-
-    def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
-        raise NotImplementedError
-
-
-def test_a_driver_call_that_hangs_is_given_up_and_nothing_is_asked_on_top_of_it() -> None:
-    slow, clock = SlowDriver(), Clock()
-    driver = ThreadedDriver(slow, timeout_seconds=0.05, clock=clock)
-    assert driver.version() == "580"
-    assert driver.hanging() is None
-    assert slow.threads == {"nvml_0"}
-
-    with pytest.raises(DriverTimeoutError, match="no answer from the driver"):
-        driver.observe()
-    with pytest.raises(DriverTimeoutError, match="has not returned yet"):
-        driver.version()
-    clock.now += 700
-    assert driver.hanging() == Hanging(what="reading the GPUs", seconds=700)
-
-    slow.release.set()
-    done = threading.Event()
-    driver._executor.submit(done.set)
-    assert done.wait(5)
-    assert driver.version() == "580"
-    assert driver.hanging() is None
-    assert driver.close()
-
-
-def test_a_driver_with_a_call_that_still_runs_does_not_close() -> None:
-    slow = SlowDriver()
-    driver = ThreadedDriver(slow, timeout_seconds=0.05)
-    with pytest.raises(DriverTimeoutError):
-        driver.observe()
-
-    assert not driver.close()
-    slow.release.set()
 
 
 def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:

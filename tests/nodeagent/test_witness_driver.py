@@ -47,7 +47,7 @@ def test_a_client_that_only_the_driver_knows_is_information(world: World) -> Non
 
 def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)))
-    gpu = world.gpu()
+    gpu = world.driver.observe_gpu(0)
     world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
     handle = NVML.nvmlDeviceGetHandleByIndex(0)
     instance = NVML.nvmlDeviceGetGpuInstanceById(handle, gpu.instances[0].id)

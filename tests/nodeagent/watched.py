@@ -88,7 +88,8 @@ class WatchedDriver(NvmlDriver):
         self._effect(f"destroy GI {instance.id}")
 
     def _devices(self, gpu_uuid: str) -> set[str]:
-        gpu = next(gpu for gpu in self.observe() if gpu.uuid == gpu_uuid)
+        # Of this GPU alone: another one may hang.
+        gpu = self.observe_gpu(next(index for index, uuid in self._uuids.items() if uuid == gpu_uuid))
         return {compute.uuid for instance in gpu.instances for compute in instance.compute}
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.agent import Agent
-from nodeagent.hardware.driver import GpuInstance, ObservedGpu
+from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
+from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.look import Observer
 from nodeagent.observed.cell import Cell
@@ -68,6 +69,8 @@ class World(ApiMemory):
         self.pods_late = False
         """The watch of pods brings nothing for now."""
         self.write_allocatable = False
+        self.driver_timeout_seconds = 0.0
+        """Above zero the agent's driver calls have threads and this deadline, from the next `restart` on."""
         self.bound = 0
         self.restart()
 
@@ -80,6 +83,9 @@ class World(ApiMemory):
             lambda: self.by_hand.union(*self.running.values()),
             self._meanwhile,
         )
+        driver: GpuDriver = self.driver
+        if self.driver_timeout_seconds:
+            driver = ThreadedDriver(driver, timeout_seconds=self.driver_timeout_seconds, clock=self.clock)
         self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
         self.book = PodBook(clock=self.clock, slack_seconds=30.0)
         advertiser = WatchedAdvertiser(self.state.plugin, self.effect)
@@ -91,14 +97,14 @@ class World(ApiMemory):
                 node=self.node_cell,
                 pods=self.book,
                 kubelet=self.kubelet,
-                driver=self.driver,
+                driver=driver,
                 files=self.state.plugin,
                 advertiser=advertiser,
                 holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock),
                 journal=journal,
                 kubelet_start_seconds=60.0,
             ),
-            actuator=Actuator(self.driver, journal, clock=self.clock),
+            actuator=Actuator(driver, journal, clock=self.clock),
             advertiser=advertiser,
             guard=NodeGuard(self, write_allocatable=self.write_allocatable),
             confirmer=Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
@@ -279,7 +285,7 @@ class World(ApiMemory):
     # --------------------------------------------------------------------------------------- questions
 
     def gpu(self, index: int = 0) -> ObservedGpu:
-        return NvmlDriver().observe()[index]
+        return NvmlDriver().observe_gpu(index)
 
     def layout(self, index: int = 0) -> str:
         return str(self.gpu(index).layout)

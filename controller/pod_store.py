@@ -156,6 +156,7 @@ class PodStore:
     def _ended(self, old: PodView) -> PodChange:
         self._nominated.pop(old.uid, None)
         self._preempting.pop(old.uid, None)
+        self._came_at.pop(old.uid, None)
         if old.gang and old.node and old.gpu and not old.deleting:
             self._finished_gangs.add((old.namespace, old.gang))
         served = self._unwant(old.uid)

@@ -170,6 +170,8 @@ class State:
     def write_refused(self, name: str, message: str, *, until: float) -> None:
         """The API server refused our write of this plan: its node is planned around until then."""
         with self._lock:
+            if name not in self._plans.readings:
+                return  # it was deleted meanwhile
             self._plans.refused(name, message, until=until)
             self._refresh(name)
         self._changed()

@@ -40,7 +40,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.path = path
         self.synced = threading.Event()  # the first whole list was handed to on_change
-        self.last_error = ""  # empty while things work; for health pages
+        self._last_error = ""
         self._api, self._query = api, dict(params or {})
         self._project, self._on_change = project, on_change
         self._timing = timing or WatchTiming()
@@ -76,6 +76,11 @@ class Reflector(Generic[T]):
         """A copy, sorted by key."""
         with self._lock:
             return dict(sorted(self._items.items()))
+
+    @property
+    def last_error(self) -> str:
+        """For health pages; empty while things work, as they do while a watch is open."""
+        return self._last_error if self.stale_seconds() else ""
 
     def stale_seconds(self) -> float:
         """How long neither a list nor an open watch has kept the copy up to date; 0 while one does."""
@@ -175,14 +180,14 @@ class Reflector(Generic[T]):
         if self._quit.is_set():
             return
         text = str(error) or type(error).__name__
-        expected = isinstance(error, errors.Gone) or text == self.last_error
+        expected = isinstance(error, errors.Gone) or text == self._last_error
         log.log(logging.DEBUG if expected else logging.WARNING, "%s: %s", self.path, text)
-        self.last_error = text
+        self._last_error = text
         asked_seconds = errors.retry_after(error) if isinstance(error, errors.ApiError) else 0.0
         self._quit.wait(max(self._backoff.next_seconds(), asked_seconds))
 
     def _worked(self) -> None:
-        if self.last_error:
+        if self._last_error:
             log.info("%s: works again", self.path)
-        self.last_error = ""
+        self._last_error = ""
         self._backoff.reset()

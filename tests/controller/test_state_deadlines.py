@@ -113,10 +113,13 @@ def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
     settled(bench)
     bench.pod(pod(node="n1"))
     bench.gone("p")
+    bench.pod(pod("never-bound", nominated="n1"))
+    bench.gone("never-bound")
     bench.plan(plan(version=11, planned=[item(0, 3)]))  # its status is cleared before it goes
     bench.state.observe_plan("n1", None)
     bench.state.observe_node("n1", None)
     bench.beat()  # the agent's last one comes after
+    bench.state.write_refused("n1", "no", until=bench.clock.now + 5)  # and so does the answer to our last write
     bench.clock.now += 86400
     bench.state.tick()
     plans = bench.state._plans

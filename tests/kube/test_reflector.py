@@ -247,22 +247,18 @@ def test_a_copy_that_is_watched_is_not_stale(serve: Serve, watch: Callable[..., 
     assert watched.reflector.stale_seconds() == 0
 
 
-@pytest.mark.parametrize("then", [status(403), status(503), status(410), Hang(), "ends at once"])
-def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., Watched], then: Answer | str) -> None:
+@pytest.mark.parametrize("then", [status(403), status(503), status(410), Hang()])
+def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., Watched], then: Answer) -> None:
     clock, refused = Clock(), threading.Event()
     opened: list[Stream] = []
 
     def route(request: Request) -> Answer:
-        if refused.is_set() and not isinstance(then, str):
+        if refused.is_set():
             return then
         if not request.query.get("watch"):
             return page(7)
-        stream = Stream()
-        if refused.is_set():
-            stream.end()
-        else:
-            opened.append(stream)
-        return stream
+        opened.append(Stream())
+        return opened[-1]
 
     server = serve(route)
     timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
@@ -277,10 +273,29 @@ def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., 
     assert watched.reflector.stale_seconds() == 61
     if isinstance(then, Hang):
         return  # nothing but a time-out ends that
+    eventually(lambda: watched.reflector.last_error)
     refused.clear()
     eventually(lambda: len(opened) > 1 and watched.reflector._opened_at)
     clock.now += 1  # a watch that is open for so long is one that works
     assert watched.reflector.stale_seconds() == 0
+    assert watched.reflector.last_error == ""
+
+
+def test_a_copy_ages_while_its_watches_end_at_once(serve: Serve, watch: Callable[..., Watched]) -> None:
+    clock = Clock()
+
+    def route(request: Request) -> Answer:
+        if not request.query.get("watch"):
+            return page(7)
+        clock.now += 0.5
+        ended = Stream()
+        ended.end()
+        return ended
+
+    timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
+    watched = watch(serve(route), timing=timing, clock=clock)
+    eventually(lambda: watched.reflector.stale_seconds() > 10)
+    eventually(lambda: watched.reflector.last_error)
 
 
 def test_failures_are_spaced_by_growing_pauses(serve: Serve, watch: Callable[..., Watched]) -> None:

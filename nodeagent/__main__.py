@@ -4,7 +4,8 @@
     gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M
 
 Reads the command line, builds the clients, and runs until SIGTERM or SIGINT. Exits 0 then; 1 where another agent holds
-the node or the port is taken; 2 where command line or settings are wrong.
+the node or the port is taken; 2 where command line or settings are wrong; 3 where it must be started again because the
+NVIDIA driver was replaced or is gone.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         process.run()
     finally:
         process.close()
-    return 0
+    return 3 if process.ended_by else 0
 
 
 if __name__ == "__main__":

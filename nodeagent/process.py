@@ -23,6 +23,7 @@ from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
 from nodeagent.agent import Agent
 from nodeagent.hardware.driver import GpuDriver
+from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.look import Observer
 from nodeagent.observed.cell import Cell
@@ -65,6 +66,8 @@ class AgentProcess:
         self._node_name, self._settings, self._api = node_name, settings, api
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._passed_at, self._passes, self._failure = time.monotonic(), 0, ""
+        self._driver_loss, self.ended_by = DriverLoss(time.monotonic), ""
+        """Why `run` returned without `stop`: this process cannot go on, and another one can."""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
         self._plan, self._node = Cell[PlanSeen](), Cell[NodeSeen]()
@@ -215,6 +218,10 @@ class AgentProcess:
             return FAILED_PAUSE_SECONDS
         self._failure = ""
         self._passed_at, self._passes = time.monotonic(), self._passes + 1
+        self.ended_by = self._driver_loss.note(self._agent.observer.driver_problem)
+        if self.ended_by:
+            log.error("%s", self.ended_by)
+            self.stop()
         # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
         self._heartbeat.retry_now()
         self.metrics.pass_took(self._passed_at - started)

@@ -1,4 +1,4 @@
-"""What befalls hardware: XID errors, a lost GPU, broken memory rows, a reset, a reboot.
+"""What befalls hardware: XID errors, a lost GPU, broken memory rows, a reset, a new driver, a reboot.
 
 Tests and demos call these on a machine's state file while agents run on it. Each is one write of the state.
 """
@@ -51,6 +51,12 @@ def remap_rows(path: Path | str, uuid: str, *, pending: bool = False, failed: bo
 def set_driver_loaded(path: Path | str, loaded: bool) -> None:
     with Store(path).writing() as machine:
         machine["driver_loaded"] = loaded
+
+
+def replace_driver(path: Path | str, version: str) -> None:
+    """Another driver version is loaded; processes that have loaded the old library cannot use it."""
+    with Store(path).writing() as machine:
+        machine["driver_version"] = version
 
 
 def reset(path: Path | str, uuid: str) -> None:

@@ -73,6 +73,10 @@ class Node:
         self._agent_thread.start()
         return agent
 
+    def running(self) -> bool:
+        """The agent still makes passes."""
+        return self._agent_thread.is_alive()
+
     def stop_agent(self) -> None:
         if self.agent is not None:
             self.agent.stop()

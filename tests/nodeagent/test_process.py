@@ -19,10 +19,13 @@ from kube.errors import NotFound
 from nodeagent import process
 from nodeagent.__main__ import main
 from nodeagent.agent import Agent
+from nodeagent.hardware import driver_loss
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.process import AgentProcess, NoPassError
 from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.apiserver import ApiServer
+from sandbox.driver import faults, incidents
+from sandbox.driver.status import Status
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, PODS, Node, wait_until
 
@@ -56,6 +59,16 @@ def node(server: ApiServer) -> Iterator[Node]:
             continue
     for pod in apply.get(api, PODS)["items"]:
         apply.delete(api, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+
+
+@pytest.fixture
+def command(node: Node, server: ApiServer) -> list[str]:
+    """Runs the agent as a process of its own on the simulated machine."""
+    kubeconfig, config = node.directory / "kubeconfig", node.directory / "agent.yaml"
+    kubeconfig.write_text(server.kubeconfig())
+    config.write_text(yaml.safe_dump(json.loads(node.settings.model_dump_json(by_alias=True))))
+    words = ["--node-name", NODE, "--config", str(config), "--kubeconfig", str(kubeconfig)]
+    return [sys.executable, "-m", "sandbox.driver.run", str(node.machine), "-m", "nodeagent", *words]
 
 
 def test_a_plan_becomes_instances_that_pods_get_and_keep(node: Node) -> None:
@@ -201,23 +214,54 @@ def test_a_forced_ready_unknown_is_answered(node: Node) -> None:
     wait_until(node.ready)
 
 
-def test_the_command_ends_cleanly_on_sigterm(node: Node, server: ApiServer) -> None:
-    kubeconfig, config = node.directory / "kubeconfig", node.directory / "agent.yaml"
-    kubeconfig.write_text(server.kubeconfig())
-    config.write_text(yaml.safe_dump(json.loads(node.settings.model_dump_json(by_alias=True))))
+def test_the_command_ends_cleanly_on_sigterm(node: Node, command: list[str]) -> None:
     node.plan(mig(0, ("2g.20gb", 0)))
-    words = ["--node-name", NODE, "--config", str(config), "--kubeconfig", str(kubeconfig)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "sandbox.driver.run", str(node.machine), "-m", "nodeagent", *words],
-        stderr=subprocess.PIPE,
-    ) as command:
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as agent:
         wait_until(node.ready)
-        command.send_signal(signal.SIGTERM)
-        _, log = command.communicate(timeout=20)
+        agent.send_signal(signal.SIGTERM)
+        _, log = agent.communicate(timeout=20)
 
-    assert command.returncode == 0, log.decode()
+    assert agent.returncode == 0, log.decode()
     assert node.layouts()[0] == "2g.20gb at 0"
     StateDir(node.directory / "state").lock().release()
+
+
+def test_a_replaced_driver_ends_the_process_and_the_next_one_goes_on(node: Node, command: list[str]) -> None:
+    node.plan(mig(0, ("2g.20gb", 0)))
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as first:
+        wait_until(node.ready)
+        incidents.replace_driver(node.machine, "590.48.01")
+        _, log = first.communicate(timeout=60)
+    assert first.returncode == 3
+    assert "the NVIDIA driver was replaced" in log.decode()
+    assert "version mismatch" in log.decode()
+
+    node.plan(mig(0, ("4g.40gb", 0)))
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as second:
+        wait_until(node.ready)
+        second.send_signal(signal.SIGTERM)
+        second.communicate(timeout=20)
+    assert second.returncode == 0
+    assert apply.get(node.api, PLAN)["status"]["node"]["driverVersion"] == "590.48.01"
+    assert node.gpu()["partitions"][0]["resource"] == "nvidia.com/mig-4g.40gb"
+
+
+def test_a_driver_that_stays_away_ends_the_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_loss, "GONE_SECONDS", 0.2)
+    node.plan(mig(0, ("1g.10gb", 0)))
+    agent = node.start_agent()
+    wait_until(node.ready)
+    faults.inject(
+        node.machine,
+        "nvmlDeviceGetCount_v2",
+        faults.Action.FAIL,
+        status=Status.DRIVER_NOT_LOADED,
+        times=faults.ALWAYS,
+    )
+
+    wait_until(lambda: not node.running())
+
+    assert "the NVIDIA driver has been away" in agent.ended_by
 
 
 def test_wrong_settings_end_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

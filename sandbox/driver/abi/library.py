@@ -32,7 +32,8 @@ class Library:
     def __init__(self, store: Store) -> None:
         self.session = Session(store)
         with store.reading() as machine:
-            branch = int(machine["driver_version"].split(".")[0])
+            self._version = machine["driver_version"]
+        branch = int(self._version.split(".")[0])
         self._texts = {code: ctypes.create_string_buffer(text.encode()) for code, text in ERROR_TEXTS.items()}
         self._callbacks: list[object] = []  # C code holds their addresses only
         self._symbols = {
@@ -74,6 +75,10 @@ class Library:
     def _call(self, name: str, export: Export, arguments: tuple[int | None, ...]) -> Status:
         if export.needs_init and not self.session.initialised:
             return Status.UNINITIALIZED
+        with self.session.store.reading() as machine:
+            # A process keeps the library it has loaded; the kernel driver refuses one of another version.
+            if machine["driver_version"] != self._version:
+                return Status.LIB_RM_VERSION_MISMATCH
         fault = take(self.session.store, name, _gpu_index(export, arguments))
         if fault is not None:
             if fault["action"] == Action.DELAY:

@@ -1,0 +1,39 @@
+"""Decides when the agent's process must end because only a new one can work with the NVIDIA driver.
+
+A process never loads its NVML library a second time, and a container keeps the driver files that were mounted when it
+started. So a replaced driver ends the process at once, and one that stays away ends it after a while. Ends nothing
+itself, and says nothing while the driver answers or merely hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodeagent.hardware.driver import DriverError, DriverGoneError, DriverReplacedError
+
+GONE_SECONDS = 600.0
+"""As long as the kubelet takes to forget restarts: its back-off stays short on a node that never gets a driver."""
+
+
+class DriverLoss:
+    """Call `note` once a pass."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._gone_at: float | None = None
+
+    def note(self, problem: DriverError | None) -> str:
+        """Why the process must end; empty where it need not. `problem` is that of the last observation."""
+        if not isinstance(problem, DriverGoneError):
+            self._gone_at = None
+            return ""
+        now = self._clock()
+        if self._gone_at is None:
+            self._gone_at = now
+        if isinstance(problem, DriverReplacedError):
+            why = "the NVIDIA driver was replaced while this process had the library of the old one loaded"
+        elif now - self._gone_at >= GONE_SECONDS:
+            why = f"the NVIDIA driver has been away for {GONE_SECONDS / 60:g} min"
+        else:
+            return ""
+        return f"{why} ({problem}); the agent ends, so that it is started again with the driver that is there then"

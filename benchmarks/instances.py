@@ -157,7 +157,7 @@ def _shared_gpu(
         PartitionView(resource=one.resource, memory_mib=one.memory_mib, state="Used" if holder else "Free", pod=holder)
         for one, holder in slices
     )
-    desired = MpsDesired(slices=tuple(sorted((one for one, _ in slices), key=lambda one: one.memory_mib)))
+    desired = MpsDesired(slices=tuple(one for one, _ in slices))
     return GpuView(
         index=index,
         uuid=f"GPU-{node}-{index}",

@@ -24,13 +24,8 @@ def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, rename
     if item.mig is not None:
         return _mig(item.mig, model)
     if item.mps is not None:
-        return mps_desired(_mps_slices(item.mps, memory_mib, SHARED if renamed else WHOLE))
+        return MpsDesired(slices=tuple(_mps_slices(item.mps, memory_mib, SHARED if renamed else WHOLE)))
     return WholeDesired()
-
-
-def mps_desired(slices: Iterable[MpsSlice]) -> MpsDesired:
-    """In the order that makes equal sets equal values."""
-    return MpsDesired(slices=tuple(sorted(slices, key=_slice_order)))
 
 
 def item_of(gpu: PlannedGpu) -> GpuItem:
@@ -86,7 +81,3 @@ def _slice_item(share: MpsSlice, number: int) -> MpsSliceItem:
         return MpsSliceItem(memory_gib=share.units, count=count, thread_percent=share.thread_percent)
     memory_gb = mps_gb_of_resource(share.resource)
     return MpsSliceItem(memory_gb=memory_gb, count=count, thread_percent=share.thread_percent)
-
-
-def _slice_order(share: MpsSlice) -> tuple[str, int, int]:
-    return (share.resource, share.memory_mib, share.thread_percent or 0)

@@ -28,7 +28,7 @@ from controller.scheduling import (
 )
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice
+from partitioning.mps import MpsSlice, in_order
 
 __all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
 
@@ -123,9 +123,12 @@ class MigDesired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MpsDesired:
-    """One entry per MPS slice, sorted by resource, then thread percent."""
+    """One entry per MPS slice, in the order of `partitioning.mps.in_order`, whatever the order they are given in."""
 
     slices: tuple[MpsSlice, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slices", in_order(self.slices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,16 @@ class MpsSlice:
     thread_percent: int | None = None
     """Limit of active threads, 1 to 100 % of the GPU's multiprocessors; None: no limit."""
 
+    @property
+    def sort_key(self) -> tuple[int, str, int]:
+        """The one order of slices: small ones first; total, also where some have a thread limit and some none."""
+        return (self.memory_mib, self.resource, self.thread_percent or 0)
+
+
+def in_order(slices: Iterable[MpsSlice]) -> tuple[MpsSlice, ...]:
+    """The slices in their one order, so that equal sets are equal values."""
+    return tuple(sorted(slices, key=lambda share: share.sort_key))
+
 
 def slice_of_gb(memory_gb: int, thread_percent: int | None = None) -> MpsSlice:
     """A slice of N GB: 10 GB is 9536 MiB."""

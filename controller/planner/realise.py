@@ -15,12 +15,11 @@ from functools import lru_cache
 from controller.demand import kind_of
 from controller.planner.devices import Device, Share
 from controller.planner.inventory import Cut, GpuStock, NodeStock
-from controller.planner.repair import slice_order
 from controller.results import NodeChange
 from controller.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
-from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
+from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
 from partitioning.packing import Packed, pack
 from partitioning.placements import Placement
 from partitioning.resources import WHOLE, MpsRequest
@@ -113,13 +112,13 @@ def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
             created += 1
         slices.append(match)
     free_mib = gpu.model.memory_mib - sum(share.memory_mib for share in slices)
-    for share in sorted(idle, key=slice_order):
+    for share in in_order(idle):
         if share.memory_mib <= free_mib and len(slices) < MAX_CLIENTS:
             slices.append(share)
             free_mib -= share.memory_mib
         else:
             destroyed += 1
-    return MpsDesired(slices=tuple(sorted(slices, key=slice_order))), created, destroyed
+    return MpsDesired(slices=tuple(slices)), created, destroyed
 
 
 def _slice_of(part: PartitionView, present: list[MpsSlice]) -> MpsSlice:

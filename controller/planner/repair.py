@@ -17,7 +17,7 @@ from controller.planner.inventory import Closed, NodeStock, mig_layout
 from controller.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
 from partitioning.layouts import Instance, instance_at, with_model_names
 from partitioning.models import GpuModel
-from partitioning.mps import MAX_CLIENTS, MpsSlice, slice_of_gb
+from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
 from partitioning.placements import placement_of
 from partitioning.resources import MpsRequest
 
@@ -100,13 +100,8 @@ def _mps_with_held(desired: MpsDesired, model: GpuModel | None, held: list[Parti
         return desired
     total_mib = model.memory_mib if model else sum(share.memory_mib for share in desired.slices)
     free_mib = total_mib - sum(share.memory_mib for share in kept)
-    for share in sorted(idle, key=slice_order):
+    for share in in_order(idle):
         if share.memory_mib <= free_mib and len(kept) < MAX_CLIENTS:
             kept.append(share)
             free_mib -= share.memory_mib
-    return MpsDesired(slices=tuple(sorted(kept, key=slice_order)))
-
-
-def slice_order(share: MpsSlice) -> tuple[int, str, int]:
-    """Small ones first; a total order, also where some slices have a thread limit and some none."""
-    return (share.memory_mib, share.resource, share.thread_percent or 0)
+    return MpsDesired(slices=tuple(kept))

@@ -16,7 +16,7 @@ from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice, check_slices, slice_of_gb
+from partitioning.mps import MpsSlice, check_slices, in_order, slice_of_gb
 from partitioning.packing import NoRoom, Packed, pack
 
 
@@ -198,11 +198,7 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu) -> MpsTarget | Refused:
     problem = check_slices(model.memory_mib, model.compute_capability, slices) if model else "the GPU is not known"
     if problem is not None:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
-    return MpsTarget(slices=tuple(sorted(slices, key=_slice_order)))
-
-
-def _slice_order(share: MpsSlice) -> tuple[int, str, int]:
-    return (share.memory_mib, share.resource, share.thread_percent or 0)
+    return MpsTarget(slices=in_order(slices))
 
 
 def _name(model: GpuModel, profile: str) -> str:

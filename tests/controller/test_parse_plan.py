@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.items import desired_of, item_of, mps_desired
+from controller.items import desired_of, item_of
 from controller.parse import Unreadable
 from controller.parse_plan import PlanReading, Stage, read_plan
 from controller.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
@@ -218,7 +218,7 @@ def planned_gpus(draw: st.DrawFn) -> PlannedGpu:
         slices = st.builds(slice_of_gb, st.integers(1, 80), st.none() | st.integers(1, 100)) | st.builds(
             slice_of_gib, st.integers(1, 80), st.none() | st.integers(1, 100)
         )
-        desired = mps_desired(draw(st.lists(slices, max_size=16)))
+        desired = MpsDesired(slices=tuple(draw(st.lists(slices, max_size=16))))
     if kind == "mig":
         model = model_for_name(H100)
         assert model is not None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.mps import MpsSlice, check_slices, slice_of_gb, slice_of_gib
+from partitioning.mps import MpsSlice, check_slices, in_order, slice_of_gb, slice_of_gib
 
 AMPERE = (8, 0)
 
@@ -66,3 +66,14 @@ def test_what_does_not_fit_is_said_with_field_and_remedy(
 def test_slices_that_pass_never_promise_more_than_the_gpu_has(slices: list[MpsSlice], memory_mib: int) -> None:
     fits = len(slices) <= 48 and sum(share.memory_mib for share in slices) <= memory_mib
     assert (check_slices(memory_mib, AMPERE, slices) is None) is fits
+
+
+@given(st.permutations([slice_of_gb(10), slice_of_gb(5), slice_of_gb(5, 20), slice_of_gib(5), slice_of_gib(10, 7)]))
+def test_equal_sets_have_one_order(slices: list[MpsSlice]) -> None:
+    assert [(share.memory_mib, share.resource, share.thread_percent) for share in in_order(slices)] == [
+        (4768, "nvidia.com/gpu-5gb", None),
+        (4768, "nvidia.com/gpu-5gb", 20),
+        (5120, "aliyun.com/gpu-mem", None),
+        (9536, "nvidia.com/gpu-10gb", None),
+        (10240, "aliyun.com/gpu-mem", 7),
+    ]

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from controller.items import desired_of
 from controller.planner import plan
 from controller.results import PlanningResult
 from controller.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanView, WholeDesired
+from crds.v1alpha1.spec import GpuItem
 from partitioning.mps import slice_of_gb
 from tests.controller.planner.builders import A100, cluster, layout, mig, mps, node, plan_of, server
 
@@ -43,6 +45,15 @@ def test_an_mps_slice_that_was_taken_meanwhile_pushes_out_planned_ones() -> None
 
     (change,) = result.node_changes
     assert change.gpus[0].desired == MpsDesired(slices=(slice_of_gb(10), slice_of_gb(20)))
+
+
+def test_a_plan_that_lists_the_same_slices_in_another_order_is_not_written_again() -> None:
+    gpu = replace(mps(used_gb=[20], idle_gb=[5, 10]), desired=None)
+    item = GpuItem.read({"index": 0, "mps": {"slices": [{"memoryGB": gb} for gb in (10, 20, 5)]}})
+    as_read = desired_of(item, model=A100, memory_mib=A100.memory_mib)
+
+    assert planned(replace(gpu, desired=as_read)).node_changes == ()
+    assert as_read == MpsDesired(slices=(slice_of_gb(5), slice_of_gb(10), slice_of_gb(20)))
 
 
 def test_people_s_gpus_and_nodes_are_not_corrected() -> None:

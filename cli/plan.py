@@ -99,7 +99,7 @@ def _without_host_ipc(found: WhatIf) -> list[str]:
     names = [pod.title for pod in found.snapshot.pending if lacks_host_ipc(pod) and not pod.deleting]
     if not names:
         return []
-    return [f"{listed(names)} without spec.hostIPC: true: CUDA there will not find the MPS server."]
+    return [f"MPS slices without spec.hostIPC: true ({listed(names)}): CUDA there will not find the MPS server."]
 
 
 def _whose(pod: PodView, found: WhatIf) -> str:

@@ -13,7 +13,7 @@ class UnplacedReason(StrEnum):
     WAITS_FOR_RELEASE = "WaitsForRelease"
     """It would fit if partitions in use were released."""
     FRAGMENTED = "Fragmented"
-    """There is enough free in sum, but nowhere in one piece."""
+    """Enough capacity is free, but not contiguously on one GPU."""
     NO_CAPACITY = "NoCapacity"
     """Everything suitable is full: it needs another node."""
     NO_NODE_RESOURCES = "NoNodeResources"
@@ -35,7 +35,7 @@ class UnplacedReason(StrEnum):
     CHANGE_UNDER_WAY = "ChangeUnderWay"
     """GPUs that might serve it are being changed now; it is planned again when they have settled."""
     AWAITING_AGENT = "AwaitingAgent"
-    """Nodes that might serve it have not reported their GPUs yet, or their agent is silent."""
+    """A suitable node's agent has not reported yet, is checking what is in use, or has stopped responding."""
 
     @property
     def in_flight(self) -> bool:

@@ -80,8 +80,8 @@ class Gangs:
             return None
         return _waits(
             pod,
-            f"its gang {pod.gang} needs {self.needs[gang]} places together, and {self.found[gang]} can be had now: "
-            "free capacity, add nodes, or ask for fewer",
+            f"Pod group {pod.gang} needs places for {self.needs[gang]} pods at once; only {self.found[gang]} can be "
+            "provided. Wait for running pods to finish, or add a GPU node.",
         )
 
 
@@ -123,7 +123,7 @@ def without_incomplete(demands: DemandSet, snapshot: Snapshot) -> tuple[DemandSe
 
 
 def _lacks(gang: str, present: int, total: int) -> str:
-    return f"its gang {gang} has {present} of {total} pods that can start: it is planned when all are there"
+    return f"Pod group {gang} has {present} of the {total} pods that it needs to start. It is planned when all exist."
 
 
 def _members(asks: Sequence[Ask]) -> dict[GangKey, list[Ask]]:

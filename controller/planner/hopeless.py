@@ -1,7 +1,7 @@
-"""Why no GPU of the cluster could hold a request, even empty: nobody offers it, or nobody may, or nobody knows.
+"""Why no GPU of the cluster could hold a request, even empty: no model offers it, or a setting forbids it.
 
-In go the stock of the nodes and the partitions of a request that no node's GPUs hold, out come the reason and one
-sentence with names, numbers and the remedy. What is free, and what the scheduler says, does not matter here.
+Takes the stock of the nodes and the partitions of a request that no node's GPUs hold, returns the reason and a message
+with the remedy. What is free, and what the scheduler says, does not matter here.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from controller.demand import Wants, kind_of
+from controller.planner.causes import Cause, nearest
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import could_hold, gpu_models, largest_slice_gb, most_on_empty
-from controller.planner.wording import listed, spelled
+from controller.planner.wording import Answer, short_resource, spelled
 from controller.reasons import UnplacedReason
 from partitioning.models import GpuModel
-from partitioning.resources import MpsRequest
+from partitioning.resources import MpsRequest, mps_resource_gb
 
 _FILE = "knownMigGeometriesFile"
 
 
-def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> tuple[UnplacedReason, str]:
+def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> Answer:
     models = _models(model for stock in stocks for model in gpu_models(stock))
     if not models:
         return _no_model(stocks)
     restricted = any(model.geometries is not None for model in models)
     if restricted and any(could_hold(stock, wants, allowed=False) for stock in stocks):
-        return UnplacedReason.BLOCKED, _forbidden(stocks, models, wants)
+        return Answer(UnplacedReason.BLOCKED, _forbidden(stocks, models, wants))
     for resource, _ in wants:
         if not any(most_on_empty(model, resource) for model in models):
-            return UnplacedReason.NEVER_FITS, f"no GPU here offers {resource}: {_offers(resource, models)}"
+            return Answer(UnplacedReason.NEVER_FITS, _offers(resource, models))
     most, resource = _scarcest(stocks, wants)
-    return UnplacedReason.NEVER_FITS, (
-        f"no node's GPUs hold {spelled(wants)} together (at most {most} x {resource}): ask for fewer"
-    )
+    message = f"No node has GPUs for {spelled(wants)} together: the largest holds {most} {resource}. Request fewer."
+    return Answer(UnplacedReason.NEVER_FITS, message)
 
 
 def _models(all_of: Iterable[GpuModel]) -> list[GpuModel]:
@@ -66,25 +66,36 @@ def _forbidden(stocks: Sequence[NodeStock], models: Sequence[GpuModel], wants: W
             continue
         capable = {model.key for model in able if most_on_empty(model, resource)}
         offered = _listed_profiles([model for model in models if model.key in capable])
-        return f"GPUs here could hold {resource}, but {offered}: allow it in {_FILE}, or ask for what is allowed"
+        return (
+            f"{_FILE} does not allow {resource}: {offered}. Request one of these, or ask an administrator to allow it."
+        )
     most, resource = _scarcest(stocks, wants)
     return (
-        f"knownMigGeometries allow at most {most} x {resource} on one node, and the pod asks {spelled(wants)}: "
-        f"allow more in {_FILE}, or ask for fewer"
+        f"{_FILE} allows at most {most} {resource} on one node, and the pod requests {spelled(wants)}. "
+        "Request fewer, or ask an administrator to allow more."
     )
 
 
-def _no_model(stocks: Sequence[NodeStock]) -> tuple[UnplacedReason, str]:
+def _no_model(stocks: Sequence[NodeStock]) -> Answer:
     """No GPU is of a model that NVML, as its agent reports it, or the catalogue knows."""
     fresh = [
-        one.node.name for one in stocks if one.node.product and one.closed in (Closed.NO_PLAN, Closed.NOT_REPORTED)
+        Cause(number, one.name, None, Closed.NOT_REPORTED)
+        for number, one in enumerate(stocks)
+        if one.node.product and one.closed in (Closed.NO_PLAN, Closed.NOT_REPORTED)
     ]
     if fresh:
-        return UnplacedReason.AWAITING_AGENT, f"GPUs not reported yet: {listed(fresh)}: see the node agent there"
-    unknown = [f"GPU {gpu.view.index} of {one.node.name}" for one in stocks for gpu in one.gpus]
+        return nearest(fresh)
+    unknown = [
+        Cause(number, one.name, gpu.view.index, Closed.UNKNOWN_MODEL)
+        for number, one in enumerate(stocks)
+        for gpu in one.gpus
+    ]
     if unknown:
-        return UnplacedReason.NEVER_FITS, f"{listed(unknown)} {Closed.UNKNOWN_MODEL.value}"
-    return UnplacedReason.NEVER_FITS, "no node has a GPU of a known model: label nodes with nvidia.com/gpu.product"
+        return nearest(unknown)._replace(reason=UnplacedReason.NEVER_FITS)
+    return Answer(
+        UnplacedReason.NEVER_FITS,
+        "No node has a GPU of a known model. Ask an administrator to label GPU nodes with nvidia.com/gpu.product.",
+    )
 
 
 def _offers(resource: str, models: Sequence[GpuModel]) -> str:
@@ -92,9 +103,17 @@ def _offers(resource: str, models: Sequence[GpuModel]) -> str:
         largest = max(models, key=largest_slice_gb)
         size_gb = largest_slice_gb(largest)
         if not size_gb:
-            return "MPS slices need a GPU of Volta or newer: add a node that has one"
-        return f"the largest slice a GPU here can hold is gpu-{size_gb}gb ({largest.product}): ask for less"
-    return f"{_listed_profiles(models)}: ask for one of these, or add a node that offers it"
+            return (
+                f"No GPU in this cluster offers {resource}: MPS slices need Volta or newer. Add a node with such a GPU."
+            )
+        return (
+            f"No GPU in this cluster offers {resource}: the largest slice is {mps_resource_gb(size_gb)} "
+            f"({largest.product}). Request less."
+        )
+    return (
+        f"No GPU in this cluster offers {resource}: {_listed_profiles(models)}. "
+        "Request one of these, or add a node that offers it."
+    )
 
 
 def _listed_profiles(models: Iterable[GpuModel]) -> str:
@@ -102,7 +121,7 @@ def _listed_profiles(models: Iterable[GpuModel]) -> str:
 
 
 def _profiles(model: GpuModel) -> str:
-    names = ", ".join(spec.name for spec in model.profiles if spec.max_instances)
+    names = ", ".join(short_resource(spec.name) for spec in model.profiles if spec.max_instances)
     if model.geometries is not None:
-        return f"{names or 'nothing'} (by knownMigGeometries)"
+        return f"{names or 'nothing'} (by {_FILE})"
     return names or "no MIG, but MPS slices"

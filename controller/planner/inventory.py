@@ -36,31 +36,32 @@ NO_INSTANCES = Layout.of(())
 
 
 class Closed(Enum):
-    """Why a GPU is not planned for, as said in messages after 'it' or 'they'."""
+    """Why a node or GPU is not planned for; `controller.planner.causes` has the words and the order."""
 
-    NO_PLAN = "has no plan yet"
-    NOT_REPORTED = "has not reported its GPUs yet"
-    AGENT_SILENT = "has a silent agent: look at the node agent's pod"
-    CHANGING = "is being changed: wait"
-    PLAN_FAILED = "could not be planned: see the events of its plan"
-    NOT_ENABLED = "is not enabled: label it gpuplan.dev/gpu-partitioning=mig, mps or auto"
-    OTHER_LABEL = "is labelled for the other kind of partition: label it gpuplan.dev/gpu-partitioning=auto"
-    MANUAL = "has a plan in mode Manual: set spec.mode to Auto"
-    PAUSED = "has a paused plan: set spec.paused to false"
-    NODE_NOT_READY = "is not ready: see the conditions of the node"
-    WRITE_REFUSED = "has a plan that could not be written: see the log of gpuplan-controller"
-    PINNED = "is pinned in spec.gpus: take it out there, or pin what the pod asks for"
-    NO_PLACEMENT = "reports a partition without its placement, as a lost GPU does: see status.gpus of its plan"
-    WAITING = "waits for a partition in use that its plan lacks: wait for its release"
-    FAILED = "has failed: see status.gpus of its plan"
-    BACKING_OFF = "backs off after failed changes and is tried again by itself: see status.gpus of its plan"
-    MIG_MODE_DISABLED = "has its MIG mode disabled: enable it (nvidia-smi -mig 1) while no process uses the GPU"
-    MIG_MODE_ENABLED = "has its MIG mode enabled, and MPS slices need it disabled (nvidia-smi -mig 0)"
-    UNKNOWN_MODEL = "is of an unknown model: see status.models of its plan"
-    NO_MIG = "has no MIG: ask for nvidia.com/gpu-<N>gb"
-    NO_MPS = "is older than Volta, so MPS cannot limit its clients: ask for a whole GPU"
-    HELD_WHOLE = "is held whole by a pod"
-    FOREIGN = "holds partitions of the other kind: wait for their release"
+    NO_PLAN = "no plan yet"
+    NOT_REPORTED = "the agent has not reported the GPUs yet"
+    AGENT_SILENT = "the agent is silent"
+    CHANGING = "being changed"
+    PLAN_FAILED = "planning it raised an error"
+    NOT_ENABLED = "no label enables it"
+    OTHER_LABEL = "labelled for the other kind of partition"
+    MANUAL = "mode Manual"
+    PAUSED = "paused"
+    NODE_NOT_READY = "the node is not ready"
+    WRITE_REFUSED = "the API server refused its plan"
+    PINNED = "in spec.gpus"
+    NO_PLACEMENT = "a partition without its placement, as of a lost GPU"
+    WAITING = "waits for a partition in use that its plan lacks"
+    FAILED = "failed"
+    BACKING_OFF = "tried again later after failed changes"
+    MIG_MODE_DISABLED = "MIG mode off"
+    MIG_MODE_ENABLED = "MIG mode on"
+    UNKNOWN_MODEL = "unknown model"
+    NO_MIG = "a model without MIG"
+    NO_MPS = "older than Volta"
+    HELD_WHOLE = "in use as a whole GPU"
+    USE_UNKNOWN = "perhaps in use as a whole GPU"
+    FOREIGN = "partitions of the other kind in use"
 
 
 class Cut(Enum):
@@ -101,11 +102,9 @@ class NodeStock:
         return self.node.name
 
     @property
-    def closed_words(self) -> str:
-        """Why the whole node is left out; where a write was refused, in the API server's own words."""
-        if self.closed is Closed.WRITE_REFUSED and self.plan is not None:
-            return f"has a plan that could not be written ({self.plan.write_refused}): allow the write, or wait"
-        return self.closed.value if self.closed is not None else ""
+    def refusal(self) -> str:
+        """In the API server's own words, why the plan could not be written."""
+        return self.plan.write_refused if self.plan is not None else ""
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
@@ -245,12 +244,13 @@ def _gpu_closed(stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: Sequen
     if gpu.backing_off:
         return Closed.BACKING_OFF
     if WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired):
-        return Closed.HELD_WHOLE
+        return Closed.USE_UNKNOWN  # a pod of the node holds a whole GPU; the status does not show which
     ours = MigRequest if cut is Cut.MIG else MpsRequest
-    foreign = [part.resource for part in staying if not isinstance(kind_of(part.resource), ours)]
-    if foreign:
-        return Closed.HELD_WHOLE if WHOLE in foreign else Closed.FOREIGN
-    return None
+    foreign = [part for part in staying if not isinstance(kind_of(part.resource), ours)]
+    whole = [part for part in foreign if part.resource == WHOLE]
+    if whole:
+        return Closed.HELD_WHOLE if any(part.held for part in whole) else Closed.USE_UNKNOWN
+    return Closed.FOREIGN if foreign else None
 
 
 def could_not_be_made(gpu: GpuView) -> Layout:

@@ -87,8 +87,8 @@ def _outrun(pod: PodView) -> Unplaced:
         uid=pod.uid,
         key=pod.key,
         reason=UnplacedReason.NO_CAPACITY,
-        message="what is there or will be made for it may go to pods before it in its scheduler's queue: "
-        "set nominatePods to true, add a node, or wait",
+        message="The partitions for this pod may go to pods ahead of it in its scheduler's queue. "
+        "Wait, or add a GPU node.",
     )
 
 

@@ -1,7 +1,7 @@
-"""Why no whole GPU is to be had: who has the GPUs that could be.
+"""Why no whole GPU is free: what the GPUs are used for.
 
-In go the nodes that the scheduler allows, out comes one reason with the numbers. A GPU that has somebody's partitions,
-or is held whole, comes free by itself; one in MIG mode does not.
+Takes the nodes that the scheduler allows, returns one answer with the numbers. A GPU that is partitioned and in use, or
+in use as a whole, comes free by itself; one in MIG mode does not.
 """
 
 from __future__ import annotations
@@ -11,56 +11,49 @@ from collections.abc import Iterable
 
 from controller.demand import Wants
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
-from controller.planner.wording import counted, listed
+from controller.planner.wording import Answer, listed
 from controller.reasons import UnplacedReason
 from partitioning.resources import WHOLE
 
-_IN_USE = "in use whole"
-_CUT = "cut, with partitions in use"
+_IN_USE = "in use"
+_CUT = "partitioned and in use"
 _MIG = "in MIG mode"
-_CLOSED = "left out of planning"
-_TAKEN = "given to pods that are served before it"
+_CLOSED = "excluded from planning"
+_TAKEN = "reserved for pods ahead in the queue"
 
 
-def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> tuple[UnplacedReason, str]:
+def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
     count = dict(wants)[WHOLE]
     found: Counter[str] = Counter()
     holders: set[str] = set()
-    nodes = 0
     for stock in stocks:
-        nodes += 1
         if stock.gpus:
             found.update(_use_of(gpu) for gpu in stock.gpus)
             holders.update(part.pod for gpu in stock.gpus for part in gpu.staying if part.pod)
         else:
             found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
-    told = ", ".join(f"{found[use]} {use}" for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use])
-    message = f"{count} x {WHOLE} on one node: of the GPUs of {counted(nodes, 'node')}, {told}"
+    uses = [use for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use]]
+    told = ", ".join(f"{found[use]} {'is' if found[use] == 1 else 'are'} {use}" for use in uses)
+    free = "No whole GPU is free" if count == 1 else f"No node has {count} whole GPUs free"
+    detail = f"In use by {listed(sorted(holders))}." if holders else ""
     if found[_IN_USE] or found[_CUT]:
-        whose = f" by {listed(sorted(holders))}" if holders else ""
-        return UnplacedReason.WAITS_FOR_RELEASE, f"{message}: wait for a release{whose}, or add a node"
-    if found[_TAKEN]:
-        return UnplacedReason.NO_CAPACITY, f"{message}: add a node, or wait"
-    return UnplacedReason.BLOCKED, f"{message}: disable MIG mode on a GPU (nvidia-smi -mig 0), or add a node"
-
-
-def held_whole(gpu: GpuStock) -> str:
-    """How a GPU that is left out for that is held, as said after 'it', with the remedy."""
-    whole = [part for part in gpu.staying if part.resource == WHOLE]
-    if any(part.held for part in whole):
-        names = sorted({part.pod for part in whole if part.pod})
-        return f"is held whole by {listed(names) or 'a pod'}: wait for its release, or add a node"
-    if any(part.state == "Unknown" for part in whole):
-        return "may be held whole, whether it is in use is not known: see status.gpus of its plan, or add a node"
-    return "may be held whole by a pod of its node: wait for its release, or add a node"
+        reason, remedy = UnplacedReason.WAITS_FOR_RELEASE, "The pod starts when enough are released; or add a GPU node."
+    elif found[_TAKEN]:
+        reason, remedy = UnplacedReason.NO_CAPACITY, "Wait, or add a GPU node."
+    elif found[_MIG]:
+        reason = UnplacedReason.BLOCKED
+        remedy = "Ask an administrator to turn MIG mode off on a GPU (`nvidia-smi -mig 0`), or to add a GPU node."
+    else:
+        reason, remedy = UnplacedReason.BLOCKED, "Ask an administrator to check the plans of these GPUs' nodes."
+    return Answer(reason, f"{free}: {told}. {remedy}", detail)
 
 
 def _use_of(gpu: GpuStock) -> str:
-    if gpu.closed is Closed.HELD_WHOLE or any(part.resource == WHOLE for part in gpu.staying):
+    if gpu.closed in (Closed.HELD_WHOLE, Closed.USE_UNKNOWN) or any(part.resource == WHOLE for part in gpu.staying):
         return _IN_USE
     if gpu.staying:
         return _CUT
     if gpu.cut is Cut.MIG:
-        # A GPU without MIG that waits for its MIG mode is offered whole meanwhile, so somebody has it.
+        # A GPU without MIG that waits for its MIG mode is offered whole meanwhile, so a pod has it.
         return _IN_USE if gpu.closed is Closed.MIG_MODE_DISABLED else _MIG
     return _TAKEN if gpu.closed is None else _CLOSED

@@ -26,4 +26,4 @@ def test_the_story_comes_true() -> None:
     assert len(re.findall(r"^ +pod/\S+ +1/1 +Running ", end, re.M)) == PODS_THAT_FIT
     assert len(re.findall(r"^ +gpupartitionplan\S+ .* True +Confirmed ", end, re.M)) == 3
     assert re.search(r"^ +pod/too-big +0/1 +Pending ", end, re.M)
-    assert "too-big   NeverFits   no GPU here offers nvidia.com/mig-7g.141gb" in done.stdout
+    assert "too-big   NeverFits   No GPU in this cluster offers nvidia.com/mig-7g.141gb" in done.stdout

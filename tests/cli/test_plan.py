@@ -126,7 +126,10 @@ def test_pods_of_mps_slices_without_host_ipc_are_named(capsys: pytest.CaptureFix
 
     found = planned(capsys, EXAMPLES / "mps", files)
 
-    assert "default/a without spec.hostIPC: true: CUDA there will not find the MPS server." in found["remarks"]
+    assert (
+        "MPS slices without spec.hostIPC: true (default/a): CUDA there will not find the MPS server."
+        in found["remarks"]
+    )
 
 
 # ------------------------------------------------------------------------------------------------- errors

@@ -91,7 +91,7 @@ def test_auto_takes_the_mode_that_pods_ask_for(
     found = planned(capsys, dump(tmp_path, node(mode="auto"), pod("one", asks={f"nvidia.com/{profile}": "1"})))
 
     assert places(found) == {"one": "n1"}
-    assert found["remarks"] == [f"node n1 is labelled auto: MIG mode is taken as {mode}"]
+    assert found["remarks"][0] == f"node n1 is labelled auto: MIG mode is taken as {mode}"
 
 
 def test_a_node_that_is_being_deleted_is_not_cut(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_what_the_known_geometries_forbid_is_not_said_to_be_offered(
     found = planned(capsys, dump(tmp_path, *cluster()), config=config)
 
     for one in found["unplaced"]:
-        assert "NVIDIA-H100-80GB-HBM3 offers 3g.40gb, 7g.80gb (by knownMigGeometries)" in one["message"]
+        assert "NVIDIA-H100-80GB-HBM3 offers mig-3g.40gb, mig-7g.80gb (by knownMigGeometriesFile)" in one["message"]
     assert reasons(found) == {"one": "Blocked", "two": "Blocked"}
 
 

@@ -107,7 +107,7 @@ def test_while_every_plan_is_refused_pods_hear_the_server_s_sentence(rig: Rig) -
     assert value("gpuplan_unplaced_pods", {"reason": "Blocked"}) == 1
     (decision,) = rig.loop.decisions()["pods"]
     assert (decision["outcome"], decision["reason"]) == ("unplaced", "Blocked")
-    assert f"node n1, node n2 has a plan that could not be written ({SENTENCE})" in decision["message"]
+    assert f"The plan of nodes n1 and n2 could not be written: {SENTENCE}." in decision["message"]
     assert rig.bench.errors("write") == 2
     assert not rig.idle()
     turns(rig, 600)
@@ -167,7 +167,7 @@ def test_many_refused_nodes_make_one_clause() -> None:
     refused = [(view, replace(plan, write_refused=f'"{plan.name}" is forbidden')) for view, plan in nodes]
     (missed_one,) = plan_pods(cluster(*refused, pending=[pod_of("a", "1g.5gb")]), PlannerOptions()).unplaced
     assert missed_one.message.count("is forbidden") == 1
-    assert "node node-0, node node-1, node node-2 and 6 more has a plan" in missed_one.message
+    assert "The plan of nodes node-0, node-1, node-2 and 6 more could not be written" in missed_one.message
 
 
 def test_repairs_of_a_refused_plan_wait_as_well() -> None:

@@ -62,4 +62,4 @@ def test_a_gpu_whose_partitions_have_no_placement_is_not_cut() -> None:
     result = plan(cluster(server("node-1", replace(gpu, partitions=unread)), pending=[pod("p", "2g.10gb")]))
 
     assert not result.node_changes
-    assert "GPU 0 of node-1 reports a partition without its placement" in result.unplaced[0].message
+    assert "GPU 0 on node node-1 has partitions without a placement" in result.unplaced[0].message

@@ -46,7 +46,7 @@ def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
         "train-1",
         "train-2",
     }
-    assert "needs 3 places together" in result.unplaced[0].message
+    assert "Pod group train needs places for 3 pods at once; only 1 can be provided." in result.unplaced[0].message
 
 
 def test_of_two_gangs_one_is_served_whole() -> None:
@@ -107,7 +107,7 @@ def test_a_gang_that_lacks_pods_waits(missing: str) -> None:
 
     assert not result.placed
     assert reasons(result)["train-0"] is UnplacedReason.GANG_WAITS
-    assert "has 2 of 3 pods" in result.unplaced[-1].message
+    assert "has 2 of the 3 pods that it needs" in result.unplaced[-1].message
 
 
 def test_pods_held_back_until_all_can_start_are_planned_with_the_one_that_was_tried() -> None:

@@ -64,7 +64,9 @@ def test_a_pod_for_which_only_the_failed_node_would_do_is_told() -> None:
 
     (missed,) = result.unplaced
     assert missed.reason is UnplacedReason.BLOCKED
-    assert missed.message == "node node-1 could not be planned: see the events of its plan"
+    assert missed.message == (
+        "Planning node node-1 failed. Ask an administrator to check the Events of gpupartitionplan/node-1."
+    )
 
 
 def test_what_a_failed_node_offers_is_not_dealt() -> None:

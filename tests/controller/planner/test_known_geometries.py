@@ -88,7 +88,10 @@ def test_a_profile_that_is_never_allowed_is_blocked_by_the_file(profile: str) ->
     (unplaced,) = planned(snapshot, only({"7g.40gb": 1})).unplaced
 
     assert unplaced.reason is UnplacedReason.BLOCKED
-    assert "offers 7g.40gb (by knownMigGeometries): allow it in knownMigGeometriesFile" in unplaced.message
+    assert (
+        "offers mig-7g.40gb (by knownMigGeometriesFile). Request one of these, or ask an administrator to allow it."
+        in unplaced.message
+    )
 
 
 def test_more_than_a_file_allows_together_is_blocked_by_it() -> None:
@@ -96,7 +99,7 @@ def test_more_than_a_file_allows_together_is_blocked_by_it() -> None:
     (unplaced,) = planned(snapshot, only({"1g.5gb": 2})).unplaced
 
     assert unplaced.reason is UnplacedReason.BLOCKED
-    assert "allow at most 2 x nvidia.com/mig-1g.5gb on one node, and the pod asks 3 x" in unplaced.message
+    assert "allows at most 2 nvidia.com/mig-1g.5gb on one node, and the pod requests 3 nvidia" in unplaced.message
 
 
 def test_a_profile_that_the_model_lacks_never_fits_whatever_a_file_allows() -> None:

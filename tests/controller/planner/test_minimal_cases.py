@@ -21,8 +21,8 @@ def test_a_used_instance_in_the_middle_leaves_no_place_for_4g() -> None:
     assert result.node_changes == ()
     (unplaced,) = result.unplaced
     assert unplaced.reason is UnplacedReason.FRAGMENTED
-    assert "1g.5gb at 2" in unplaced.message
-    assert "team/holder" in unplaced.message
+    assert "mig-1g.5gb at 2" in unplaced.detail
+    assert "team/holder" in unplaced.detail
 
 
 def test_4g_and_3g_share_an_empty_gpu() -> None:

@@ -110,7 +110,7 @@ def test_who_may_be_outrun_is_not_counted_on() -> None:
 
     assert result.placed == ()
     assert result.node_changes == ()
-    assert "before it in its scheduler's queue" in result.unplaced[0].message
+    assert "ahead of it in its scheduler's queue" in result.unplaced[0].message
     assert "nominatePods" in result.unplaced[0].message
 
 

@@ -8,7 +8,7 @@ from controller.planner import plan
 from controller.planner.wording import counted
 from controller.reasons import UnplacedReason
 from controller.results import Unplaced
-from controller.views import GpuView, PartitionView, PodView, Requirement, Snapshot
+from controller.views import GpuView, NodeView, PartitionView, PlanView, PodView, Requirement, Snapshot
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import H100, cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
@@ -18,16 +18,26 @@ def told(snapshot: Snapshot, name: str = "a") -> tuple[UnplacedReason, str]:
     result = plan(snapshot)
     check(snapshot, result)
     found: Unplaced = next(one for one in result.unplaced if one.key[1] == name)
-    return found.reason, found.message
+    return found.reason, found.full
 
 
 @pytest.mark.parametrize(
     ("asks", "words"),
     [
-        pytest.param(pod("a", "1g.10gb+gfx"), "NVIDIA-A100-SXM4-40GB offers 1g.5gb, ", id="no such profile"),
-        pytest.param(pod("a", ("7g.40gb", 2)), "at most 1 x nvidia.com/mig-7g.40gb", id="too many for a node"),
-        pytest.param(pod("a", "1g.5gb", cpu=200_000), "200 cores and 4.0 GiB", id="more CPU than a node has"),
-        pytest.param(pod("a", "1g.5gb", memory_gib=4096), "4096.0 GiB", id="more memory than a node has"),
+        pytest.param(
+            pod("a", "1g.10gb+gfx"), "NVIDIA-A100-SXM4-40GB offers mig-1g.5gb, mig-1g.5gb.me, ", id="no such profile"
+        ),
+        pytest.param(pod("a", ("7g.40gb", 2)), "the largest holds 1 nvidia.com/mig-7g.40gb", id="too many for a node"),
+        pytest.param(
+            pod("a", "1g.5gb", cpu=200_000),
+            "requests 200 CPUs; the largest node with such GPUs has 192. Request less.",
+            id="more CPU than a node has",
+        ),
+        pytest.param(
+            pod("a", "1g.5gb", memory_gib=4096),
+            "requests 4096 GiB of memory; the largest node with such GPUs has 2048 GiB of memory",
+            id="more memory than a node has",
+        ),
     ],
 )
 def test_never_fits(asks: PodView, words: str) -> None:
@@ -50,7 +60,7 @@ def test_the_model_of_a_node_that_has_not_reported() -> None:
     reason, message = told(Snapshot(nodes=(node("node-1", product="NVIDIA-Z9"),), pending=(pod("a", "1g.5gb"),)))
 
     assert reason is UnplacedReason.AWAITING_AGENT
-    assert message == "GPUs not reported yet: node-1: see the node agent there"
+    assert message.startswith("The node agent on node node-1 has not reported its GPUs yet.")
 
 
 def test_a_reported_model_that_nobody_knows() -> None:
@@ -58,16 +68,20 @@ def test_a_reported_model_that_nobody_knows() -> None:
     reason, message = told(cluster(server("node-1", gpu, product="NVIDIA-Z9"), pending=[pod("a", "1g.5gb")]))
 
     assert reason is UnplacedReason.NEVER_FITS
-    assert message.endswith("GPU 0 of node-1 is of an unknown model: see status.models of its plan")
+    assert message.startswith("GPU 0 on node node-1 is of an unknown model.")
 
 
-def test_filtered_by_the_scheduler_in_its_own_words() -> None:
+def test_what_the_scheduler_filters_by_is_named() -> None:
     servers = server("node-1", mig(), taints=["reserved"]), server("node-2", mig(), labels={"zone": "b"})
     zone = Requirement(key="zone", operator="In", values=("a",))
     reason, message = told(cluster(*servers, pending=[pod("a", "1g.5gb", affinity=[zone])]))
 
     assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
-    assert "1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s)" in message
+    assert message == (
+        "None of the 2 suitable nodes accepts this pod: 1 does not match the pod's required node affinity and 1 has "
+        "taint reserved:NoSchedule. Change the pod's node affinity. "
+        "node-2 does not match the pod's required node affinity. node-1 has taint reserved:NoSchedule."
+    )
 
 
 def test_a_release_that_would_help_is_named() -> None:
@@ -77,7 +91,7 @@ def test_a_release_that_would_help_is_named() -> None:
     )
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
-    assert "GPU 0 of node-1" in message
+    assert "GPU 0 on node node-1" in message
     assert "team/trainer" in message
 
 
@@ -87,8 +101,8 @@ def test_free_but_in_pieces() -> None:
     reason, message = told(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.20gb")]))
 
     assert reason is UnplacedReason.FRAGMENTED
-    assert "needs 4 memory slices in one piece" in message
-    assert "1g.5gb at 1, 1g.5gb at 5" in message
+    assert "needs 4 adjacent memory slices" in message
+    assert "mig-1g.5gb at 1 (team/holder) and mig-1g.5gb at 5 (team/holder)" in message
 
 
 def held_by_each(gpu: GpuView) -> GpuView:
@@ -106,36 +120,36 @@ ONES = [("1g.10gb", start) for start in range(7)]
         pytest.param(
             ONES,
             "1g.10gb",
-            "its 7 compute slices are used",
-            "one of team/p0, team/p1, team/p2 and 4 more releases what it holds there",
+            "all 7 compute slices are in use",
+            "mig-1g.10gb at 1 (team/p1), mig-1g.10gb at 2 (team/p2) and 4 more is released",
             id="the eighth of seven",
         ),
         pytest.param(
             [("1g.10gb+me", 0)],
             "1g.10gb+me",
-            "it can hold one +me instance",
-            "team/p0 releases 1g.10gb+me at 0",
+            "it can hold one instance with media engines (.me)",
+            "once mig-1g.10gb.me at 0 (team/p0) is released",
             id="a second one with the media engines",
         ),
         pytest.param(
             [("3g.40gb", 0), ("3g.40gb", 4)],
             "1g.10gb",
-            "its 8 memory slices are used",
-            "one of team/p0, team/p1 releases",
+            "all 8 memory slices are in use",
+            "one of mig-3g.40gb at 0 (team/p0) and mig-3g.40gb at 4 (team/p1) is released",
             id="memory runs out before compute",
         ),
         pytest.param(
             [("4g.40gb", 0)],
             "4g.40gb",
             "3 of its 7 compute slices are free, and the instance needs 4",
-            "team/p0 releases 4g.40gb at 0",
+            "once mig-4g.40gb at 0 (team/p0) is released",
             id="not enough compute slices left",
         ),
         pytest.param(
             [("1g.10gb", 0), ("1g.10gb", 4)],
             "7g.80gb",
             "5 of its 7 compute slices are free",
-            "team/p0, team/p1 release both of their partitions there",
+            "once 2 partitions are released: mig-1g.10gb at 0 (team/p0) and mig-1g.10gb at 4 (team/p1)",
             id="no release alone helps",
         ),
     ],
@@ -149,7 +163,7 @@ def test_what_is_used_up_is_named(used: list[tuple[str, int]], asks: str, limit:
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
     assert limit in message
     assert who in message
-    assert "(1 such GPU)" in message
+    assert "the only suitable GPU is in use" in message
 
 
 def test_one_memory_slice_in_the_singular() -> None:
@@ -160,8 +174,8 @@ def test_one_memory_slice_in_the_singular() -> None:
     reason, message = told(snapshot)
 
     assert reason is UnplacedReason.FRAGMENTED
-    assert "needs 1 memory slice in one piece; GPU 0 of node-1 has 1 free" in message
-    assert "team/holder releases one of 1g.20gb at 0, 1g.20gb at 2, 1g.20gb at 4" in message
+    assert "GPU 0 on node node-1: 1 memory slice of it is free, split by" in message
+    assert "once one of mig-1g.20gb at 0 (team/holder), mig-1g.20gb at 2" in message
 
 
 def test_the_limit_of_mps_clients_is_no_fragmentation() -> None:
@@ -170,7 +184,7 @@ def test_the_limit_of_mps_clients_is_no_fragmentation() -> None:
     reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pods=holders, pending=[pod("a", "10gb")]))
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
-    assert "it serves 48 MPS clients and has as many" in message
+    assert "all 48 MPS clients that it can serve are in use" in message
 
 
 def test_the_largest_mps_slice_is_named() -> None:
@@ -179,33 +193,35 @@ def test_the_largest_mps_slice_is_named() -> None:
     )
 
     assert reason is UnplacedReason.NEVER_FITS
-    assert "the largest slice a GPU here can hold is gpu-85gb (NVIDIA-H100-80GB-HBM3)" in message
+    assert "the largest slice is nvidia.com/gpu-85gb (NVIDIA-H100-80GB-HBM3)" in message
 
 
 @pytest.mark.parametrize(
-    ("partition", "told_so"),
+    ("state", "expected", "words"),
     [
         pytest.param(
-            PartitionView(resource=WHOLE, state="Used", pod="team/trainer"),
-            "GPU 0 of node-1 is held whole by team/trainer: wait for its release, or add a node",
-            id="by a pod that is known",
+            "Used", UnplacedReason.WAITS_FOR_RELEASE, "GPU 0 on node node-1 is in use as a whole GPU.", id="used"
         ),
         pytest.param(
-            PartitionView(resource=WHOLE, state="Used"),
-            "is held whole by a pod: wait for its release, or add a node",
-            id="by somebody",
+            "Unknown",
+            UnplacedReason.AWAITING_AGENT,
+            "may be in use as a whole GPU; the node agent is checking",
+            id="unknown",
         ),
         pytest.param(
-            PartitionView(resource=WHOLE, state="Unknown"), "whether it is in use is not known", id="perhaps by nobody"
+            "Changing",
+            UnplacedReason.AWAITING_AGENT,
+            "may be in use as a whole GPU; the node agent is checking",
+            id="changing",
         ),
     ],
 )
-def test_who_holds_a_gpu_whole(partition: PartitionView, told_so: str) -> None:
-    gpu = replace(mps(gpu_model=H100), partitions=(partition,))
+def test_a_gpu_that_may_be_held_whole(state: str, expected: UnplacedReason, words: str) -> None:
+    gpu = replace(mps(gpu_model=H100), partitions=(PartitionView(resource=WHOLE, state=state),))
     reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pending=[pod("a", "10gb")]))
 
-    assert reason is UnplacedReason.BLOCKED
-    assert told_so in message
+    assert reason is expected
+    assert words in message
 
 
 def test_a_gpu_held_whole_somewhere_on_the_node() -> None:
@@ -215,8 +231,86 @@ def test_a_gpu_held_whole_somewhere_on_the_node() -> None:
     )
     reason, message = told(snapshot)
 
+    assert reason is UnplacedReason.AWAITING_AGENT
+    assert "GPU 0 on node node-1 may be in use as a whole GPU" in message
+
+
+def event(snapshot: Snapshot) -> str:
+    """The Event's message of the pod `a`."""
+    return next(one.message for one in plan(snapshot).unplaced if one.key[1] == "a")
+
+
+def test_an_event_names_no_other_pod_and_stays_while_the_cause_does() -> None:
+    def full(holder_of_all: str, *used: tuple[str, int]) -> Snapshot:
+        gpu = mig(used=used, holder=f"secret/{holder_of_all}")
+        pods = [
+            replace(holder("node-1", profile, name=f"{holder_of_all}-{n}"), namespace="secret")
+            for n, (profile, _) in enumerate(used)
+        ]
+        return cluster(server("node-1", gpu), pods=pods, pending=[pod("a", "3g.20gb")])
+
+    first = event(full("x", ("4g.20gb", 0), ("3g.20gb", 4)))
+    second = event(full("y", ("3g.20gb", 0), ("3g.20gb", 4)))
+
+    assert first == second
+    assert "secret" not in first
+    assert "it needs 4 adjacent memory slices of one" in first
+
+
+def test_which_adjacent_slices_must_be_released_is_a_detail() -> None:
+    gpu = held_by_each(
+        mig(gpu_model=H100, used=[("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 4), ("1g.10gb", 5), ("1g.10gb", 6)])
+    )
+    holders = [holder("node-1", "1g.10gb", name=f"p{number}") for number in range(5)]
+    _, message = told(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.40gb")]))
+
+    assert (
+        "It has room once 2 partitions are released: mig-1g.10gb at 0 (team/p0) and mig-1g.10gb at 1 (team/p1)."
+        in message
+    )
+
+
+def test_nodes_of_the_other_kind_are_a_hint_at_most() -> None:
+    tainted = server("h1", mig(gpu_model=H100), taints=["team"])
+    other = server("m1", mps(gpu_model=H100), partitioning="mps")
+    reason, message = told(cluster(tainted, other, pending=[pod("a", "1g.10gb")]))
+
+    assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
+    assert message == (
+        "The only suitable node, h1, has taint team:NoSchedule. Add a toleration for it to the pod. "
+        "Node m1 serves MPS slices only (label gpuplan.dev/gpu-partitioning=mps)."
+    )
+
+
+def test_a_silent_agent_comes_before_nodes_of_the_other_kind() -> None:
+    silent_node, plan_of_it = server("h1", mig(gpu_model=H100))
+    silent = silent_node, replace(plan_of_it, agent_alive=False)
+    other = server("m1", mps(gpu_model=H100), partitioning="mps")
+    reason, message = told(cluster(silent, other, pending=[pod("a", "1g.10gb")]))
+
+    assert reason is UnplacedReason.AWAITING_AGENT
+    assert message.startswith("The node agent on node h1 has stopped responding.")
+
+
+def paused(name: str, gpu: GpuView) -> tuple[NodeView, PlanView]:
+    node, of_it = server(name, gpu)
+    return node, replace(of_it, paused=True)
+
+
+def test_the_nearest_of_several_causes_is_named_with_one_remedy() -> None:
+    servers = [
+        server("a1", mig(gpu_model=H100), partitioning="mps"),
+        server("b1", mig(gpu_model=H100, mig_enabled=False)),
+        paused("c1", mig(gpu_model=H100)),
+    ]
+    reason, message = told(cluster(*servers, pending=[pod("a", "1g.10gb")]))
+
     assert reason is UnplacedReason.BLOCKED
-    assert "GPU 0 of node-1 may be held whole by a pod of its node: wait for its release, or add a node" in message
+    assert message == (
+        "Changes to node c1 are paused (gpupartitionplan/c1, spec.paused). Ask the owner of the plan to resume it. "
+        "MIG mode is off on GPU 0 on node b1. "
+        "Node a1 serves MPS slices only (label gpuplan.dev/gpu-partitioning=mps)."
+    )
 
 
 @pytest.mark.parametrize(("number", "expected"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (0.5, "0.5 nodes")])
@@ -229,8 +323,8 @@ def test_full_with_pods_of_this_very_plan() -> None:
     reason, message = told(cluster(server("node-1", mig()), pending=pending))
 
     assert reason is UnplacedReason.NO_CAPACITY
-    assert "the GPU for 1 x nvidia.com/mig-1g.5gb is full" in message
-    assert "add a node" in message
+    assert "The only suitable GPU is taken by pods ahead in the queue." in message
+    assert "add a GPU node" in message
 
 
 def test_gpus_have_room_and_nodes_have_not() -> None:
@@ -238,9 +332,8 @@ def test_gpus_have_room_and_nodes_have_not() -> None:
     reason, message = told(cluster(server("node-1", mig()), pods=[busy], pending=[pod("a", "1g.5gb", cpu=8000)]))
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
-    assert "GPUs of 1 node have room" in message
-    assert "1 core and" in message
-    assert "8 cores" in message
+    assert "GPUs have room for 1 nvidia.com/mig-1g.5gb, but their nodes lack CPU: the pod requests 8 CPUs." in message
+    assert "The best of 1 node, node-1, has 1 CPU left." in message
 
 
 def test_pod_slots_are_node_resources_too() -> None:
@@ -274,4 +367,4 @@ def test_closed_gpus_are_mentioned_beside_full_ones() -> None:
     reason, message = told(cluster(*servers, pending=pending))
 
     assert reason is UnplacedReason.NO_CAPACITY
-    assert "GPU 0 of node-2 is pinned" in message
+    assert "GPU 0 on node node-2 is fixed in spec.gpus of gpupartitionplan/node-2." in message

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.planner import plan
+from controller.planner.causes import Cause, nearest
 from controller.planner.inventory import Closed
 from controller.reasons import UnplacedReason
 from controller.views import HostPort, PartitionView, PodView, Snapshot
@@ -21,7 +22,7 @@ def told(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
     result = plan(snapshot)
     check(snapshot, result)
     (missed,) = result.unplaced
-    return missed.reason, missed.message
+    return missed.reason, missed.full
 
 
 @pytest.mark.parametrize(
@@ -30,17 +31,17 @@ def told(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
         pytest.param(
             replace(pod("a", "1g.5gb"), host_ports=(HostPort(port=8080),)),
             replace(pod("busy", node_name="node-1"), host_ports=(HostPort(port=8080),)),
-            "a pod there has one of its host ports (TCP 8080)",
+            "lack free host ports: the pod requests the host ports TCP 8080",
             id="host port",
         ),
         pytest.param(
             with_request(pod("a", "1g.5gb"), "ephemeral-storage", 60),
             with_request(pod("busy", node_name="node-1"), "ephemeral-storage", 70),
-            "30 of ephemeral-storage are free there, the pod asks 60",
+            "has 30 ephemeral-storage left",
             id="another resource",
         ),
         pytest.param(
-            pod("a", "1g.5gb", cpu=8000), pod("busy", cpu=191_000, node_name="node-1"), "1 core and", id="cpu"
+            pod("a", "1g.5gb", cpu=8000), pod("busy", cpu=191_000, node_name="node-1"), "has 1 CPU left", id="cpu"
         ),
     ],
 )
@@ -50,14 +51,28 @@ def test_what_a_node_lacks_is_named_with_its_amount(asks: PodView, busy: PodView
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert words in message
-    assert message.endswith("ask for less, or add a node")
+    assert "Request less, or add a GPU node." in message
 
 
-@pytest.mark.parametrize("why", [why for why in Closed if why not in (Closed.NO_PLAN, Closed.NOT_REPORTED)])
-def test_each_cause_that_is_not_passing_names_a_remedy(why: Closed) -> None:
-    held = why is Closed.HELD_WHOLE  # its words are made where the holder is known
+@pytest.mark.parametrize("why", Closed)
+def test_each_cause_has_words_and_one_remedy(why: Closed) -> None:
+    answer = nearest([Cause(0, "n1", 0, why, "its own words"), Cause(0, "n1", 1, why, "its own words")])
 
-    assert held or any(word in why.value for word in (": ", "wait", "nvidia-smi"))
+    assert answer.message.count(". ") == 1
+    assert answer.message.endswith(".")
+    assert answer.message[0].isupper()
+    assert not any(brace in answer.message for brace in "{}")
+    assert any(word in answer.message for word in ("n1", "GPUs 0 and 1"))
+
+
+def test_gpus_are_named_by_node() -> None:
+    causes = [Cause(node, f"n{node}", gpu, Closed.MIG_MODE_DISABLED) for node in range(5) for gpu in (0, 1)]
+
+    assert nearest(causes[:2]).message == (
+        "MIG mode is off on GPUs 0 and 1 on node n0. "
+        "Ask an administrator to drain the node and run `nvidia-smi -i 0,1 -mig 1`."
+    )
+    assert "GPUs 0 and 1 on node n2 and GPUs on 2 other nodes" in nearest(causes).message
 
 
 def test_pods_that_hold_whole_gpus_are_named() -> None:
@@ -66,15 +81,15 @@ def test_pods_that_hold_whole_gpus_are_named() -> None:
     reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pods=pods, pending=[pod("a", WHOLE)]))
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
-    assert "wait for a release by team/trainer, or add a node" in message
+    assert "The pod starts when enough are released; or add a GPU node. In use by team/trainer." in message
 
 
 @pytest.mark.parametrize(
     ("snapshot", "remedy"),
     [
-        pytest.param(cluster(server("n", mig()), pending=[pod("a", "1g.10gb+gfx")]), "ask for one of these", id="MIG"),
+        pytest.param(cluster(server("n", mig()), pending=[pod("a", "1g.10gb+gfx")]), "Request one of these", id="MIG"),
         pytest.param(
-            cluster(server("n", mps(), partitioning="mps"), pending=[pod("a", "200gb")]), "ask for less", id="MPS"
+            cluster(server("n", mps(), partitioning="mps"), pending=[pod("a", "200gb")]), "Request less", id="MPS"
         ),
     ],
 )

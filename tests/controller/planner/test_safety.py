@@ -66,7 +66,7 @@ def test_a_pinned_gpu_is_people_s() -> None:
 
     assert result.node_changes == ()
     assert result.unplaced[0].reason is UnplacedReason.BLOCKED
-    assert "GPU 0 of node-1 is pinned" in result.unplaced[0].message
+    assert "GPU 0 on node node-1 is fixed in spec.gpus of gpupartitionplan/node-1" in result.unplaced[0].message
 
 
 def test_an_unsettled_gpu_is_frozen_and_its_neighbour_is_not() -> None:
@@ -93,11 +93,18 @@ def changed(where: tuple[NodeView, PlanView], **more: object) -> tuple[NodeView,
     ("difference", "reason", "words"),
     [
         pytest.param({"partitioning": None}, UnplacedReason.BLOCKED, "gpuplan.dev/gpu-partitioning", id="no label"),
-        pytest.param({"partitioning": "mps"}, UnplacedReason.BLOCKED, "other kind", id="labelled for MPS"),
-        pytest.param({"mode": "Manual"}, UnplacedReason.BLOCKED, "spec.mode to Auto", id="manual"),
+        pytest.param({"partitioning": "mps"}, UnplacedReason.BLOCKED, "serves MPS slices only", id="labelled for MPS"),
+        pytest.param(
+            {"mode": "Manual"},
+            UnplacedReason.BLOCKED,
+            "Add the partition to gpupartitionplan/node-1, or ask its owner.",
+            id="manual",
+        ),
         pytest.param({"paused": True}, UnplacedReason.BLOCKED, "spec.paused", id="paused"),
         pytest.param({"ready": False}, UnplacedReason.BLOCKED, "not ready", id="node not ready"),
-        pytest.param({"agent_alive": False}, UnplacedReason.AWAITING_AGENT, "silent", id="agent silent"),
+        pytest.param(
+            {"agent_alive": False}, UnplacedReason.AWAITING_AGENT, "has stopped responding", id="agent silent"
+        ),
         pytest.param({"gpus": ()}, UnplacedReason.AWAITING_AGENT, "node-1", id="nothing reported"),
         pytest.param({"node_uid": "older"}, UnplacedReason.AWAITING_AGENT, "node-1", id="status of an earlier node"),
     ],
@@ -121,7 +128,7 @@ def test_mig_mode_must_be_on_already() -> None:
 
     assert result.node_changes == ()
     assert result.unplaced[0].reason is UnplacedReason.MIG_MODE_DISABLED
-    assert "nvidia-smi -mig 1" in result.unplaced[0].message
+    assert "nvidia-smi -i 0 -mig 1" in result.unplaced[0].message
 
 
 @pytest.mark.parametrize("partitioning", ["mps", "auto"])
@@ -130,7 +137,7 @@ def test_a_gpu_with_mig_on_gets_no_mps_slices(partitioning: str) -> None:
 
     assert result.node_changes == ()
     assert result.unplaced[0].reason is UnplacedReason.BLOCKED
-    assert "nvidia-smi -mig 0" in result.unplaced[0].message
+    assert "nvidia-smi -i 0 -mig 0" in result.unplaced[0].message
 
 
 def test_auto_takes_each_gpu_as_it_is() -> None:

@@ -62,7 +62,7 @@ def where(result: PlanningResult) -> dict[str, str]:
 
 
 def told(result: PlanningResult) -> dict[str, tuple[UnplacedReason, str]]:
-    return {one.key[1]: (one.reason, one.message) for one in result.unplaced}
+    return {one.key[1]: (one.reason, one.full) for one in result.unplaced}
 
 
 def test_replicas_are_spread_as_the_scheduler_will() -> None:
@@ -203,7 +203,7 @@ def test_each_pod_is_filtered_by_its_own_scheduler() -> None:
     assert "lax" in where(result)
     alone = plan(cluster(tainted, pending=pending), options)
     assert where(alone) == {"lax": "t1"}
-    assert "1 node(s) had untolerated taint(s)" in told(alone)["strict"][1]
+    assert "has taint k:NoSchedule" in told(alone)["strict"][1]
 
 
 def test_a_profile_that_refuses_everybody_is_told_of() -> None:
@@ -221,7 +221,7 @@ def test_what_a_device_class_maps_is_left_to_dra() -> None:
     assert where(result) == {"q": "a1"}
     (reason, message) = told(result)["p"]
     assert reason is UnplacedReason.NOT_SERVED
-    assert message.startswith("a DeviceClass maps nvidia.com/mig-1g.5gb, so DRA serves it")
+    assert message.startswith("A DeviceClass maps nvidia.com/mig-1g.5gb, so DRA serves this pod.")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_slices_in_use_stay() -> None:
 
     assert not result.node_changes
     assert result.unplaced[0].reason is UnplacedReason.WAITS_FOR_RELEASE
-    assert "1 cut, with partitions in use" in result.unplaced[0].message
+    assert "1 is partitioned and in use" in result.unplaced[0].message
 
 
 def test_what_exists_whole_needs_no_plan() -> None:
@@ -78,14 +78,14 @@ def test_who_has_the_gpus_is_said() -> None:
     (missed,) = planned(snapshot).unplaced
 
     assert missed.reason is UnplacedReason.WAITS_FOR_RELEASE
-    assert "of the GPUs of 1 node, 2 in use whole" in missed.message
+    assert "No node has 2 whole GPUs free: 2 are in use." in missed.message
 
 
 def test_gpus_in_mig_mode_are_never_whole() -> None:
     (missed,) = planned(cluster(server("node-1", mig(0), mig(1)), pending=[pod("whole", WHOLE)])).unplaced
 
     assert missed.reason is UnplacedReason.BLOCKED
-    assert "2 in MIG mode" in missed.message
+    assert "2 are in MIG mode" in missed.message
 
 
 def test_more_than_any_node_has_never_fits() -> None:

@@ -88,7 +88,7 @@ def _outrun(pod: PodView) -> Unplaced:
         key=pod.key,
         reason=UnplacedReason.NO_CAPACITY,
         message="The partitions for this pod may go to pods ahead of it in its scheduler's queue. "
-        "Wait, or add a GPU node.",
+        "Add a GPU node, or ask an administrator to set nominatePods: true.",
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 from crds.v1alpha1.names import Backend, Reason
 from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu
-from partitioning.layouts import EMPTY, Instance, Layout, check_layout
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_together
 from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice, check_slices, in_order, slice_of_gb
 from partitioning.packing import NoRoom, Packed, pack
@@ -126,28 +127,36 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
         if entry.start is None:
             name = _name(model, entry.profile)
             counts[name] = counts.get(name, 0) + (entry.count or 1)
-    asked_twice = len(exact) < sum(entry.start is not None for entry in item.instances)
-    problem = check_layout(model, exact)
-    if problem is None and not asked_twice:
+    problem = _impossible(model, exact)
+    if problem is None:
         packed = _packed(model, exact, counts, gpu.layout, in_use)
         if isinstance(packed, Layout):
             return MigTarget(layout=packed)
         problem = packed.reason
-    else:
-        problem = problem and problem + _remedy(model, exact)
-    return Refused(reason=Reason.INVALID_LAYOUT, message=problem or "one placement is listed twice")
+    return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
+
+
+def _impossible(model: GpuModel, exact: Layout) -> str | None:
+    """Why these exact placements cannot be, and what would help. A placement may be listed several times."""
+    alone = next(filter(None, (check_layout(model, Layout.of([placed])) for placed in exact)), None)
+    if alone is not None:
+        return alone
+    twice = next((one for one, other in pairwise(exact) if one == other), None)
+    problem = f"{twice} is listed twice" if twice else check_together(model, exact)
+    return problem and problem + _remedy(model, exact)
 
 
 def _remedy(model: GpuModel, exact: Layout) -> str:
-    """For exact placements that are possible alone, and not together: the first that can go elsewhere."""
-    if any(check_layout(model, Layout.of([placed])) for placed in exact):
-        return ""
-    for placed in reversed(tuple(exact)):
-        spec, others = model.profile(placed.profile), exact.without([placed])
+    """For placements that are possible alone, and not together: one that can go elsewhere, or whether any could."""
+    for placed in reversed(exact.instances):
+        spec, others = model.profile(placed.profile), list(exact)
+        others.remove(placed)
         for start in spec.starts if spec else ():
-            if check_layout(model, others.union([replace(placed, start=start)])) is None:
-                return f"; start {placed.profile} at {start}, or leave start out"
-    return "; leave start out, or plan less"
+            if check_together(model, Layout.of([*others, replace(placed, start=start)])) is None:
+                return f"; start {'one' if placed in others else placed.profile} at {start}, or leave start out"
+    if isinstance(pack(model, pinned=EMPTY, wanted=exact.counts(), prefer=EMPTY), Packed):
+        return "; leave the starts out, and the agent chooses placements that fit"
+    return "; the GPU has no room for all of them, so plan fewer"
 
 
 def _packed(

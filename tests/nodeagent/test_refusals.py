@@ -26,7 +26,7 @@ NVML: Any = pynvml
         (mig(0, ("3g.40gb", 1)), "InvalidLayout", "3g.40gb cannot begin at 1"),
         (mig(0, ("3g.40gb", 4), ("1g.10gb", 5)), "InvalidLayout", "overlap"),
         (mig(0, ("3g.40gb", 0), ("2g.20gb", 2)), "InvalidLayout", "start 2g.20gb at 4, or leave start out"),
-        (mig(0, ("4g.40gb", 0), ("7g.80gb", 0)), "InvalidLayout", "leave start out, or plan less"),
+        (mig(0, ("4g.40gb", 0), ("7g.80gb", 0)), "InvalidLayout", "no room for all of them, so plan fewer"),
         (mig(0, "3g.40gb*3"), "InvalidLayout", "do not fit"),
         (mps(1, 60, 60), "InvalidLayout", "lower memoryGB"),
         ({"index": 1, "mps": {"replicas": 4}}, "NotSupported", "replicas"),

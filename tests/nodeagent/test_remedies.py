@@ -1,0 +1,80 @@
+"""Following the advice of InvalidLayout makes the plan valid, for every two and three placements of an H100."""
+
+import re
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import pytest
+
+from crds.v1alpha1.spec import GpuItem
+from nodeagent.hardware.driver import MigMode, ObservedGpu
+from nodeagent.wanted.desired import MigTarget, Refused, Target, target
+from tests.nodeagent.conftest import H100
+from tests.nodeagent.items import mig
+
+GPU = ObservedGpu(index=0, uuid="GPU-1", name="H100", model=H100, mig_mode=MigMode.ENABLED)
+PLACEMENTS = [(spec.name, start) for spec in H100.profiles for start in spec.starts]
+Placed = tuple[str, int]
+START = re.compile(r"; start (\S+) at (\d+), or leave start out$")
+
+
+def asked(*instances: Placed | str) -> Target:
+    return target(GpuItem.read(mig(0, *instances)), GPU, ())
+
+
+def moved(listed: tuple[Placed, ...], what: str, start: int) -> Iterator[tuple[Placed, ...]]:
+    """The list with one of these placements moved: any of the profile, or for `one` any that is listed twice."""
+    for n, (profile, _) in enumerate(listed):
+        if what == profile or (what == "one" and listed.count(listed[n]) > 1):
+            yield (*listed[:n], (profile, start), *listed[n + 1 :])
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_whoever_follows_the_advice_has_a_valid_plan(count: int) -> None:
+    advised = dict.fromkeys(("start", "counts", "fewer"), 0)
+    for listed in combinations_with_replacement(PLACEMENTS, count):
+        found = asked(*listed)
+        if isinstance(found, MigTarget):
+            assert len(set(listed)) == count
+            continue
+        assert isinstance(found, Refused)
+        if match := START.search(found.message):
+            choices = list(moved(listed, match[1], int(match[2])))
+            assert any(isinstance(asked(*changed), MigTarget) for changed in choices), (listed, found.message)
+            assert all(len(set(changed)) == count for changed in choices if isinstance(asked(*changed), MigTarget))
+            advised["start"] += 1
+        elif "leave the starts out" in found.message:
+            assert isinstance(asked(*(profile for profile, _ in listed)), MigTarget), (listed, found.message)
+            advised["counts"] += 1
+        else:
+            assert "no room for all of them, so plan fewer" in found.message
+            assert isinstance(asked(*(profile for profile, _ in listed)), Refused), (listed, found.message)
+            advised["fewer"] += 1
+    assert advised["start"]
+    assert advised["fewer"]
+    assert advised["counts"] or count == 2
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        (
+            [("1g.10gb", 0), ("1g.10gb", 0)],
+            "1g.10gb at 0 is listed twice; start one at 1, or leave start out",
+        ),
+        ([("3g.40gb", 0), ("3g.40gb", 0)], "3g.40gb at 0 is listed twice; start one at 4, or leave start out"),
+        (
+            [("7g.80gb", 0), ("7g.80gb", 0)],
+            "7g.80gb at 0 is listed twice; the GPU has no room for all of them, so plan fewer",
+        ),
+        (
+            [("3g.40gb", 0), ("3g.40gb", 4), ("1g.10gb", 2)],
+            "3g.40gb at 0 and 1g.10gb at 2 overlap: each memory slice belongs to one instance; "
+            "the GPU has no room for all of them, so plan fewer",
+        ),
+    ],
+)
+def test_the_words(listed: list[Placed], message: str) -> None:
+    found = asked(*listed)
+    assert isinstance(found, Refused)
+    assert found.message == message

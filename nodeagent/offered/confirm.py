@@ -8,7 +8,7 @@ counts can hide wrong ones. Deadlines run on the monotonic clock since the prese
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,10 +18,11 @@ from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import NodeSeen
 from nodeagent.offered.foreign import Contest
 from nodeagent.offered.taint import lowered
-from nodeagent.plugin.config import Loaded, PluginConfig
+from nodeagent.plugin.config import Device, Loaded, PluginConfig
 from partitioning.resources import classify
 
 NOTHING: frozenset[str] = frozenset()
+PLUGIN_POD = "pod of DaemonSet gpuplan-device-plugin on this node"
 BLINK_SECONDS = 2.0
 """A plugin that registers again is away from the kubelet for a moment; that unsettles nothing."""
 
@@ -156,7 +157,7 @@ class Confirmer:
         known = NOTHING if new else self._schedulable
         absent = sorted(d.id for d in mine if d.id not in taken.get(d.resource, NOTHING) and d.id not in known)
         if absent:
-            return late("taken", f"the kubelet does not show {', '.join(absent)}")
+            return late("taken", f"the kubelet does not show {_some(absent, mine)}")
         if readings.node is None:
             return late("node", "this Node was not read from the API")
         counts = {resource: len(ids) for resource, ids in taken.items()}
@@ -173,7 +174,7 @@ class Confirmer:
             return Stage(
                 schedulable=False,
                 reason=Reason.ADVERTISING,
-                message="the device plugin has not loaded the config yet",
+                message=f"the device plugin has not loaded the new config yet ({PLUGIN_POD})",
             )
         general = [error.message for error in readings.loaded.errors if not error.gpu] if readings.loaded else []
         why = general[0] if general else "it does not answer"
@@ -181,7 +182,7 @@ class Confirmer:
             schedulable=False,
             reason=Reason.DEVICE_PLUGIN_ERROR,
             message=f"the device plugin has not loaded the config for {self._loaded_deadline_seconds:g} s: {why}; "
-            "see the log of its pod",
+            f"see whether its pod runs, and its log ({PLUGIN_POD})",
             failed=True,
         )
 
@@ -195,8 +196,8 @@ class Confirmer:
         return Stage(
             schedulable=False,
             reason=reason,
-            message=f"{message}, after {self._allocatable_deadline_seconds:g} s: see the logs of kubelet and device "
-            "plugin, and whether another plugin serves these resources",
+            message=f"{message} after {self._allocatable_deadline_seconds:g} s: see whether the device plugin runs "
+            f"({PLUGIN_POD}), its log and the kubelet's, and whether another plugin serves these resources",
             failed=True,
         )
 
@@ -206,6 +207,14 @@ def _taken(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | N
     if isinstance(allocatable, NoAnswer):
         return None
     return {name: frozenset(ids) for name, ids in allocatable.ids.items() if classify(name) is not None}
+
+
+def _some(absent: Sequence[str], mine: Sequence[Device]) -> str:
+    """Counts instead of ids: GPUs in the same trouble have the same sentence, which is then written once."""
+    shown = sorted({device.resource for device in mine if device.id in absent})
+    return (
+        f"{'any' if len(absent) == len(mine) else f'{len(absent)} of {len(mine)}'} of its devices ({', '.join(shown)})"
+    )
 
 
 def _digest(texts: Iterable[str]) -> str:

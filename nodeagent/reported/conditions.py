@@ -1,8 +1,9 @@
 """The conditions of a plan, for people and for `kubectl wait`.
 
-In go the outcomes of a pass, out comes the closed set but for AgentAlive, which is the controller's. Ready=True is said
-of a confirmed generation only, Ready=False of the one that was read, and all are written in one go, so that
-`kubectl wait --for=condition=Ready` never believes an older spec. A condition's time moves only with its status.
+Takes the outcomes of a pass, returns every condition but AgentAlive, which is the controller's. Ready=True names the
+confirmed generation only, Ready=False the one that was read, and all are written at once, so that
+`kubectl wait --for=condition=Ready` never believes an older spec. Each has a message, also where all is well. A
+condition's time moves only with its status.
 """
 
 from __future__ import annotations
@@ -64,43 +65,51 @@ def _ready(found: PassResult) -> Said:
     )
     if unready:
         return False, unready[0].reason, _sentences(unready)
+    return True, Reason.CONFIRMED, _matching(found)
+
+
+def _matching(found: PassResult) -> str:
     managed = sum(outcome.managed for outcome in found.outcomes)
     rest = len(found.outcomes) - managed
-    message = "1 GPU is as planned" if managed == 1 else f"{managed} GPUs are as planned"
-    if rest:
-        message += f", {rest} {'is' if rest == 1 else 'are'} not in the plan"
-    return True, Reason.CONFIRMED, message
+    unmanaged = f" ({rest} unmanaged)" if rest else ""
+    if not managed:
+        return f"No GPU is in the plan{unmanaged}."
+    return f"{'1 GPU matches' if managed == 1 else f'{managed} GPUs match'} the plan{unmanaged}."
 
 
 def _reconciling(found: PassResult) -> Said:
     if found.plan.paused:
-        return False, Reason.PAUSED, "spec.paused is true"
-    return _any(found.of_state(*UNDER_WAY), otherwise=Reason.IDLE)
+        return False, Reason.PAUSED, "Nothing is changed while spec.paused is true."
+    return _any(found.of_state(*UNDER_WAY), otherwise="No change is under way.")
 
 
 def _stalled(found: PassResult) -> Said:
     if found.problem:
         return True, *found.problem
-    return _any(found.of_state(GpuState.FAILED), otherwise=Reason.IDLE)
+    return _any(found.of_state(GpuState.FAILED), otherwise="Nothing needs a person to act.")
 
 
-def _any(outcomes: list[GpuOutcome], *, otherwise: Reason) -> Said:
+def _any(outcomes: list[GpuOutcome], *, otherwise: str) -> Said:
     """True where there is such a GPU."""
-    return (True, outcomes[0].reason, _sentences(outcomes)) if outcomes else (False, otherwise, "")
+    return (True, outcomes[0].reason, _sentences(outcomes)) if outcomes else (False, Reason.IDLE, otherwise)
 
 
 def _applied(found: PassResult) -> Said:
     behind = [outcome for outcome in found.outcomes if outcome.managed and not outcome.converged]
-    return (False, behind[0].reason, _sentences(behind)) if behind else (True, Reason.AS_PLANNED, "")
+    if behind:
+        return False, behind[0].reason, _sentences(behind)
+    return True, Reason.AS_PLANNED, "The hardware of every GPU in the plan is as planned."
 
 
 def _advertised(found: PassResult) -> Said:
     if not found.advertised:
-        return False, Reason.ADVERTISING, found.advertise_message
+        why = found.advertise_message or "The kubelet and the Node do not show every advertised device yet."
+        return False, Reason.ADVERTISING, why
     loaded = found.seen.readings.loaded
     # The plugin's own troubles, which no GPU or resource feels yet.
     general = [problem.message for problem in loaded.errors if not (problem.gpu or problem.resource)] if loaded else []
-    return True, Reason.CONFIRMED, "; ".join(f"device plugin: {message}" for message in general)
+    message = "; ".join(f"device plugin: {message}" for message in general)
+    return True, Reason.CONFIRMED, message or "The kubelet and the Node show every advertised device."
 
 
 def _drifted(found: PassResult) -> Said:
@@ -113,7 +122,9 @@ def _drifted(found: PassResult) -> Said:
         and not outcome.converged
         and not found.plan.paused
     ]
-    return (True, Reason.DRIFT, _sentences(drifted)) if drifted else (False, Reason.AS_PLANNED, "")
+    if drifted:
+        return True, Reason.DRIFT, _sentences(drifted)
+    return False, Reason.AS_PLANNED, "No GPU in the plan was changed outside gpuplan."
 
 
 def _ownership(found: PassResult) -> Said:
@@ -128,14 +139,22 @@ def _ownership(found: PassResult) -> Said:
         )
     if pod := found.seen.pods.mig_manager:
         return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)
-    return False, Reason.NO_CONFLICT, ""
+    return False, Reason.NO_CONFLICT, "Nothing else partitions or advertises the GPUs of this node."
 
 
 def _health(found: PassResult) -> Said:
     gpus = [outcome.gpu for outcome in found.outcomes if outcome.gpu is not None]
     ill = [f"GPU {gpu.index}: {gpu.health_message}" for gpu in gpus if gpu.health is Health.UNHEALTHY]
-    return (False, Reason.UNHEALTHY, "; ".join(ill)) if ill else (True, Reason.HEALTHY, "")
+    if ill:
+        return False, Reason.UNHEALTHY, "; ".join(ill)
+    return True, Reason.HEALTHY, "No GPU reports a fault."
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:
-    return "; ".join(f"GPU {outcome.index}: {outcome.message or outcome.reason}" for outcome in outcomes)
+    """Each message once, with the GPUs that it is about."""
+    gpus: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        gpus.setdefault(outcome.message or str(outcome.reason), []).append(str(outcome.index))
+    return "; ".join(
+        f"{'GPU' if len(indexes) == 1 else 'GPUs'} {', '.join(indexes)}: {message}" for message, indexes in gpus.items()
+    )

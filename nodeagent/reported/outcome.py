@@ -154,7 +154,7 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
         return GpuState.FAILED, found.stage.reason, found.stage.message
     if found.paused and isinstance(change.target, AsItIs):
         if found.confirmed_hash == found.item_hash and change.converged:
-            return GpuState.READY, Reason.CONFIRMED, "paused, and as planned before"
+            return GpuState.READY, Reason.CONFIRMED, "matches the plan, which is paused"
         lacks = f"; {', '.join(change.missing)} is not there" if change.missing else ""
         message = f"the plan is paused: nothing is changed until spec.paused is removed{lacks}"
         return GpuState.CHANGING, Reason.PAUSED, message
@@ -163,7 +163,7 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
         state = GpuState.WAITING_FOR_RELEASE if held else GpuState.FAILED
         return state, Reason.WAITING_FOR_RELEASE if held else Reason.DRIVER_ERROR, str(found.actuated.error)
     if not change.converged:
-        return _under_way(change)
+        return _under_way(change, found.stage)
     if found.stage.schedulable:
         return GpuState.READY, Reason.CONFIRMED, ""
     state = GpuState.FAILED if found.stage.failed else GpuState.ADVERTISING
@@ -182,20 +182,23 @@ def _advertised_unhealthy(found: Situation) -> str:
     return f"; {which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
 
 
-def _under_way(change: GpuChange) -> tuple[GpuState, Reason, str]:
+def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
     in_the_way = {partition.id for partition, _ in change.in_the_way}
     withdrawing = [partition.title for partition in change.withdraw if partition.id not in in_the_way]
+    if withdrawing and stage.failed:
+        return GpuState.FAILED, stage.reason, stage.message
     if withdrawing:
-        return GpuState.CHANGING, Reason.WITHDRAWING, f"no longer offered, to be given up: {', '.join(withdrawing)}"
+        message = f"being withdrawn from the kubelet, then destroyed if unused: {', '.join(withdrawing)}"
+        return GpuState.CHANGING, Reason.WITHDRAWING, f"{message}; {stage.message}" if stage.message else message
     if change.acts or not change.in_the_way:
-        return GpuState.CHANGING, Reason.CHANGING, f"to be made: {', '.join(change.missing) or 'nothing'}"
+        return GpuState.CHANGING, Reason.CHANGING, f"being created: {', '.join(change.missing) or 'nothing'}"
     known = any(verdict.use is Use.USED for _, verdict in change.in_the_way)
     reason = Reason.WAITING_FOR_RELEASE if known else Reason.USE_UNKNOWN
     return GpuState.WAITING_FOR_RELEASE, reason, _holders(change)
 
 
 def _unmanaged(change: GpuChange) -> str:
-    message = "not in the plan: what it holds is offered as it is"
+    message = "not managed by the plan: advertised unchanged"
     return f"{message}, except where it is not free: {_holders(change)}" if change.in_the_way else message
 
 

@@ -122,7 +122,7 @@ class Reporter:
     def _tell(self, plan: PlanSeen, kind: EventType, outcome: GpuOutcome) -> None:
         name = plan.plan.metadata.name if plan.plan is not None else ""
         about = ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
-        self._emit(about, kind, str(outcome.reason), f"GPU {outcome.index}: {outcome.message or 'as planned'}")
+        self._emit(about, kind, str(outcome.reason), _event_text(outcome))
 
     def _note_refused(self, result: PassResult) -> None:
         """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
@@ -141,3 +141,7 @@ class Reporter:
                 )
                 self._emit(about, "Warning", "PartitionGone", message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
+
+
+def _event_text(outcome: GpuOutcome) -> str:
+    return f"GPU {outcome.index}: {outcome.message}" if outcome.message else f"GPU {outcome.index} matches the plan."

@@ -62,7 +62,7 @@ def test_all_seen_is_schedulable() -> None:
             30,
             "Advertising",
             "AdvertiseTimeout",
-            "the kubelet does not show a",
+            "the kubelet does not show any of its devices (nvidia.com/mig-1g.10gb)",
             id="not taken",
         ),
         pytest.param(
@@ -70,7 +70,7 @@ def test_all_seen_is_schedulable() -> None:
             30,
             "Advertising",
             "AdvertiseTimeout",
-            "the kubelet does not show a",
+            "the kubelet does not show any of its devices (nvidia.com/mig-1g.10gb)",
             id="equal counts hide a wrong id",
         ),
         pytest.param(

@@ -22,6 +22,7 @@ def check(world: World) -> None:
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
     problems = [error.message for error in Draft202012Validator(schema).iter_errors(world.status())]
     assert problems == []
+    assert [c["type"] for c in world.status()["conditions"] if not c["message"]] == []
 
 
 def test_it_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
@@ -201,10 +202,10 @@ def test_beside_another_plugin_ours_advertises_nothing_and_touches_nothing(make_
 @pytest.mark.parametrize(
     ("managed", "gpus", "message"),
     [
-        (1, 1, "1 GPU is as planned"),
-        (1, 2, "1 GPU is as planned, 1 is not in the plan"),
-        (2, 4, "2 GPUs are as planned, 2 are not in the plan"),
-        (0, 1, "0 GPUs are as planned, 1 is not in the plan"),
+        (1, 1, "1 GPU matches the plan."),
+        (1, 2, "1 GPU matches the plan (1 unmanaged)."),
+        (2, 4, "2 GPUs match the plan (2 unmanaged)."),
+        (0, 1, "No GPU is in the plan (1 unmanaged)."),
     ],
 )
 def test_one_gpu_is_and_two_are(make_world: MakeWorld, managed: int, gpus: int, message: str) -> None:
@@ -213,6 +214,51 @@ def test_one_gpu_is_and_two_are(make_world: MakeWorld, managed: int, gpus: int, 
     world.settle()
 
     assert world.condition("Ready")["message"] == message
+
+
+def test_while_the_device_plugin_is_down_one_sentence_names_its_pod(make_world: MakeWorld) -> None:
+    world = make_world(*empty(3))
+    world.apply(*(mig(index, "1g.10gb*7") for index in range(3)))
+    world.settle()
+    world.events.clear()
+    world.plugin.alive = False
+
+    for _ in range(80):
+        world.run()
+
+    ready = world.condition("Ready")
+    assert ready["reason"] == "AdvertiseTimeout"
+    assert ready["message"] == (
+        "GPUs 0, 1, 2: the kubelet does not show any of its devices (nvidia.com/mig-1g.10gb) after 30 s: see whether "
+        "the device plugin runs (pod of DaemonSet gpuplan-device-plugin on this node), its log and the kubelet's, and "
+        "whether another plugin serves these resources"
+    )
+    warned = [(reason, message) for _, reason, message in world.events]
+    assert [reason for reason, _ in warned] == ["AdvertiseTimeout"] * 3
+    assert "DaemonSet gpuplan-device-plugin" in warned[0][1]
+    check(world)
+
+
+def test_a_config_that_waits_for_the_device_plugin_names_its_pod_at_once(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, "1g.10gb*7"))
+    world.settle()
+    world.plugin.alive = False
+    world.apply(mig(0, "1g.10gb*6"))
+    world.settle(5)
+
+    assert world.found() == ("Changing", "Withdrawing")
+    assert "DaemonSet gpuplan-device-plugin" in world.condition("Ready")["message"]
+
+    world.events.clear()
+    world.clock.now += 61
+    world.settle(3)
+    assert world.found() == ("Failed", "DevicePluginError")
+    assert [reason for _, reason, _ in world.events] == ["DevicePluginError"]
+
+    world.plugin.alive = True
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")
 
 
 READY = {"type": "Ready", "status": "True"}

@@ -12,13 +12,14 @@ on one edition of the plan, computed anew from what is observed, so it does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
 from nodeagent.ages import Ages
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.look import Observer, Seen
+from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Verdict
 from nodeagent.offered.advertise import Advertiser, capacities, counts, rendered, silenced
 from nodeagent.offered.confirm import Confirmation, Confirmer, Readings, Stage
@@ -57,6 +58,7 @@ class Agent:
     stopping: Callable[[], bool] = lambda: False
     _ages: Ages = field(init=False)
     _faults: Faults = field(init=False)
+    _orphan_book: OrphanBook = field(default_factory=OrphanBook, init=False)
     _steady: Steady = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,9 +79,13 @@ class Agent:
             seen = self.observer.look_again(seen)
             plan = orders(seen.plan, seen.gpus)
             changes = self._changes(plan, seen)
+        # Before the config is written anew: it still names the GPU of a device that is gone.
+        orphans = self._orphan_book.by_gpu(seen.usage.held, seen.gpus, self.advertiser.config.devices)
         pending = self._advertise(seen, changes)
         confirmation, readings, unwritten = self._confirm(seen)
-        outcomes = self._outcomes(seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending)
+        outcomes = self._outcomes(
+            seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending, orphans=orphans
+        )
         unconfirmed = (stage.message for stage in confirmation.stages.values())
         result = PassResult(
             seen=seen,
@@ -118,7 +124,7 @@ class Agent:
             return f"the driver does not answer: {seen.driver_problem}"
         advertiser, readings = self.advertiser, seen.readings
         broken = self._faults.broken(seen.gpus)
-        config = rendered(changes.values(), advertiser.config, broken=broken)
+        config = rendered(changes.values(), advertiser.config, broken=broken, boot_id=advertiser.boot_id)
         yields = self._yields(seen)
         if yields:
             config = silenced(config)
@@ -184,6 +190,7 @@ class Agent:
         actuated: dict[str, Actuated],
         confirmation: Confirmation,
         pending: str,
+        orphans: Mapping[str, Orphans],
     ) -> tuple[GpuOutcome, ...]:
         found = []
         for order in plan.orders:
@@ -207,6 +214,7 @@ class Agent:
                         verdicts=self._verdicts(change, seen),
                         withdrawn=frozenset(self.advertiser.config.withdrawn),
                         unhealthy=frozenset(self.advertiser.config.unhealthy),
+                        orphans=orphans.get(order.gpu.uuid, ()),
                     )
                 )
             )

@@ -34,6 +34,7 @@ from nodeagent.observed.pods import NodePod, PodBook, parse_pod
 from nodeagent.offered.advertise import Advertiser
 from nodeagent.offered.confirm import Confirmer
 from nodeagent.offered.taint import NodeGuard, NodeWriter
+from nodeagent.plugin.boot import boot_id
 from nodeagent.plugin.watch import DirectoryWatch
 from nodeagent.reported.metrics import AgentMetrics
 from nodeagent.reported.publish import StatusWriter
@@ -129,7 +130,7 @@ class AgentProcess:
 
     def _made_agent(self) -> Agent:
         settings, clock = self._settings, time.monotonic
-        journal, advertiser = Journal(self._state.journal), Advertiser(self._state.plugin)
+        journal, advertiser = Journal(self._state.journal), Advertiser(self._state.plugin, boot_id=boot_id())
         return Agent(
             observer=Observer(
                 plan=self._plan,

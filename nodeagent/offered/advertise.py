@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.hardware.driver import Health, ObservedGpu
@@ -23,13 +24,14 @@ log = logging.getLogger(__name__)
 
 
 def rendered(
-    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset()
+    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
 ) -> PluginConfig:
     """Every partition that exists and may be offered, the withdrawn ones among them.
 
     A GPU that cannot even tell its UUID may be any of those that are not seen: what `before` says of these stays.
-    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy.
+    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and MIG devices that nothing has seen in this boot.
     """
+    before = before.in_boot(boot_id)
     found = tuple(changes)
     seen = {change.gpu.uuid for change in found}
     kept = [device for device in before.devices if device.gpu not in seen] if "" in seen else []
@@ -40,7 +42,7 @@ def rendered(
     refused |= {device.id for device in kept} & set(before.withdrawn)
     unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
     unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
-    return PluginConfig.of([*devices.values(), *kept], refused, unhealthy)
+    return PluginConfig.of([*devices.values(), *kept], refused, unhealthy, boot_id=boot_id)
 
 
 def _unhealthy(
@@ -55,7 +57,7 @@ def _unhealthy(
 
 def silenced(config: PluginConfig) -> PluginConfig:
     """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
-    return PluginConfig.of(config.devices, {device.id for device in config.devices}, config.unhealthy)
+    return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))
 
 
 def counts(config: PluginConfig) -> dict[str, int]:
@@ -76,8 +78,9 @@ def _counted(config: PluginConfig, devices: Iterable[Device]) -> dict[str, int]:
 class Advertiser:
     """Owns `config.json`; the plugin owns `loaded.json`."""
 
-    def __init__(self, files: PluginFiles) -> None:
+    def __init__(self, files: PluginFiles, *, boot_id: str = "") -> None:
         self._files, self._news = files, News(log)
+        self.boot_id = boot_id
         found = read_config(files)
         if isinstance(found, Unreadable):
             log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodeagent.plugin.boot import boot_id
 from nodeagent.plugin.config import PluginFiles
 from nodeagent.plugin.service import PluginService
 
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             kubelet_dir=arguments.kubelet_dir,
             mps_root=arguments.mps_root,
             environment=os.environ,
+            boot_id=boot_id(),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -52,15 +52,22 @@ class PluginConfig:
     devices: tuple[Device, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids that are not offered and that Allocate refuses, listed above or not
     unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
+    boot_id: str = ""  # of the node when this was written; no part of the hash, for it says nothing of the contents
 
     @classmethod
     def of(
-        cls, devices: Iterable[Device], withdrawn: Iterable[str] = (), unhealthy: Iterable[str] = ()
+        cls,
+        devices: Iterable[Device],
+        withdrawn: Iterable[str] = (),
+        unhealthy: Iterable[str] = (),
+        *,
+        boot_id: str = "",
     ) -> "PluginConfig":
         return cls(
             devices=tuple(sorted(devices, key=lambda device: device.sort_key)),
             withdrawn=tuple(sorted(set(withdrawn))),
             unhealthy=tuple(sorted(set(unhealthy))),
+            boot_id=boot_id,
         )
 
     @property
@@ -79,6 +86,13 @@ class PluginConfig:
     def healthy(self) -> tuple[Device, ...]:
         """Devices that pods can get: the kubelet's allocatable."""
         return tuple(device for device in self.offered() if device.id not in self.unhealthy)
+
+    def in_boot(self, boot_id: str) -> "PluginConfig":
+        """As far as it holds in this boot: no MIG instance outlives the one in which it was seen."""
+        if "" in (boot_id, self.boot_id) or boot_id == self.boot_id:
+            return self
+        gone = {device.id for device in self.devices if device.kind is DeviceKind.MIG}
+        return replace(self, unhealthy=tuple(sorted(gone.union(self.unhealthy))))
 
 
 @with_config(WIRE)
@@ -121,6 +135,7 @@ class _ConfigFile:
     devices: tuple[Device, ...]
     withdrawn: tuple[str, ...]
     unhealthy: tuple[str, ...] = ()
+    boot_id: str = ""
     version: Literal[1]
 
 
@@ -152,6 +167,7 @@ def write_config(files: PluginFiles, config: PluginConfig) -> None:
         devices=config.devices,
         withdrawn=config.withdrawn,
         unhealthy=config.unhealthy,
+        boot_id=config.boot_id,
         version=1,
     )
     write_json(files.config, _CONFIG, body)
@@ -161,7 +177,7 @@ def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
     found = read_json(files.config, _CONFIG)
     if not isinstance(found, _ConfigFile):
         return found
-    config = PluginConfig.of(found.devices, found.withdrawn, found.unhealthy)
+    config = PluginConfig.of(found.devices, found.withdrawn, found.unhealthy, boot_id=found.boot_id)
     twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)
     unlimited = [d.id for d in config.devices if d.kind is DeviceKind.MPS and d.memory_mib < 1]
     if twice:

@@ -149,8 +149,9 @@ class Offer:
                 )
             if id_ in self._config.unhealthy:
                 return (
-                    f"{id_} ({resource}) lies on a GPU that is lost or broken: see the status of this node's "
-                    "GPUPartitionPlan. A controller's pod is created again by itself, a bare pod must be created again."
+                    f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and the "
+                    "device was not seen since; see the status of this node's GPUPartitionPlan. A controller's pod is "
+                    "created again by itself, a bare pod must be created again."
                 )
         kinds = {self._by_id[id_].kind for id_ in ids}
         if DeviceKind.MPS in kinds and len(ids) > 1:

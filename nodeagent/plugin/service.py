@@ -56,11 +56,13 @@ class PluginService:
         mps_root: Path,
         environment: Mapping[str, str],
         timing: ServiceTiming | None = None,
+        boot_id: str = "",
     ) -> None:
         self._files = PluginFiles(state_dir)
         self._paths = KubeletPaths(kubelet_dir)
         self._mps_root = mps_root
         self._timing = timing or ServiceTiming()
+        self._boot_id = boot_id
         self._wake, self._quit = threading.Event(), threading.Event()
         self._boot_token = str(uuid.uuid4())
         self._offer = Offer()
@@ -144,7 +146,7 @@ class PluginService:
         self._daemons.claim(wanted)
         # Slices of a GPU whose daemon was not seen yet start unhealthy: nobody may get one before it answers.
         ready = _gpus_with_slices(self._config) - self._daemon_problems.keys()
-        self._offer.replace(config, unready=wanted - ready)
+        self._offer.replace(config.in_boot(self._boot_id), unready=wanted - ready)
         self._config, self._loaded_once = config, True
         self._daemons_due, self._daemons_unneeded = 0.0, True
         self._ledger.forget({*config.withdrawn, *(device.id for device in config.devices)})

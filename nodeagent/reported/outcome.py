@@ -13,6 +13,7 @@ from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.hardware.driver import Health, InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.look import Seen
+from nodeagent.observed.orphans import Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.offered.confirm import Confirmation, Stage
 from nodeagent.plugin.config import PluginConfig
@@ -105,6 +106,8 @@ class Situation:
     """Ids that the config on disk does not offer."""
     unhealthy: frozenset[str]
     """Ids that it lists as Unhealthy."""
+    orphans: Orphans
+    """Pods whose device was on this GPU and no longer exists."""
     verdicts: tuple[tuple[Partition, Verdict], ...]
     """Of everything on the GPU."""
 
@@ -112,7 +115,7 @@ class Situation:
 def gpu_outcome(found: Situation) -> GpuOutcome:
     """The state of one GPU of the node."""
     state, reason, message = _state(found)
-    message += _advertised_unhealthy(found)
+    message = "; ".join(filter(None, (message, _advertised_unhealthy(found), *_orphaned(found.orphans))))
     ready = state is GpuState.READY
     return GpuOutcome(
         index=found.change.gpu.index,
@@ -179,7 +182,15 @@ def _advertised_unhealthy(found: Situation) -> str:
     if not listed:
         return ""
     which = "its partition is" if listed == 1 else f"its {listed} partitions are"
-    return f"; {which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
+    return f"{which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
+
+
+def _orphaned(orphans: Orphans) -> list[str]:
+    found = [
+        f"pod {pod} holds {device_id}, which no longer exists on this node: delete the pod"
+        for device_id, pod in orphans[:NAMED_HOLDERS]
+    ]
+    return found + ([f"and {len(orphans) - NAMED_HOLDERS} more pods"] if len(orphans) > NAMED_HOLDERS else [])
 
 
 def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:

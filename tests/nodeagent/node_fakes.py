@@ -24,6 +24,7 @@ class Plugin:
         self.config = PluginConfig()
         self.problems: tuple[Problem, ...] = ()
         self.alive = True
+        self.boot = ""
         self.unready: set[str] = set()
         """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
         self.allocations: dict[str, Allocation] = {}
@@ -47,7 +48,8 @@ class Plugin:
         for device in self.config.devices if self.alive else ():
             if device.id not in self.config.withdrawn:
                 ready = device.kind is not DeviceKind.MPS or device.gpu not in self.unready
-                found[device.resource][device.id] = ready and device.id not in self.config.unhealthy
+                real = device.kind is not DeviceKind.MIG or self.config.boot_id == self.boot
+                found[device.resource][device.id] = ready and real and device.id not in self.config.unhealthy
         return found
 
     def offered(self) -> dict[str, tuple[str, ...]]:
@@ -79,8 +81,10 @@ class FakeKubelet:
         self.rivals: tuple[str, ...] = ()
 
     def step(self) -> None:
-        self.devices = self._plugin.offered()
-        self.capacity = {resource: len(ids) for resource, ids in self._plugin.listed().items()}
+        # A resource that was registered once stays for ever, with nothing in it.
+        self.devices = {**dict.fromkeys(self.devices, ()), **self._plugin.offered()}
+        listed = {resource: len(ids) for resource, ids in self._plugin.listed().items()}
+        self.capacity = {**dict.fromkeys(self.capacity, 0), **listed}
 
     def listed(self) -> Listed | NoAnswer:
         if self.refuses:

@@ -2,12 +2,22 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nodeagent.offered.advertise import Advertiser, counts
-from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, PluginFiles, write_config, write_loaded
+from nodeagent.offered.advertise import Advertiser, counts, rendered
+from nodeagent.plugin.config import (
+    Device,
+    DeviceKind,
+    Loaded,
+    PluginConfig,
+    PluginFiles,
+    read_config,
+    write_config,
+    write_loaded,
+)
 
 
 def device(name: str, resource: str = "nvidia.com/gpu-10gb") -> Device:
@@ -148,3 +158,16 @@ def test_a_confirmation_that_cannot_be_read_is_logged_once(
     files.loaded.write_text("{")
     assert advertiser.loaded() is None
     assert len([line for line in caplog.messages if "loaded.json" in line]) == 2
+
+
+def test_the_same_config_is_written_again_in_another_boot(files: PluginFiles) -> None:
+    Advertiser(files).advertise(replace(config("a"), boot_id="one"), in_force=False, overdue=False)
+    advertiser = Advertiser(files, boot_id="two")
+    load(files, config("a"))
+    assert advertiser.in_force(advertiser.loaded())
+
+    advertiser.advertise(rendered([], advertiser.config, boot_id="two"), in_force=True, overdue=False)
+
+    found = read_config(files)
+    assert isinstance(found, PluginConfig)
+    assert found.boot_id == "two"

@@ -21,6 +21,8 @@ from nodeagent.__main__ import main
 from nodeagent.agent import Agent
 from nodeagent.hardware import driver_loss
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.plugin.boot import boot_id
+from nodeagent.plugin.config import PluginConfig, read_config
 from nodeagent.process import AgentProcess, NoPassError
 from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.apiserver import ApiServer
@@ -75,6 +77,9 @@ def test_a_plan_becomes_instances_that_pods_get_and_keep(node: Node) -> None:
     node.plan(mig(0, ("3g.40gb", 4), ("1g.10gb", 0)))
     node.start_agent()
     wait_until(node.ready)
+    config = read_config(StateDir(node.settings.state_dir).plugin)
+    assert isinstance(config, PluginConfig)
+    assert config.boot_id == boot_id() != ""
     assert node.layouts() == ["1g.10gb at 0, 3g.40gb at 4", "empty"]
     allocatable = apply.get(node.api, f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
     assert allocatable["nvidia.com/mig-3g.40gb"] == "1"

@@ -108,8 +108,8 @@ class WatchedJournal(Journal):
 
 
 class WatchedAdvertiser(Advertiser):
-    def __init__(self, files: PluginFiles, effect: Effects) -> None:
-        super().__init__(files)
+    def __init__(self, files: PluginFiles, effect: Effects, boot_id: str) -> None:
+        super().__init__(files, boot_id=boot_id)
         self._effect = effect
 
     def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:

@@ -22,6 +22,7 @@ from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
 from nodeagent.offered.confirm import Confirmer
 from nodeagent.offered.taint import NodeGuard
+from nodeagent.plugin.config import PluginConfig
 from nodeagent.reported.metrics import AgentMetrics
 from nodeagent.reported.report import Reporter
 from nodeagent.statedir import StateDir
@@ -29,7 +30,7 @@ from nodeagent.steps.actuator import Actuator
 from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
-from sandbox.driver import processes
+from sandbox.driver import incidents, processes
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.state import Quirks
@@ -57,6 +58,7 @@ class World(ApiMemory):
         self.state = StateDir(path / "state")
         self.state.plugin.directory.mkdir(parents=True)
         self.plugin = Plugin(self.state.plugin)
+        self.plugin.boot = "boot-1"
         super().__init__(Effects(), FakeKubelet(self.plugin))
         self.pods: dict[tuple[str, str], Raw] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -88,7 +90,7 @@ class World(ApiMemory):
             driver = ThreadedDriver(driver, timeout_seconds=self.driver_timeout_seconds, clock=self.clock)
         self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
         self.book = PodBook(clock=self.clock, slack_seconds=30.0)
-        advertiser = WatchedAdvertiser(self.state.plugin, self.effect)
+        advertiser = WatchedAdvertiser(self.state.plugin, self.effect, self.plugin.boot)
         journal = WatchedJournal(self.state.journal, self.effect)
         self.metrics = AgentMetrics(NODE, "1")
         self.agent = Agent(
@@ -122,6 +124,16 @@ class World(ApiMemory):
         )
         self.pods_late = False
         self._feed()
+
+    def reboot(self) -> None:
+        """The machine starts: no process and no MIG instance is left, and the plugin runs before the agent does."""
+        incidents.reboot(self.machine)
+        self.running.clear()
+        self.plugin.boot = f"boot after {self.plugin.boot}"
+        self.plugin.config = PluginConfig()
+        self.plugin.step()
+        self.kubelet.devices = {}
+        self.kubelet.step()
 
     def _feed(self) -> None:
         """What the watches would bring."""

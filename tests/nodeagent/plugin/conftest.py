@@ -93,7 +93,7 @@ Start = Callable[..., Running]
 def start_plugin(node: Node) -> Iterator[Start]:
     started: list[Running] = []
 
-    def start(**timing: float) -> Running:
+    def start(boot_id: str = "", **timing: float) -> Running:
         registration = RegistrationTiming(
             poll_seconds=0.5,
             verify_again_seconds=timing.pop("verify_again_seconds", 10),
@@ -105,6 +105,7 @@ def start_plugin(node: Node) -> Iterator[Start]:
             mps_root=node.mps_root,
             environment=node.environment,
             timing=ServiceTiming(registration=registration, **timing),
+            boot_id=boot_id,
         )
         thread = threading.Thread(target=service.run, name="plugin")
         thread.start()

@@ -81,12 +81,34 @@ def test_unhealthy_ids_are_listed_and_no_pod_gets_them(files: PluginFiles) -> No
     assert config.hash != PluginConfig.of([MIG, WHOLE, MPS], ["MIG-1"]).hash
 
 
+@pytest.mark.parametrize(
+    ("written", "now", "unhealthy"),
+    [
+        pytest.param("one", "two", ("GPU-c", "MIG-1"), id="MIG instances are gone, slices and whole GPUs are not"),
+        pytest.param("one", "one", ("GPU-c",), id="this boot"),
+        pytest.param("", "two", ("GPU-c",), id="an agent that does not write it"),
+        pytest.param("one", "", ("GPU-c",), id="a kernel that does not say"),
+    ],
+)
+def test_mig_devices_of_another_boot_are_unhealthy(
+    files: PluginFiles, written: str, now: str, unhealthy: tuple[str, ...]
+) -> None:
+    config = PluginConfig.of([MIG, WHOLE, MPS], unhealthy=["GPU-c"], boot_id=written)
+    write_config(files, config)
+    found = read_config(files)
+
+    assert isinstance(found, PluginConfig)
+    assert found == config
+    assert found.in_boot(now).unhealthy == unhealthy
+    assert found.hash == PluginConfig.of([MIG, WHOLE, MPS], unhealthy=["GPU-c"]).hash
+
+
 def test_a_config_without_the_list_of_unhealthy_ids_is_read_with_its_old_hash(files: PluginFiles) -> None:
     """Agent and device plugin are not upgraded at the same moment."""
     write_config(files, CONFIG)
     body = json.loads(files.config.read_text())
     assert body["hash"] == "1e337be96210"
-    del body["unhealthy"]
+    del body["unhealthy"], body["bootId"]
     files.config.write_text(json.dumps(body))
 
     assert read_config(files) == CONFIG

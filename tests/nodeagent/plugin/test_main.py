@@ -4,11 +4,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
+from nodeagent.plugin.boot import boot_id
+from nodeagent.plugin.config import Device, DeviceKind, PluginConfig, write_config
 from tests.nodeagent.plugin.conftest import Node
 from tests.nodeagent.plugin.fake_kubelet import FakeKubelet, eventually
 
@@ -78,3 +80,12 @@ def test_it_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Sp
         assert kubelet.healthy(MIG) == {"MIG-0"}
     assert kubelet.overlaps == []
     assert "MIG-0" in node.files.ledger.read_text()
+
+
+def test_it_knows_the_boot_of_the_machine(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    write_config(node.files, replace(CONFIG, boot_id="another"))
+    spawn()
+    eventually(lambda: MIG in kubelet.resources and kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy"})
+
+    write_config(node.files, replace(CONFIG, boot_id=boot_id()))
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"})

@@ -51,7 +51,7 @@ def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
     assert offer.listing(S).devices == (("s1", False),)
     with offer.allocating(R, ["m1"]) as answer:
         assert isinstance(answer, Refused)
-        assert "lies on a GPU that is lost or broken" in answer.sentence
+        assert "its GPU is lost or broken" in answer.sentence
     offer.set_unready(())
     assert offer.listing(S).healthy() == frozenset(), "a daemon that is ready does not heal a GPU"
 

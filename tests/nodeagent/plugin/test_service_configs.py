@@ -10,7 +10,7 @@ import pytest
 from nodeagent.plugin.config import PluginConfig, write_config
 from nodeagent.plugin.service import PluginService
 from tests.nodeagent.plugin.conftest import Node, Start
-from tests.nodeagent.plugin.devices import ALL, MIG, messages, mig, refusal
+from tests.nodeagent.plugin.devices import ALL, GPU_C, MIG, WHOLE, messages, mig, refusal
 from tests.nodeagent.plugin.fake_kubelet import FakeKubelet, eventually
 
 
@@ -44,6 +44,21 @@ def test_a_resource_that_fell_to_nothing_stays_registered(
     eventually(lambda: kubelet.open_streams(MIG) == 1)  # and over a restart of the plugin
     eventually(lambda: (node.loaded() or empty).boot_token != empty.boot_token)
     assert kubelet.resources[MIG].lists[-1] == frozenset()
+
+
+def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    write_config(node.files, replace(ALL, boot_id="one"))
+    start_plugin(boot_id="two")
+    eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C})
+    node.load(replace(ALL, boot_id="one"))
+    assert kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy", "MIG-1": "Unhealthy"}
+    assert "the node was restarted" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-0"}))
+
+    write_config(node.files, replace(ALL, boot_id="two"))
+
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"})
 
 
 def says(node: Node, sentence: str) -> bool:

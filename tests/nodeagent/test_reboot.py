@@ -1,0 +1,120 @@
+"""A restart of the node: MIG instances are gone, and the device plugin runs long before the agent has looked."""
+
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
+from nodeagent.observed.orphans import OrphanBook, orphans
+from nodeagent.plugin.boot import boot_id
+from nodeagent.plugin.config import Device, DeviceKind
+from partitioning.layouts import Instance
+from sandbox.driver import faults
+from tests.nodeagent.conftest import MakeWorld, empty, plain
+from tests.nodeagent.halves import THREE
+from tests.nodeagent.items import mig, whole
+from tests.nodeagent.world import World
+
+NVML: Any = pynvml
+
+
+def enable_mig(world: World) -> None:
+    NVML.nvmlDeviceSetMigMode(NVML.nvmlDeviceGetHandleByIndex(0), NVML.NVML_DEVICE_MIG_ENABLE)
+
+
+def test_no_pod_gets_an_instance_of_the_last_boot_before_the_agent_has_seen_it(make_world: MakeWorld) -> None:
+    world = make_world(*empty(), plain())
+    world.apply(mig(0, ("3g.40gb", 0)), whole(1))
+    world.settle()
+
+    world.reboot()
+
+    assert world.offered() == {"nvidia.com/gpu": 1}, "a card outlives the boot, its instances do not"
+    early = world.pod(THREE)
+    assert world.pods[early]["status"]["phase"] == "Failed"
+
+    enable_mig(world)
+    world.restart()
+    world.settle()
+    assert world.offered() == {THREE: 1, "nvidia.com/gpu": 1}
+    assert world.found() == ("Ready", "Confirmed")
+    later = world.pod(THREE)
+    assert world.pods[later]["status"]["phase"] == "Running"
+
+
+def test_a_gpu_that_cannot_be_read_after_a_restart_has_no_healthy_instances(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 0)))
+    world.settle()
+    world.reboot()
+    faults.inject(world.machine, "nvmlDeviceGetName", faults.Action.FAIL, times=faults.ALWAYS)
+    world.restart()
+
+    world.settle()
+
+    assert world.offered() == {}
+    assert world.found() == ("Failed", "Unhealthy")
+
+
+def test_a_pod_whose_instance_the_restart_took_is_named(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 0)))
+    world.settle()
+    key = world.pod(THREE)
+    (held,) = world.running[key]
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    world.reboot()
+    enable_mig(world)
+    world.restart()
+    world.settle()
+
+    assert world.layout() == "7g.80gb at 0"
+    assert world.found() == ("Ready", "Confirmed")
+    sentence = f"pod default/{key[1]} holds {held}, which no longer exists on this node: delete the pod"
+    assert world.gpu_status()["message"] == sentence
+
+    world.finish(key)
+    world.settle()
+    assert "message" not in world.gpu_status()
+
+
+A, B, C = (f"MIG-{letter * 8}-1111-5222-8333-444444444444" for letter in "abc")
+
+
+def gpu(index: int, *uuids: str, problem: str = "") -> ObservedGpu:
+    instances = tuple(
+        GpuInstance(
+            id=n,
+            placed=Instance(start=n, size=1, profile="1g.10gb"),
+            compute_slices=1,
+            compute=(ComputeInstance(id=0, slices=1, uuid=uuid),),
+        )
+        for n, uuid in enumerate(uuids)
+    )
+    return ObservedGpu(index=index, uuid=f"GPU-{index}", instances=instances, problem=problem)
+
+
+def test_only_ids_around_a_mig_uuid_that_no_gpu_has_are_orphans() -> None:
+    held = {A: "n/a", f"{B}::0": "n/b", f"{C}::1": "n/c", "GPU-9": "n/whole", "MIG-x": "n/x"}
+
+    assert orphans(held, [gpu(0, A), gpu(1, C)]) == ((f"{B}::0", "n/b"),)
+    assert orphans(held, [gpu(0, A), gpu(1, problem="unread")]) == (), "it may lie there"
+    assert orphans(held, []) == ()
+
+
+def test_an_orphan_is_named_at_the_gpu_that_it_was_on() -> None:
+    book = OrphanBook()
+    device = Device(id=A, resource=THREE, gpu="GPU-1", kind=DeviceKind.MIG)
+    gpus = [gpu(0), gpu(1)]
+
+    assert book.by_gpu({A: "n/a", B: "n/b"}, gpus, [device]) == {"GPU-1": ((A, "n/a"),), "GPU-0": ((B, "n/b"),)}
+    assert book.by_gpu({A: "n/a"}, gpus, []) == {"GPU-1": ((A, "n/a"),)}, "its entry has left the config"
+    assert book.by_gpu({}, gpus, []) == {}
+
+
+def test_the_boot_is_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "boot_id").write_text("1c3b\n")
+    assert boot_id(tmp_path / "boot_id") == "1c3b"
+    assert boot_id(tmp_path / "absent") == ""

@@ -20,6 +20,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from controller import paths
+from controller.agenda import Agenda
 from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
 from controller.parse_plan import ConditionReading, PlanReading, read_plan
@@ -75,24 +76,31 @@ class Agents:
         self._silent_seconds = agent_silent_seconds
         self._taint_seconds = taint_removal_seconds
         self._retries: RetryGate[str] = RetryGate(clock=clock)
+        self._agenda = Agenda(clock=clock, every=state.names)
+        state.listen(self._agenda.touch)
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
         until = self._clock() + SENDING_SECONDS
         at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
 
-    def _due(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        nodes = self._state.nodes()
-        for reading in self._state.plans():
-            if reading.deleting:
-                continue
-            name = reading.name
-            if self._wanted(reading) is not None:
-                yield f"status {name}", partial(self._tell, name)
-            silent_for = self._state.agent_silent_for(name)
-            tainted = name in nodes and any(taint.key == TAINT_CHANGING for taint in nodes[name].taints)
-            if tainted and silent_for is not None and silent_for >= self._taint_seconds:
-                yield f"taint {name}", partial(self._untaint, name)
+    def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        for name in self._agenda.take():
+            yield from self._judged(name)
+
+    def _judged(self, name: str) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        reading, node = self._state.plan(name), self._state.node(name)
+        if reading is None or reading.deleting:
+            return
+        if self._wanted(reading) is not None:
+            yield f"status {name}", name, partial(self._tell, name)
+        silent_for = self._state.agent_silent_for(name)
+        if silent_for is None:
+            return
+        if silent_for < self._taint_seconds:  # the state itself touches the name when the agent counts as silent
+            self._agenda.at(name, self._clock() + self._taint_seconds - silent_for)
+        elif node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
+            yield f"taint {name}", name, partial(self._untaint, name)
 
     def _wanted(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
@@ -183,8 +191,13 @@ class Agents:
         apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
         log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
 
-    def _attempt(self, what: str, action: Callable[[], None], *, until: float) -> None:
-        if self._clock() >= until or not self._retries.may_send(what) or not self._leading():
+    def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> None:
+        """Whatever changes by it is observed; what is left to do goes back on the agenda."""
+        if self._clock() >= until or not self._leading():
+            self._agenda.touch(name)
+            return
+        if not self._retries.may_send(what):
+            self._agenda.at(name, self._retries.retry_at(what))
             return
         try:
             action()
@@ -192,6 +205,7 @@ class Agents:
             if self._retries.failed(what, error):
                 self._metrics.errors.labels(stage="status").inc()
                 log.warning("%s: %s", what, error.message)
+            self._agenda.at(name, self._retries.retry_at(what))
         else:
             self._retries.succeeded(what)
 

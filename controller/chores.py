@@ -14,6 +14,7 @@ from functools import partial
 from kubernetes.client import ApiClient
 
 from controller import paths
+from controller.agenda import Agenda
 from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
 from controller.parse_plan import PlanReading, read_plan
@@ -53,6 +54,8 @@ class Chores:
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
         self._retries: RetryGate[tuple[str, str]] = RetryGate(clock=clock)
+        self._agenda = Agenda(clock=clock, every=state.names)
+        state.listen(self._agenda.touch)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
@@ -61,9 +64,10 @@ class Chores:
         return any(tried)
 
     def _attempt(self, what: str, name: str, chore: Callable[[], None], *, until: float) -> bool:
-        if not self._retries.may_send((what, name)) or not self._leading():
-            return False
-        if self._clock() < until:
+        if self._clock() >= until or not self._leading():
+            self._agenda.touch(name)
+            return self._leading()
+        if tried := self._retries.may_send((what, name)):
             try:
                 chore()
             except errors.ApiError as error:
@@ -72,28 +76,33 @@ class Chores:
                     log.warning("%s of plan %s: %s", what, name, error.message)
             else:
                 self._retries.succeeded((what, name), pause_seconds=AGAIN_SECONDS)
-        return True
+        self._agenda.at(name, self._retries.retry_at((what, name)))
+        return tried
 
     def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        nodes = self._state.nodes()
-        for name in sorted(nodes):
-            enabled = nodes[name].partitioning is not None
-            if enabled and not self._state.plan_exists(name) and self._may_return(name):
+        for name in self._agenda.take():
+            yield from self._judged(name)
+
+    def _judged(self, name: str) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        reading, node = self._state.plan(name), self._state.node(name)
+        enabled = node is not None and node.partitioning is not None
+        if enabled and not self._state.plan_exists(name):
+            if self._over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
                 yield "creation", name, partial(self._create, name)
-        for reading in self._state.plans():
-            node = nodes.get(reading.name)
-            if reading.deleting:
-                continue
-            if reading.stale_items and node is not None and node.partitioning is not None:
-                yield "removal of pinned items", reading.name, partial(self._drop, reading)
-            if node is None and not reading.authored and self._is_orphan(reading):
-                yield "deletion", reading.name, partial(self._delete, reading)
+        elif reading is None or reading.deleting:
+            return
+        elif reading.stale_items and enabled:
+            yield "removal of pinned items", name, partial(self._drop, reading)
+        elif node is not None or reading.authored:
+            return
+        elif self._over(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
+            yield "deletion", name, partial(self._delete, reading)
 
-    def _may_return(self, name: str) -> bool:
-        return self._state.plan_gone_for(name) >= self._plan_return_seconds
-
-    def _is_orphan(self, reading: PlanReading) -> bool:
-        return self._state.node_gone_for(reading.name) >= self._orphan_plan_seconds
+    def _over(self, name: str, seconds_left: float) -> bool:
+        """The pause before this chore; while it lasts, its end is put on the agenda."""
+        if seconds_left > 0:
+            self._agenda.at(name, self._clock() + seconds_left)
+        return seconds_left <= 0
 
     def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kubernetes.client import ApiClient
 
@@ -55,17 +55,24 @@ class Nominator:
         self._leading = leading
         self._clock = clock
         self._retries: RetryGate[str] = RetryGate(clock=clock)
+        self._settled_version = -1
+        """Of the state, when nothing was left to nominate."""
 
     def run(self) -> None:
         """Nominate every promised pod whose partitions are there."""
         if not self._enabled:
             return
-        promises = self._state.promises()
-        if not promises:
+        version = self._state.version  # first: what changes meanwhile makes the next turn look again
+        if version == self._settled_version:
             return
-        now = self._clock()
-        wanted = [claim for claim in self._wanted(promises) if self._retries.may_send(claim[0].uid)]
-        at_once(lambda claim: self._nominate(*claim, until=now + SENDING_SECONDS), wanted)
+        promises = self._state.promises()
+        wanted = self._wanted(promises) if promises else []
+        if not wanted:
+            self._settled_version = version
+            return
+        until = self._clock() + SENDING_SECONDS
+        due = [claim for claim in wanted if self._retries.may_send(claim[0].uid)]
+        at_once(lambda claim: self._nominate(*claim, until=until), due)
 
     def _wanted(self, promises: Mapping[str, str]) -> list[tuple[PodView, str]]:
         """Pods to nominate, and where to; those whose partitions are there may be robbed first, so they come first."""
@@ -103,7 +110,7 @@ class Nominator:
 def due(
     node: str,
     plan: PlanView,
-    pending: Iterable[PodView],
+    pending: Sequence[PodView],
     holders: Iterable[PodView],
     promises: Mapping[str, str],
 ) -> list[PodView]:
@@ -111,22 +118,26 @@ def due(
 
     `pending` need hold no others than pods promised or nominated to this node; `holders` are the pods bound to it.
     """
-    free = _offered(plan)
+    waiting = [pod for pod in pending if _lacks_nomination(pod, node, promises)]
+    free = _offered(plan) if waiting else Counter()
+    if not free:
+        return []
     free.subtract(_held_unseen(plan, holders))
-    waiting = sorted(pending, key=queue_order)
-    for pod in waiting:
+    for pod in pending:
         if pod.nominated_node == node:
             free.subtract(dict(_partitions(pod)))
     found = []
-    for pod in waiting:
-        foreign = bool(pod.nominated_node) and not pod.nomination_ours
-        if promises.get(pod.uid) != node or pod.nominated_node == node or foreign or pod.deleting:
-            continue
+    for pod in sorted(waiting, key=queue_order):
         wanted = _partitions(pod)
         if all(free[resource] >= amount for resource, amount in wanted):
             free.subtract(dict(wanted))
             found.append(pod)
     return found
+
+
+def _lacks_nomination(pod: PodView, node: str, promises: Mapping[str, str]) -> bool:
+    foreign = bool(pod.nominated_node) and not pod.nomination_ours
+    return promises.get(pod.uid) == node and pod.nominated_node != node and not foreign and not pod.deleting
 
 
 def coming(node: str, plan: PlanView, pending: Iterable[PodView], promises: Mapping[str, str]) -> list[PodView]:

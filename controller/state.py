@@ -70,6 +70,13 @@ class State:
         self._node_gone_at: dict[str, float] = {}
         self._planned_at = clock()
         self._unreadable = UnreadableObjects()
+        self._listeners: list[Callable[[str], None]] = []
+        self.version = 0
+        """Grows with all that nominations rest on: plans, Nodes, promises, and pods that request GPUs."""
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """`listener` hears the name of each Node or plan that changed, by time alone included; it returns at once."""
+        self._listeners.append(listener)
 
     # ----------------------------------------------------------------------------------- from the watches
 
@@ -79,7 +86,8 @@ class State:
             self._require(seen)
         with self._lock:
             left_out = self._unreadable.unknown_nodes()
-            new = self._unreadable.pod(key, seen, self._pods.known(key))
+            old = self._pods.known(key)
+            new = self._unreadable.pod(key, seen, old)
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
                 self._capacity(node)
             change = self._pods.observe(key, new, now=self._clock())
@@ -91,6 +99,8 @@ class State:
                 self._window.add(_pod_key(change.asks), extend=True)
             if change.left and (change.around or self._plans_for(change.left)):
                 self._capacity(change.left)
+            if any(pod is not None and pod.gpu for pod in (old, new)):
+                self.version += 1
         self._changed()
 
     def observe_node(self, name: str, seen: NodeView | Unreadable | None) -> None:
@@ -105,6 +115,7 @@ class State:
             if old != new and (ours or self._pods.look_around()):
                 self._capacity(name)
             self._refresh(name)
+            self._noticed(name)
         self._changed()
 
     def observe_plan(self, name: str, seen: PlanReading | Unreadable | None) -> None:
@@ -120,6 +131,7 @@ class State:
                 changed = self._plans.observe(new, node_uid=self._node_uid(name), now=now)
             if changed:
                 self._plan_changed(name)
+            self._noticed(name)
         self._changed()
 
     def observe_heartbeat(self, node: str, renew_time: str, problem: str = "") -> None:
@@ -144,7 +156,8 @@ class State:
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             if self._pods.wanting and now - self._planned_at >= RESYNC_SECONDS:
                 self._window.add("resync")
-            orphans = [name for name in self._plans.readings if not self.node_exists(name)]
+            absent = self._plans.readings.keys() - self._nodes.keys()
+            orphans = [name for name in absent if not self.node_exists(name)]
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
 
     # ---------------------------------------------------------------------------------- from our own acts
@@ -157,6 +170,7 @@ class State:
     def promise(self, promises: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
         """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
         with self._lock:
+            self.version += 1
             self._pods.promise(dict(promises))
             found = set(ready)
             pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
@@ -165,6 +179,7 @@ class State:
     def withdraw_promises(self, uids: Collection[str]) -> None:
         """The plans that these pods were promised were not written."""
         with self._lock:
+            self.version += 1
             self._pods.withdraw_promises(uids)
 
     def write_refused(self, name: str, message: str, *, until: float) -> None:
@@ -246,6 +261,11 @@ class State:
         with self._lock:
             return self._plans.gone_for(name, self._clock())
 
+    def names(self) -> set[str]:
+        """The names of all Nodes and of all readable plans."""
+        with self._lock:
+            return self._nodes.keys() | self._plans.readings.keys()
+
     def nodes(self) -> Mapping[str, NodeView]:
         """Every readable node."""
         with self._lock:
@@ -325,8 +345,16 @@ class State:
         return node.uid if node is not None else ""
 
     def _refresh(self, name: str) -> None:
-        if name in self._plans.readings and self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
+        if name not in self._plans.readings:
+            return
+        if self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
             self._plan_changed(name)
+        self._noticed(name)
+
+    def _noticed(self, name: str) -> None:
+        self.version += 1
+        for listener in self._listeners:
+            listener(name)
 
     def context_changed(self, what: str) -> None:
         """Something that filters read beside pods and nodes is other than before."""

@@ -1,0 +1,161 @@
+"""What a turn of the controller costs when nothing happened: `python -m benchmarks.idle_turn --nodes N --pods P`.
+
+Builds a State with N nodes of 8 GPUs whose plans say all there is to say, and P pending pods that are nominated. Prints
+milliseconds of each step of a turn, the least of several rounds: when every name is judged, as before there was an
+agenda, and when only what changed or is due is judged. Sends nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from benchmarks.instances import MIXES, instance
+from controller.agents import Agents
+from controller.batcher import Batcher
+from controller.chores import Chores
+from controller.metrics import Metrics
+from controller.nominate import Nominator
+from controller.parse_plan import ConditionReading, GpuReading, PlanReading, Stage
+from controller.state import State
+from controller.views import PlannerOptions, PlanView, Snapshot
+from crds.v1alpha1.names import Reason
+
+ROUNDS = 5
+_SILENT_SECONDS = 86_000.0
+"""Nobody beats here."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The steps of a turn that poll."""
+
+    state: State
+    agents: Agents
+    chores: Chores
+    nominator: Nominator
+
+    def steps(self) -> dict[str, Callable[[], object]]:
+        return {
+            "state": self.state.tick,
+            "chores": self.chores.run,
+            "agents": self.agents.run,
+            "nominator": self.nominator.run,
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10_000)
+    asked = parser.parse_args(arguments)
+    turn = filled(instance(nodes=asked.nodes, gpus=8, pods=asked.pods, seed=1, mix=MIXES["plain"]))
+    every = {name: least_ms(step, lambda: touch_all(turn)) for name, step in turn.steps().items()}
+    for step in turn.steps().values():
+        step()
+    due = {name: least_ms(step, lambda: None) for name, step in turn.steps().items()}
+    print(f"{asked.nodes} nodes, {asked.pods} pending pods; ms per turn")
+    print(f"{'step':12}{'every name':>12}{'what is due':>14}")
+    for name, milliseconds in every.items():
+        print(f"{name:12}{milliseconds:12.2f}{due[name]:14.3f}")
+    print(f"{'sum':12}{sum(every.values()):12.2f}{sum(due.values()):14.3f}")
+
+
+def filled(cluster: Snapshot) -> Turn:
+    """As the watches would leave it."""
+    clock = time.monotonic
+    window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=clock)
+    state = State(window=window, options=PlannerOptions(), clock=clock, agent_silent_seconds=_SILENT_SECONDS)
+    metrics = Metrics(CollectorRegistry())
+    api: Any = _NoApi()
+    leads: dict[str, Any] = {"leading": lambda: True, "clock": clock}
+    turn = Turn(
+        state=state,
+        agents=Agents(
+            api,
+            state,
+            metrics,
+            now=lambda: datetime.now(UTC),
+            agent_silent_seconds=_SILENT_SECONDS,
+            taint_removal_seconds=_SILENT_SECONDS,
+            **leads,
+        ),
+        chores=Chores(api, state, api, metrics, plan_return_seconds=60, orphan_plan_seconds=3600, **leads),
+        nominator=Nominator(api, state, metrics, enabled=True, **leads),
+    )
+    for node in cluster.nodes:
+        state.observe_node(node.name, node)
+    for view in cluster.plans:
+        state.observe_heartbeat(view.name, "first")
+        state.observe_heartbeat(view.name, "second")
+        state.observe_plan(view.name, reading_of(view))
+    names = [node.name for node in cluster.nodes]
+    for pod in cluster.pods:
+        state.observe_pod(pod.key, pod)
+    promises = {pod.uid: names[number % len(names)] for number, pod in enumerate(cluster.pending)}
+    for pod in cluster.pending:
+        state.observe_pod(pod.key, replace(pod, nominated_node=promises[pod.uid], nomination_ours=True))
+    state.promise(promises)
+    return turn
+
+
+def reading_of(view: PlanView) -> PlanReading:
+    """A plan whose agent is heard, with nothing left to write."""
+    alive, ready = (
+        ConditionReading(status="True", reason=reason.value, observed_generation=1, last_transition_time="")
+        for reason in (Reason.HEARTBEAT, Reason.CONFIRMED)
+    )
+    gpus = tuple(GpuReading(view=gpu, item_hash="x", stage=Stage.SETTLED) for gpu in view.gpus)
+    return PlanReading(
+        name=view.name,
+        uid=view.uid,
+        resource_version="1",
+        generation=1,
+        deleting=False,
+        mode=view.mode,
+        paused=view.paused,
+        authored=False,
+        pinned=(),
+        planned=view.planned,
+        planned_json="[]",
+        observed_generation=1,
+        node_uid=view.node_uid,
+        relabels=view.relabels,
+        gpus=gpus,
+        alive=alive,
+        ready=ready,
+    )
+
+
+def touch_all(turn: Turn) -> None:
+    """Have every name judged in the next turn."""
+    for name in turn.state.names():
+        turn.state._noticed(name)
+
+
+def least_ms(step: Callable[[], object], before: Callable[[], None]) -> float:
+    """The least of several rounds: other processes only ever add."""
+    found = []
+    for _ in range(ROUNDS):
+        before()
+        began = time.perf_counter()
+        step()
+        found.append(1000 * (time.perf_counter() - began))
+    return min(found)
+
+
+class _NoApi:
+    """Nothing is due, so that nothing may be sent."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name}: an idle turn sends nothing")
+
+
+if __name__ == "__main__":
+    main()

@@ -65,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
     found.remarks += _without_host_ipc(found)
+    if not found.snapshot.nodes and not found.left_out:
+        found.remarks.append("There are no Nodes in the input. Pass a dump of nodes, pods and gpp.")
     result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
     plans, unwritable = _plans(found, result)
     failures = (*result.failures, *unwritable)

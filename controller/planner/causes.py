@@ -140,12 +140,12 @@ def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
     name = stock.node.name
     if stock.closed is not None:
         return [Cause(number, name, None, stock.closed, stock.refusal)]
-    if fully_open(stock, wants):
-        return []
     if not label_allows(stock, wants):
         kind = stock.node.partitioning or ""
         words = f"{_KINDS.get(kind, kind)} only (label {_LABEL}={kind})"
         return [Cause(number, name, None, Closed.OTHER_LABEL, words)]
+    if fully_open(stock, wants):
+        return []
     found = ((gpu.view.index, why_closed(gpu, wants)) for gpu in stock.gpus)
     return [Cause(number, name, index, closed) for index, closed in found if closed is not None]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.demand import Wants
 from controller.planner.asks import Ask
@@ -48,6 +49,15 @@ class _Outlook:
     with_room: list[int]
 
 
+class _Able(NamedTuple):
+    """Nodes whose GPUs could hold a request, empty."""
+
+    nodes: list[int]
+    """Those that are there for this kind of partition."""
+    others: list[Cause]
+    """Why the others are not."""
+
+
 class Explainer:
     """Made once per pass, after the last request was placed."""
 
@@ -64,25 +74,26 @@ class Explainer:
         self._singly = singly
         self._profiles = profiles
         self._relabelled = relabelled
-        self._able: dict[Wants, tuple[list[int], str]] = {}
+        self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
 
     def explain(self, ask: Ask) -> Unplaced:
         found = self._answer(ask)
-        pod, hint = ask.demand.pod, self._able_nodes(ask.demand.wants)[1]
+        pod, able = ask.demand.pod, self._able_nodes(ask.demand.wants)
+        hint = also(able.others) if able.nodes else ""
         detail = f"{found.detail} {hint}".strip()
         return Unplaced(uid=pod.uid, key=pod.key, reason=found.reason, message=found.message, detail=detail)
 
     def _answer(self, ask: Ask) -> Answer:
         wants = ask.demand.wants
-        able, _ = self._able_nodes(wants)
-        if not able:
-            return self._hopeless(wants)
-        large = [node for node in able if self._large_enough(ask, node)]
+        able = self._able_nodes(wants)
+        if not able.nodes:
+            return nearest(able.others) if able.others else self._hopeless(wants)
+        large = [node for node in able.nodes if self._large_enough(ask, node)]
         if not large:
-            return self._no_large_node(ask, able)
-        outlook = self._outlook(ask, able)
+            return self._no_large_node(ask, able.nodes)
+        outlook = self._outlook(ask, able.nodes)
         if not any(self._large_enough(ask, node) for node in outlook.nodes):
             return self._filtered(ask, large)
         refusals = self._singly.refusals(ask, outlook.nodes)
@@ -112,18 +123,14 @@ class Explainer:
 
     # ------------------------------------------------------------------------------------- hopeless ones
 
-    def _able_nodes(self, wants: Wants) -> tuple[list[int], str]:
-        """Nodes whose GPUs could hold it, empty, and that are there for this kind of partition; a hint at the others.
-
-        If none is there for this kind, all.
-        """
+    def _able_nodes(self, wants: Wants) -> _Able:
         found = self._able.get(wants)
         if found is None:
             able = [number for number, stock in enumerate(self._stocks) if could_hold(stock, wants)]
             meant = [number for number in able if _is_meant_for(self._stocks[number], wants)]
-            rest = set(able).difference(meant) if meant else ()
-            others = [cause for node in sorted(rest) for cause in causes_of(self._stocks[node], node, wants)]
-            found = self._able[wants] = (meant or able, also(others))
+            rest = sorted(set(able).difference(meant))
+            others = [cause for node in rest for cause in causes_of(self._stocks[node], node, wants)]
+            found = self._able[wants] = _Able(meant, others)
         return found
 
     def _hopeless(self, wants: Wants) -> Answer:

@@ -282,6 +282,17 @@ def test_nodes_of_the_other_kind_are_a_hint_at_most() -> None:
     )
 
 
+def test_a_taint_of_a_node_of_the_other_kind_is_not_what_keeps_the_pod_waiting() -> None:
+    tainted = server("h1", mig(gpu_model=H100), taints=["team"])
+    reason, message = told(cluster(tainted, pending=[pod("a", "10gb")]))
+
+    assert reason is UnplacedReason.BLOCKED
+    assert message == (
+        "Node h1 serves MIG instances only (label gpuplan.dev/gpu-partitioning=mig). "
+        "Ask an administrator for a node that serves this kind of partition."
+    )
+
+
 def test_a_silent_agent_comes_before_nodes_of_the_other_kind() -> None:
     silent_node, plan_of_it = server("h1", mig(gpu_model=H100))
     silent = silent_node, replace(plan_of_it, agent_alive=False)

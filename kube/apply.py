@@ -69,21 +69,43 @@ def apply(
     return _send(api, "PATCH", path, dict(body), query=query, kind="application/apply-patch+yaml", timeouts=timeouts)
 
 
-def apply_status(api: ApiClient, path: str, body: Body, *, manager: str, force: bool = True) -> Object:
+def apply_status(
+    api: ApiClient,
+    path: str,
+    body: Body,
+    *,
+    manager: str,
+    force: bool = True,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Object:
     """Server-side apply of the status; `NotFound` where the object is gone."""
-    return apply(api, f"{path}/status", body, manager=manager, force=force)
+    return apply(api, f"{path}/status", body, manager=manager, force=force, timeouts=timeouts)
 
 
-def json_patch(api: ApiClient, path: str, operations: Sequence[Body], *, manager: str | None = None) -> Object:
+def json_patch(
+    api: ApiClient,
+    path: str,
+    operations: Sequence[Body],
+    *,
+    manager: str | None = None,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Object:
     """RFC 6902; a failed `test` operation is `Invalid`."""
-    return _send(
-        api, "PATCH", path, [dict(o) for o in operations], query=_by(manager), kind="application/json-patch+json"
-    )
+    body, kind = [dict(o) for o in operations], "application/json-patch+json"
+    return _send(api, "PATCH", path, body, query=_by(manager), kind=kind, timeouts=timeouts)
 
 
-def merge_patch(api: ApiClient, path: str, body: Body, *, manager: str | None = None) -> Object:
+def merge_patch(
+    api: ApiClient,
+    path: str,
+    body: Body,
+    *,
+    manager: str | None = None,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Object:
     """RFC 7386: null removes, lists are replaced whole."""
-    return _send(api, "PATCH", path, dict(body), query=_by(manager), kind="application/merge-patch+json")
+    kind = "application/merge-patch+json"
+    return _send(api, "PATCH", path, dict(body), query=_by(manager), kind=kind, timeouts=timeouts)
 
 
 def _by(manager: str | None) -> Query:

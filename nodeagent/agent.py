@@ -5,9 +5,10 @@
                                              └─────► advertise ─► config.json ─► device plugin ─► kubelet
     loaded.json, GetAllocatable, Node ─────────────► confirm ─► outcomes ─► report ─► status
 
-Level-triggered and never blocking: a pass goes as far as it can, and returns after how many seconds another one is due.
-What must be destroyed is first withdrawn; only a later pass, which sees it gone and free, destroys it. Each pass works
-on one edition of the plan, computed anew from what is observed, so it does not matter where the last one was cut off.
+Level-triggered, and every wait is bounded (`hardware.driver_thread`, `kube.budget`): a pass goes as far as it can, and
+returns after how many seconds another one is due. What must be destroyed is first withdrawn; only a later pass, which
+sees it gone and free, destroys it. Each pass works on one edition of the plan, computed anew from what is observed, so
+it does not matter where the last one was cut off.
 """
 
 from __future__ import annotations

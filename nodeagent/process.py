@@ -17,6 +17,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
+from kube.budget import RequestBudget
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
@@ -78,11 +79,13 @@ class AgentProcess:
         self.metrics = AgentMetrics(node_name, __version__)
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
         self._heartbeat = self._made_heartbeat()
+        self._budget = RequestBudget()
         self._status = StatusWriter(
             api,
             node_name,
             self._plan,
             self._heartbeat,
+            self._budget,
             clock=time.monotonic,
             interval_seconds=settings.status_interval_seconds,
         )
@@ -147,7 +150,8 @@ class AgentProcess:
             actuator=Actuator(self._driver, journal, clock=clock),
             advertiser=advertiser,
             guard=NodeGuard(
-                NodeWriter(self._api, self._node_name, self._node), write_allocatable=settings.write_allocatable
+                NodeWriter(self._api, self._node_name, self._node, self._budget),
+                write_allocatable=settings.write_allocatable,
             ),
             confirmer=Confirmer(
                 clock=clock,
@@ -211,6 +215,7 @@ class AgentProcess:
         if self._bound.synced.is_set():
             self._pods.set_synced()
         self._files.ensure()
+        self._budget.renew()
         started = time.monotonic()
         try:
             due_seconds = self._agent.reconcile()

@@ -22,6 +22,7 @@ from benchmarks.scale.timetable import Job, Timetable
 from benchmarks.scale.workload import ANNOTATION_SECONDS, Gpu
 from crds.v1alpha1 import names
 from kube import apply, errors
+from kube.budget import RequestBudget
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from nodeagent.agent import Agent
@@ -104,6 +105,7 @@ class SimulatedNode:
             lease_seconds=4 * settings.heartbeat_seconds,
             renew_seconds=settings.heartbeat_seconds,
         )
+        self._budget = RequestBudget()
         self._agent = self._made_agent()
         self._passing = Job(self._pass, pause_seconds=LEAST_PAUSE_SECONDS)
 
@@ -126,7 +128,9 @@ class SimulatedNode:
             ),
             actuator=Actuator(self._driver, journal, clock=clock),
             advertiser=self._advertiser,
-            guard=NodeGuard(NodeWriter(self._api, self.name, self._node), write_allocatable=settings.write_allocatable),
+            guard=NodeGuard(
+                NodeWriter(self._api, self.name, self._node, self._budget), write_allocatable=settings.write_allocatable
+            ),
             confirmer=Confirmer(
                 clock=clock,
                 loaded_deadline_seconds=settings.loaded_deadline_seconds,
@@ -140,7 +144,13 @@ class SimulatedNode:
     def _made_reporter(self) -> Reporter:
         clock, interval_seconds = time.monotonic, self._settings.status_interval_seconds
         status = StatusWriter(
-            self._api, self.name, self._plan, self._heartbeat, clock=clock, interval_seconds=interval_seconds
+            self._api,
+            self.name,
+            self._plan,
+            self._heartbeat,
+            self._budget,
+            clock=clock,
+            interval_seconds=interval_seconds,
         )
         return Reporter(
             write=status.write,
@@ -185,6 +195,7 @@ class SimulatedNode:
     # ---------------------------------------------------------------------------------------- the agent
 
     def _pass(self) -> float:
+        self._budget.renew()
         due_seconds = self._agent.reconcile()
         self.passes += 1
         if self._advertiser.config.hash != self._loaded_hash:

@@ -16,6 +16,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import AGENT_MANAGER, TAINT_CHANGING
 from kube import apply
+from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, Invalid
 from nodeagent.observed.cell import Cell
 from nodeagent.observed.node import NodeSeen, parse_node
@@ -92,18 +93,20 @@ class NodeGuard:
 class NodeWriter:
     """Writes to one Node, nothing but these two things. Failures are values: the next pass tries again."""
 
-    def __init__(self, api: ApiClient, node_name: str, cell: Cell[NodeSeen]) -> None:
-        self._api = api
+    def __init__(self, api: ApiClient, node_name: str, cell: Cell[NodeSeen], budget: RequestBudget) -> None:
+        self._api, self._budget = api, budget
         self._path = f"/api/v1/nodes/{node_name}"
         self._cell = cell
 
     def set_taint(self, wanted: bool) -> str:
         """Why it could not be done; empty when the Node has (or lacks) the taint now."""
         try:
-            raw = apply.get(self._api, self._path)
+            with self._budget.request() as timeouts:
+                raw = apply.get(self._api, self._path, timeouts=timeouts)
             operations = _taint_operations(raw, wanted)
             if operations:
-                raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER)
+                with self._budget.request() as timeouts:
+                    raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
                 log.info("node taint %s %s", TAINT_CHANGING, "set" if wanted else "removed")
         except (Conflict, Invalid):
             return "the Node was changed by somebody else in between"
@@ -118,7 +121,9 @@ class NodeWriter:
         listed = {name: str(count) for name, count in sorted(capacity.items())}
         body = {"status": {"capacity": listed, "allocatable": texts}}
         try:
-            raw = apply.merge_patch(self._api, f"{self._path}/status", body, manager=AGENT_MANAGER)
+            with self._budget.request() as timeouts:
+                path = f"{self._path}/status"
+                raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
         except ApiError as error:
             return f"cannot write the Node's allocatable: {error}"
         log.info("node allocatable written: %s", texts)

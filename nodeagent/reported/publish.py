@@ -16,6 +16,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, NotFound
 from nodeagent.observed.cell import Cell
 from nodeagent.reported.conditions import OURS
@@ -36,6 +37,7 @@ class StatusWriter:
         node_name: str,
         cell: Cell[PlanSeen],
         beats: Beats,
+        budget: RequestBudget,
         *,
         clock: Callable[[], float],
         interval_seconds: float,
@@ -43,7 +45,7 @@ class StatusWriter:
         self._api = api
         self._name = node_name
         self._cell = cell
-        self._beats = beats
+        self._beats, self._budget = beats, budget
         self._handback = Handback(beats, clock=clock)
         self._clock = clock
         self._interval_seconds = interval_seconds
@@ -74,7 +76,8 @@ class StatusWriter:
         body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
         path = f"/apis/{names.API_VERSION}/{names.PLURAL}/{self._name}"
         try:
-            written = apply.apply_status(self._api, path, body, manager=names.AGENT_MANAGER, force=True)
+            with self._budget.request() as timeouts:
+                written = apply.apply_status(self._api, path, body, manager=names.AGENT_MANAGER, timeouts=timeouts)
         except (NotFound, Conflict) as error:
             log.debug("status was not written: %s", error)
             self._written_at = None  # the next pass, with what the watch brought, need not wait

@@ -1,5 +1,7 @@
 """The taint and the counts on the own Node, against the sandbox's API server."""
 
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +10,12 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from kube import apply, clients
+from kube.budget import RequestBudget
+from kube.errors import Unavailable
 from nodeagent.observed.cell import Cell
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.offered.taint import NodeGuard, NodeWriter, lowered, stale
+from nodeagent.reported.publish import StatusWriter
 from nodeagent.wanted.plan import PlanSeen
 from sandbox.apiserver import ApiServer
 
@@ -46,7 +51,7 @@ def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreig
     apply.merge_patch(api, PATH, {"spec": {"taints": foreign}})
     cell = Cell[NodeSeen]()
     cell.change(None, None, parse_node(apply.get(api, PATH)))
-    writer = NodeWriter(api, "n", cell)
+    writer = NodeWriter(api, "n", cell, RequestBudget())
 
     assert writer.set_taint(True) == ""
     assert [taint["key"] for taint in taints(api)] == [*(t["key"] for t in foreign), TAINT_CHANGING]
@@ -66,7 +71,7 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     cell = Cell[NodeSeen]()
     cell.change(None, None, parse_node(apply.get(api, PATH)))
 
-    assert NodeWriter(api, "n", cell).set_counts({R: 3}, {R: 4}) == ""
+    assert NodeWriter(api, "n", cell, RequestBudget()).set_counts({R: 3}, {R: 4}) == ""
 
     status = apply.get(api, PATH)["status"]
     assert status["allocatable"] == {"cpu": "8", R: "3"}
@@ -77,10 +82,34 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
 
 
 def test_a_failure_is_a_sentence(api: ApiClient) -> None:
-    writer = NodeWriter(api, "gone", Cell[NodeSeen]())
+    writer = NodeWriter(api, "gone", Cell[NodeSeen](), RequestBudget())
 
     assert "cannot change the taint" in writer.set_taint(True)
     assert "cannot write the Node's allocatable" in writer.set_counts({R: 1}, {R: 1})
+
+
+def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        api = clients.for_url(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        budget = RequestBudget(seconds=0.2, shortest_seconds=0.1)
+        node = NodeWriter(api, "n", Cell[NodeSeen](), budget)
+        plans = Cell[PlanSeen]()
+        status = StatusWriter(api, "n", plans, Beats(), budget, clock=time.monotonic, interval_seconds=0.0)
+        started = time.monotonic()
+
+        assert "no answer from the API server" in node.set_taint(True)
+        assert "no answer from the API server" in node.set_counts({R: 1}, {R: 1})
+        with pytest.raises(Unavailable):
+            status.write(PlanSeen(uid="u", generation=1, version="1", plan=None), {"summary": {}})
+
+        assert time.monotonic() - started < 10, "without the budget each of them waits 30 s"
+
+
+class Beats:
+    taken = 0
+
+    def beat_now(self) -> None:
+        return
 
 
 def seen(changing: bool = False, **counts: int) -> NodeSeen:

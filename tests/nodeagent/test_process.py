@@ -196,6 +196,18 @@ def test_the_status_is_not_written_again_when_nothing_changes(node: Node) -> Non
     assert apply.get(node.api, PLAN) == before
 
 
+def test_every_pass_has_its_own_time_for_the_api(node: Node) -> None:
+    node.plan(mig(0, ("1g.10gb", 0)))
+    agent = node.start_agent()
+    wait_until(node.ready)
+    agent._budget._used_seconds = 100.0
+
+    one_more_pass(agent, node.directory / "state" / "plugin" / "one")
+
+    with agent._budget.request() as timeouts:
+        assert timeouts.connect_seconds + timeouts.read_seconds > 10
+
+
 def test_a_forced_ready_unknown_is_answered(node: Node) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     node.start_agent()

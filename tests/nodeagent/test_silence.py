@@ -16,6 +16,7 @@ from controller.agents import Agents
 from controller.parse_plan import read_plan
 from crds.v1alpha1 import names
 from kube import apply
+from kube.budget import RequestBudget
 from kube.errors import ApiError
 from kube.leases import Heartbeat
 from nodeagent.observed.cell import Cell
@@ -88,7 +89,7 @@ class Rig:
             )
         )
         self.writer = StatusWriter(
-            self.cluster.api, "n1", self.cell, self.beats, clock=bench.clock, interval_seconds=0.0
+            self.cluster.api, "n1", self.cell, self.beats, RequestBudget(), clock=bench.clock, interval_seconds=0.0
         )
         self.ready: list[str] = []
         """Every status of Ready that anybody who watches has seen, without repetitions."""

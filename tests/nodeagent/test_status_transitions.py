@@ -9,6 +9,7 @@ from crds.definition import definition
 from crds.v1alpha1 import names
 from crds.v1alpha1.status import PlanStatus
 from kube import apply, clients
+from kube.budget import RequestBudget
 from nodeagent.observed.cell import Cell
 from nodeagent.reported.publish import StatusWriter, same
 from nodeagent.wanted.plan import PlanSeen, parse_plan
@@ -46,7 +47,7 @@ class Silent:
 def write(api: ApiClient, status: PlanStatus) -> None:
     """As the agent does; raises where the API refuses it."""
     cell = Cell[PlanSeen]()
-    writer = StatusWriter(api, NAME, cell, Silent(), clock=lambda: 0.0, interval_seconds=1.0)
+    writer = StatusWriter(api, NAME, cell, Silent(), RequestBudget(), clock=lambda: 0.0, interval_seconds=1.0)
     assert writer.write(parse_plan(apply.get(api, PLAN)), status.wire()) is None
 
 

@@ -92,7 +92,7 @@ class Agent:
             seen=seen,
             plan=plan,
             outcomes=outcomes,
-            actuated=tuple(actuated.values()),
+            actuated=actuated,
             confirmation=confirmation,
             config=readings.config,
             advertise_message=next(filter(None, (pending, unwritten, *unconfirmed)), ""),
@@ -245,7 +245,7 @@ class Agent:
         seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
         if (young := result.seen.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
-        if any(done.interrupted for done in result.actuated):
+        if any(done.interrupted for done in result.actuated.values()):
             seconds.append(0.0)
         if not result.confirmation.taken or result.confirmation.foreign:
             waited = self._ages.seconds("taken", result.config.hash)

@@ -38,6 +38,9 @@ class AgentMetrics:
         )
         self._steps = self._counter("steps", "MIG instances created and destroyed.", "action")
         self._errors = self._counter("errors", "Errors by what failed: driver call, API write, pass.", "kind")
+        self._drifted = self._counter(
+            "drift_repaired", "MIG instances changed outside gpuplan on a GPU of the plan, and put right.", "action"
+        )
         self._refused = self._counter("refused_pods", "Pods that the kubelet refused for want of a device.")
         self._gauge("info", "Version of the agent.", "node", "version").labels(node_name, version).set(1)
 
@@ -75,6 +78,11 @@ class AgentMetrics:
         self._steps.labels("destroy").inc(len(done.destroyed))
         if done.error is not None and done.fresh:
             self.error(f"driver-{done.error.kind}")
+
+    def drift_repaired(self, created: int, destroyed: int) -> None:
+        """What was changed outside gpuplan is undone."""
+        self._drifted.labels("create").inc(created)
+        self._drifted.labels("destroy").inc(destroyed)
 
     def confirmed(self, seconds: float) -> None:
         """A GPU became as its item wants it."""

@@ -7,6 +7,7 @@ kubelet and Node agree with its item.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
@@ -67,7 +68,8 @@ class PassResult:
     seen: Seen
     plan: Orders
     outcomes: tuple[GpuOutcome, ...]
-    actuated: tuple[Actuated, ...]
+    actuated: Mapping[str, Actuated]
+    """By GPU UUID."""
     confirmation: Confirmation
     config: PluginConfig
     advertise_message: str

@@ -1,6 +1,6 @@
 """The last stage of a pass: tells the API, Prometheus, Events and the log what came of it.
 
-In goes a `PassResult`, out go a status write, series, Events on the plan and on refused pods, and a log line for each
+Takes a `PassResult`; makes a status write, series, Events on the plan and on refused pods, and a log line for each
 change of a GPU's state. Remembers which item of each GPU was confirmed last, at first from the live status. A failed
 write is counted and tried again; it never stops a pass.
 """
@@ -16,6 +16,7 @@ from crds.v1alpha1.names import GpuState
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from nodeagent.plugin.news import News
+from nodeagent.reported.drift import DriftWatch
 from nodeagent.reported.metrics import AgentMetrics
 from nodeagent.reported.outcome import GpuOutcome, PassResult
 from nodeagent.reported.status import plan_status
@@ -42,6 +43,7 @@ class Reporter:
         self._clock, self._now = clock, now
         self._agent_version, self._config_path = agent_version, config_path
         self._news, self._plan_uid = News(log), ""
+        self._drift = DriftWatch()
         self._confirmed: dict[str, str] = {}
         self._begun: dict[str, tuple[str, float]] = {}
         self._states: dict[int, tuple[str, str]] = {}
@@ -54,6 +56,7 @@ class Reporter:
         uid = plan.uid if plan is not None else ""
         if uid != self._plan_uid:
             self._plan_uid = uid
+            self._drift.begin(plan.status if plan is not None else {})
             listed = plan.status.get("gpus") or [] if plan is not None else []
             self._confirmed = {
                 gpu["uuid"]: gpu["planHash"] for gpu in listed if gpu.get("uuid") and gpu.get("planHash")
@@ -65,8 +68,9 @@ class Reporter:
 
     def report(self, result: PassResult) -> float | None:
         """The seconds after which the status must be written again, if it could not be now."""
-        for done in result.actuated:
+        for done in result.actuated.values():
             self._metrics.actuated(done)
+        self._note_repairs(result)
         for outcome in result.outcomes:
             self._note(outcome, result.seen.plan)
         self._note_refused(result)
@@ -119,10 +123,15 @@ class Reporter:
             if since is not None:
                 self._metrics.confirmed(self._clock() - since)
 
+    def _note_repairs(self, result: PassResult) -> None:
+        for repair in self._drift.repairs(result, self.confirmed_hash):
+            self._metrics.drift_repaired(len(repair.created), len(repair.destroyed))
+            log.warning("%s", repair.message)
+            if result.seen.plan is not None:
+                self._emit(_about(result.seen.plan), "Warning", "DriftRepaired", repair.message)
+
     def _tell(self, plan: PlanSeen, kind: EventType, outcome: GpuOutcome) -> None:
-        name = plan.plan.metadata.name if plan.plan is not None else ""
-        about = ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
-        self._emit(about, kind, str(outcome.reason), _event_text(outcome))
+        self._emit(_about(plan), kind, str(outcome.reason), _event_text(outcome))
 
     def _note_refused(self, result: PassResult) -> None:
         """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
@@ -141,6 +150,11 @@ class Reporter:
                 )
                 self._emit(about, "Warning", "PartitionGone", message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
+
+
+def _about(plan: PlanSeen) -> ObjectReference:
+    name = plan.plan.metadata.name if plan.plan is not None else ""
+    return ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
 
 
 def _event_text(outcome: GpuOutcome) -> str:

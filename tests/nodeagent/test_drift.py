@@ -1,0 +1,131 @@
+"""What is changed by hand on a GPU of the plan is undone, with an Event and a count; our own work is no drift."""
+
+import pytest
+
+from nodeagent.hardware.nvml import NvmlDriver
+from partitioning.layouts import Instance
+from tests.nodeagent.conftest import MakeWorld, empty
+from tests.nodeagent.items import mig
+from tests.nodeagent.world import World
+
+ONE = Instance(start=0, size=1, profile="1g.10gb")
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    found = make_world(*empty(2))
+    found.apply(mig(0, ("3g.40gb", 4)))
+    found.settle()
+    assert found.found() == ("Ready", "Confirmed")
+    return found
+
+
+def create_by_hand(index: int = 0) -> None:
+    driver = NvmlDriver()
+    gpu = driver.observe()[index]
+    made = driver.create_gpu_instance(gpu.uuid, ONE)
+    driver.create_compute_instance(gpu.uuid, made)
+
+
+def destroy_by_hand() -> None:
+    driver = NvmlDriver()
+    gpu = driver.observe()[0]
+    for instance in gpu.instances:
+        for compute in instance.compute:
+            driver.destroy_compute_instance(gpu.uuid, instance, compute)
+        driver.destroy_gpu_instance(gpu.uuid, instance)
+
+
+def repairs(world: World) -> list[str]:
+    return [message for _, reason, message in world.events if reason == "DriftRepaired"]
+
+
+def counted(world: World) -> tuple[float, float]:
+    """Created, destroyed."""
+    sample = world.metrics.registry.get_sample_value
+    name = "gpuplan_agent_drift_repaired_total"
+    return sample(name, {"action": "create"}) or 0.0, sample(name, {"action": "destroy"}) or 0.0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_created_by_hand_is_destroyed_and_reported(world: World, restarted: bool) -> None:
+    create_by_hand()
+    if restarted:
+        world.restart()
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert repairs(world) == [
+        "GPU 0: 1g.10gb at 0 was created outside gpuplan, was unused and is destroyed. "
+        "Change the plan instead of the hardware."
+    ]
+    assert counted(world) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_destroyed_by_hand_is_created_again_and_reported(world: World, restarted: bool) -> None:
+    destroy_by_hand()
+    if restarted:
+        world.restart()
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert repairs(world) == [
+        "GPU 0: 3g.40gb at 4 was destroyed outside gpuplan and is created again. "
+        "Change the plan instead of the hardware."
+    ]
+    assert counted(world) == (1.0, 0.0)
+
+
+def test_a_gpu_that_the_plan_does_not_list_keeps_what_was_made_by_hand(world: World) -> None:
+    create_by_hand(1)
+    world.settle()
+
+    assert world.layout(1) == "1g.10gb at 0"
+    assert repairs(world) == []
+
+
+def test_the_agents_own_changes_are_no_drift(world: World) -> None:
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    world.apply(mig(0, ("1g.10gb", 0), "2g.20gb"))
+    world.settle()
+    world.apply()
+    world.settle()
+    world.apply(mig(0, ("1g.10gb", 3)))
+    world.settle()
+
+    assert world.layout() == "1g.10gb at 3"
+    assert repairs(world) == []
+
+
+def test_a_plan_that_returns_before_the_other_was_confirmed_is_no_drift(world: World) -> None:
+    world.apply(mig(0, ("7g.80gb", 0)))
+    while world.layout() != "7g.80gb at 0":
+        world.run()
+    assert world.found()[0] != "Ready"
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert repairs(world) == []
+    create_by_hand()
+    world.settle()
+    assert len(repairs(world)) == 1
+
+
+@pytest.mark.parametrize("node_known_late", [False, True])
+def test_a_reboot_is_no_drift(world: World, node_known_late: bool) -> None:
+    destroy_by_hand()
+    world.node["status"]["nodeInfo"]["bootID"] = "another"
+    world.restart()
+    if node_known_late:
+        world.node_cell.change(None, None, None)
+        world.agent.reconcile()
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    assert repairs(world) == []
+    create_by_hand()
+    world.settle()
+    assert len(repairs(world)) == 1

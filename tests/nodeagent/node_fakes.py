@@ -86,6 +86,10 @@ class FakeKubelet:
         listed = {resource: len(ids) for resource, ids in self._plugin.listed().items()}
         self.capacity = {**dict.fromkeys(self.capacity, 0), **listed}
 
+    def given(self) -> set[str]:
+        """Every device id that a listed pod holds."""
+        return {i for pod in self.held.values() for found in pod.values() for ids in found.values() for i in ids}
+
     def listed(self) -> Listed | NoAnswer:
         if self.refuses:
             return NoAnswer(reason=self.refuses)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nodeagent.hardware.driver import GpuInstance
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
+from tests.nodeagent.halves import THREE, want_all
 from tests.nodeagent.items import mig, mps
 from tests.nodeagent.watched import Killed
 from tests.nodeagent.world import World
@@ -188,3 +190,59 @@ def test_a_pause_leaves_even_our_own_half_made_instance(make_world: MakeWorld) -
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
+
+
+def hold_under_another_id(world: World) -> set[str]:
+    (device, *_) = (instance.uuid for instance in world.gpu().instances if instance.uuid)
+    world.pod_of_other_plugin(THREE, f"{device}::0", device)
+    want_all(world)
+    world.settle()
+    return {device}
+
+
+def replace_a_pod(world: World) -> set[str]:
+    key = world.pod(THREE, "web-0")
+    while not world.state.holdings.exists():
+        world.settle(1)
+    world.pods_late = True
+    first = world.recreate(key)
+    want_all(world)
+    world.settle(2)
+    world.pods_late = False
+    world.settle(10)
+    world.finish(key)
+    world.settle()
+    return set(world.running[first])
+
+
+def cut_by_hand(world: World) -> set[str]:
+    def recut(gpu_uuid: str, instance: GpuInstance) -> None:
+        if not world.by_hand and instance.placed.start == 0:
+            world.recut_by_hand(gpu_uuid, instance)
+
+    world.before_destroy = recut
+    want_all(world)
+    while not world.by_hand:
+        world.settle(1)
+    assert "4g.40gb at 0" in world.layout()
+    return world.by_hand
+
+
+@pytest.mark.parametrize("live", [hold_under_another_id, replace_a_pod, cut_by_hand])
+def test_what_is_in_use_is_kept_wherever_the_agent_is_killed(
+    make_world: MakeWorld, live: Callable[[World], set[str]]
+) -> None:
+    def story(kill_after: int) -> World:
+        world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+        world.settle(4)
+        world.effect.done.clear()
+        world.effect.kill_after = kill_after
+        in_use = live(world)
+        assert in_use
+        assert in_use <= {instance.uuid for instance in world.gpu().instances}
+        return world
+
+    effects = len(story(-1).effect.done)
+    assert effects >= 5
+    for kill_after in range(1, effects + 1):
+        story(kill_after)

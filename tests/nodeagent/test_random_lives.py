@@ -1,16 +1,20 @@
-"""Random lives of a node: plans change, pods come, end, vanish, the agent is killed. What runs is never touched.
+"""Random lives of a node: what runs is never touched and never given to a second pod, and in the end all is as planned.
 
-The world raises TouchedError by itself; here stand the invariants that hold after every step, and where it all ends.
+Plans change, pods come, end, vanish and return under their names before the watch says so, pods of another device
+plugin hold devices under its ids, an administrator cuts a GPU right before the agent does, the agent is killed. The
+world raises TouchedError by itself; here stand the invariants that hold after every step, and where it all ends.
 """
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from nodeagent.hardware.driver import GpuInstance
 from nodeagent.plugin.config import DeviceKind
 from partitioning.packing import Packed, pack
+from sandbox.driver import processes
 from tests.drawn import examples
 from tests.nodeagent.conftest import H100, cut, plain
 from tests.nodeagent.items import Raw, mig, mps, whole
@@ -19,6 +23,10 @@ from tests.nodeagent.world import World
 
 PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 RESOURCES = (*(f"nvidia.com/mig-{profile}" for profile in PROFILES[:4]), "nvidia.com/gpu-10gb", "nvidia.com/gpu")
+
+PID_BY_HAND = 77
+SECONDS_TO_WITHDRAW = 3.0
+WAIT = [("pass", 4)] * 3
 
 exact = st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3), max_size=3)
 slices = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=4).filter(lambda sizes: sum(sizes) <= 80)
@@ -30,6 +38,9 @@ steps = st.one_of(
     st.tuples(st.just("pod"), st.sampled_from(RESOURCES)),
     st.tuples(st.just("finish"), st.integers(0, 5)),
     st.tuples(st.just("force delete"), st.integers(0, 5)),
+    st.tuples(st.just("recreate"), st.integers(0, 5), st.integers(0, 3)),
+    st.tuples(st.just("other plugin's pod"), st.integers(0, 5), st.sampled_from(("{}::0", "{}::10::2", "{}-_-3"))),
+    st.tuples(st.just("recut by hand")),
     st.tuples(st.just("kill after"), st.integers(1, 8)),
     st.tuples(st.just("pass"), st.integers(1, 4)),
 )
@@ -41,6 +52,9 @@ class Life:
         self.items: dict[int, Raw] = {}
         self.alive: list[tuple[str, str]] = []
         self.orphans: list[tuple[tuple[str, str], float]] = []
+        self.others: dict[tuple[str, str], float] = {}
+        """Pods of the other plugin, and since when."""
+        self.watch_late_passes = 0
 
     def live(self, step: tuple[object, ...]) -> None:
         """One step; afterwards the world goes on for a pass."""
@@ -57,6 +71,19 @@ class Life:
                 self.items[1] = whole(1)
             case ("leave",):
                 self.items.clear()
+            case ("kill after", int() as number):
+                self.world.effect.kill_after = len(self.world.effect.done) + number
+            case ("recut by hand",):
+                self.world.before_destroy = self._recut
+            case _:
+                self._live_as_pod(step)
+        if step[0] in ("mig", "mps", "whole", "leave"):
+            self.world.apply(*self.items.values())
+        for _ in range(step[1] if step[0] == "pass" and isinstance(step[1], int) else 1):
+            self.go_on()
+
+    def _live_as_pod(self, step: tuple[object, ...]) -> None:
+        match step:
             case ("pod", str() as resource):
                 self._bind(resource)
             case ("finish", int() as number) if self.alive:
@@ -65,22 +92,43 @@ class Life:
                 key = self.alive.pop(number % len(self.alive))
                 self.world.force_delete(key, seen_by_driver=False)
                 self.orphans.append((key, self.world.clock.now + 50))
-            case ("kill after", int() as number):
-                self.world.effect.kill_after = len(self.world.effect.done) + number
+            case ("recreate", int() as number, int() as late_passes) if self.alive:
+                self._recreate(self.alive.pop(number % len(self.alive)), late_passes)
+            case ("other plugin's pod", int() as number, str() as form):
+                self._bind_other(number, form)
             case _:
                 pass
-        if step[0] in ("mig", "mps", "whole", "leave"):
-            self.world.apply(*self.items.values())
-        for _ in range(step[1] if step[0] == "pass" and isinstance(step[1], int) else 1):
-            self.go_on()
 
     def _bind(self, resource: str) -> None:
         key = self.world.pod(resource)
         if self.world.pods[key]["status"]["phase"] == "Running":
             self.alive.append(key)
 
+    def _recreate(self, key: tuple[str, str], late_passes: int) -> None:
+        first = self.world.recreate(key)
+        self.orphans.append((first, self.world.clock.now + 50))
+        self.watch_late_passes = late_passes
+        if key in self.world.running:
+            self.alive.append(key)
+
+    def _bind_other(self, number: int, form: str) -> None:
+        """On a MIG device or on the plain GPU, where nothing runs yet."""
+        world, plain_gpu = self.world, self.world.gpu(1).uuid
+        running = {device_id for ids in world.running.values() for device_id in ids} | world.by_hand
+        devices = [instance.uuid for instance in world.gpu().instances if instance.uuid]
+        idle = [uuid for uuid in [*devices, plain_gpu] if not any(i.startswith(uuid) for i in running)]
+        if idle:
+            device = idle[number % len(idle)]
+            key = world.pod_of_other_plugin("nvidia.com/gpu", form.format(device), device)
+            self.others[key] = world.clock.now
+
+    def _recut(self, gpu_uuid: str, instance: GpuInstance) -> None:
+        if self.world.recut_by_hand(gpu_uuid, instance):
+            self.world.before_destroy = lambda _uuid, _instance: None
+
     def go_on(self) -> None:
         """One pass; containers of vanished pods end in their time."""
+        self.world.pods_late, self.watch_late_passes = self.watch_late_passes > 0, max(self.watch_late_passes - 1, 0)
         for key, ends in list(self.orphans):
             if self.world.clock.now >= ends:
                 self.world.end_container(key)
@@ -89,15 +137,35 @@ class Life:
             self.world.run()
         except Killed:
             self.world.restart()
+        self._work_by_hand()
         self.check()
+
+    def _work_by_hand(self) -> None:
+        """An administrator's new instance gets its process at once."""
+        for uuid in sorted(self.world.by_hand):
+            if not any(process.pid == PID_BY_HAND for process in self.world.driver.processes(self.world.gpu())):
+                processes.attach(self.world.machine, uuid, PID_BY_HAND, 1)
+
+    def stop(self) -> None:
+        """Every pod and container ends."""
+        self.world.effect.kill_after = -1
+        self.world.pods_late = False
+        self.world.before_destroy = lambda _uuid, _instance: None
+        for key in [*self.alive, *self.others]:
+            self.world.finish(key)
+        for key, _ in self.orphans:
+            self.world.end_container(key)
+        processes.detach(self.world.machine, PID_BY_HAND)
+        self.world.by_hand.clear()
 
     def check(self) -> None:
         """What runs exists and is still known to the plugin; nothing is promised twice."""
         world = self.world
         config = world.plugin.config
         present = {device.id for device in config.devices}
-        running = {device_id for ids in world.running.values() for device_id in ids}
+        running = {device_id for key, ids in world.running.items() if key not in self.others for device_id in ids}
         assert running <= present
+        self._check_others()
         plain_gpu = world.gpu(1)
         kinds = {device.kind for device in config.devices if device.gpu == plain_gpu.uuid}
         assert (
@@ -109,7 +177,27 @@ class Life:
         sliced = sum(device.memory_mib for device in config.devices if device.kind is DeviceKind.MPS)
         assert sliced <= plain_gpu.model.memory_mib
 
+    def _check_others(self) -> None:
+        """What another plugin's pod holds is not advertised, once the agent had a few passes to withdraw it."""
+        world = self.world
+        held = world.kubelet.given()
+        for key, since in self.others.items():
+            if world.clock.now - since >= SECONDS_TO_WITHDRAW:
+                (device_id,) = world.running[key]
+                twice = {d.id for d in world.plugin.config.offered() if device_id in (d.id, d.gpu)}
+                assert twice <= held, f"{key} holds {device_id}, and {twice} can be given to another pod"
 
+
+THREES = {"3g.40gb": 2}
+
+
+@example([("mig", THREES, False), *WAIT, ("other plugin's pod", 0, "{}::0"), ("mig", {"7g.80gb": 1}, False), *WAIT])
+@example([("other plugin's pod", 5, "{}::0"), ("mps", [10]), *WAIT])
+@example([("other plugin's pod", 5, "{}::0"), ("pass", 4), ("whole",), *WAIT])
+@example(
+    [("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("recreate", 0, 2), ("mig", {"7g.80gb": 1}, False), *WAIT]
+)
+@example([("mig", THREES, False), *WAIT, ("recut by hand",), ("mig", {"1g.10gb": 1}, False), *WAIT])
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=25))
 def test_what_runs_is_never_touched_and_in_the_end_all_is_as_planned(lived: list[tuple[object, ...]]) -> None:
@@ -119,11 +207,7 @@ def test_what_runs_is_never_touched_and_in_the_end_all_is_as_planned(lived: list
             life.world.settle(3)
             for step in lived:
                 life.live(step)
-            life.world.effect.kill_after = -1
-            for key in life.alive:
-                life.world.finish(key)
-            for key, _ in life.orphans:
-                life.world.end_container(key)
+            life.stop()
             life.world.clock.now += 120
             life.world.settle(5)
             life.world.clock.now += 120

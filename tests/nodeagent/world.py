@@ -187,7 +187,7 @@ class World(ApiMemory):
         self.bound += 1
         key = ("default", name or f"p{self.bound}")
         self.pods[key] = pod_json(key, resource, count, uid=f"uid-{self.bound}")
-        taken = {i for held in self.kubelet.held.values() for c in held.values() for ids in c.values() for i in ids}
+        taken = self.kubelet.given()
         free = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken and (not device or i == device)]
         self.kubelet.known.add(key)
         ids = tuple(free[:count])
@@ -215,8 +215,8 @@ class World(ApiMemory):
         self.force_delete(key, seen_by_driver=False)
         first = ("gone", uid)
         self.running[first] = self.running.pop(key)
-        taken = {i for held in self.kubelet.held.values() for c in held.values() for found in c.values() for i in found}
-        others = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken.union(ids)]
+        taken = self.kubelet.given().union(ids)
+        others = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken]
         if others:
             self.pod(resource, key[1], device=others[0])
         return first

@@ -1,4 +1,4 @@
-"""Pods that hold a MIG device which no longer exists: its instance was destroyed by hand, or by a reboot.
+"""Pods that hold a device which no longer exists: a destroyed MIG instance (by hand, by a reboot) or a missing card.
 
 Takes the ids that pods hold, the GPUs and the devices that were advertised; returns such pods by GPU. Remembers on
 which GPU an id was, because nothing else tells once the device is gone. Silent while any GPU cannot be read.
@@ -12,18 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.plugin.config import Device
 
-_MIG_UUID = re.compile(r"MIG-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(r"(?:MIG|GPU)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Orphans = tuple[tuple[str, str], ...]
 """Device id and pod (namespace/name), sorted."""
 
 
 def orphans(held: Mapping[str, str], gpus: Iterable[ObservedGpu]) -> Orphans:
-    """Held ids of any device plugin that are built around a MIG UUID which no GPU has."""
+    """Held ids of any device plugin that are built around the UUID of a MIG device or GPU that is not here."""
     found = tuple(gpus)
     if not found or any(gpu.problem for gpu in found):
         return ()
-    here = {compute.uuid for gpu in found for instance in gpu.instances for compute in instance.compute}
-    named = ((device_id, _MIG_UUID.search(device_id)) for device_id in sorted(held))
+    here = {gpu.uuid for gpu in found}
+    here |= {compute.uuid for gpu in found for instance in gpu.instances for compute in instance.compute}
+    named = ((device_id, _UUID.search(device_id)) for device_id in sorted(held))
     return tuple((device_id, held[device_id]) for device_id, match in named if match and match[0] not in here)
 
 

@@ -1,5 +1,6 @@
 """A restart of the node: MIG instances are gone, and the device plugin runs long before the agent has looked."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,13 @@ def gpu(index: int, *uuids: str, problem: str = "") -> ObservedGpu:
     return ObservedGpu(index=index, uuid=f"GPU-{index}", instances=instances, problem=problem)
 
 
-def test_only_ids_around_a_mig_uuid_that_no_gpu_has_are_orphans() -> None:
-    held = {A: "n/a", f"{B}::0": "n/b", f"{C}::1": "n/c", "GPU-9": "n/whole", "MIG-x": "n/x"}
+def test_only_ids_around_the_uuid_of_something_that_is_not_here_are_orphans() -> None:
+    card = replace(gpu(2), uuid="GPU-dddddddd-1111-5222-8333-444444444444")
+    gone = "GPU-eeeeeeee-1111-5222-8333-444444444444"
+    held = {A: "n/a", f"{B}::0": "n/b", f"{C}::1": "n/c", "MIG-x": "n/x"}
+    held |= {f"{card.uuid}::10gb::0": "n/slice", f"MIG-{card.uuid}/1/0": "n/old", gone: "n/whole"}
 
-    assert orphans(held, [gpu(0, A), gpu(1, C)]) == ((f"{B}::0", "n/b"),)
+    assert orphans(held, [gpu(0, A), gpu(1, C), card]) == ((gone, "n/whole"), (f"{B}::0", "n/b"))
     assert orphans(held, [gpu(0, A), gpu(1, problem="unread")]) == (), "it may lie there"
     assert orphans(held, []) == ()
 

@@ -23,7 +23,7 @@ from controller import paths
 from controller.agenda import Agenda
 from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
-from controller.parse_plan import ConditionReading, PlanReading, read_plan
+from controller.parse_plan import ConditionReading, PlanReading
 from controller.state import State
 from crds.v1alpha1.names import (
     API_VERSION,
@@ -175,7 +175,7 @@ class Agents:
         answer = apply.apply_status(self._api, paths.plan(reading.name), body, manager=CONTROLLER_MANAGER, force=True)
         if conditions[0]["status"] != (reading.alive.status if reading.alive else ""):
             log.info("plan %s: AgentAlive=%s (%s)", reading.name, conditions[0]["status"], conditions[0]["reason"])
-        self._state.observe_plan(reading.name, read_plan(answer))
+        self._state.observe_plan(reading.name, self._state.read_plan(answer))
 
     def _untaint(self, name: str) -> None:
         node = apply.get(self._api, paths.node(name))

@@ -17,7 +17,7 @@ from controller import paths
 from controller.agenda import Agenda
 from controller.inflight import SENDING_SECONDS, at_once
 from controller.metrics import Metrics
-from controller.parse_plan import PlanReading, read_plan
+from controller.parse_plan import PlanReading
 from controller.state import State
 from controller.writer import Writer, Written
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
@@ -111,7 +111,7 @@ class Chores:
         except errors.AlreadyExists:
             return  # the watch brings it
         log.info("plan %s created: its node is enabled and had none", name)
-        self._state.observe_plan(name, read_plan(created))
+        self._state.observe_plan(name, self._state.read_plan(created))
 
     def _drop(self, reading: PlanReading) -> None:
         outcome = self._writer.drop_pinned(reading)

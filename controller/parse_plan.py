@@ -1,4 +1,4 @@
-"""Raw JSON of a GPUPartitionPlan -> PlanReading, once per watch event.
+"""Raw JSON of a GPUPartitionPlan -> PlanReading, once per version that is seen.
 
 In goes the object as the API server sent it, out comes everything that follows from the object alone: the effective
 item of each reported GPU and how far its agent is with it (`Stage`), what people wrote, the conditions that the
@@ -9,11 +9,14 @@ GPU models come from NVML's report in the status, completed by the catalogue.
 from __future__ import annotations
 
 import json
+import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 from controller.items import desired_of
 from controller.parse import Unreadable, readable
@@ -56,7 +59,7 @@ class ConditionReading:
     last_transition_time: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class PlanReading:
     """A plan, as far as the object itself tells."""
 
@@ -99,6 +102,36 @@ class PlanReading:
     def in_use(self) -> frozenset[tuple[str, str]]:
         """GPU uuid and id of each partition that is not proved free."""
         return frozenset((gpu.view.uuid, p.id) for gpu in self.gpus for p in gpu.view.partitions if p.used)
+
+
+RECENT = 64
+
+
+class PlanReader:
+    """Reads each version of a plan once, as long as anybody keeps its reading; callable from any thread.
+
+    What our own write was answered with comes by the watch as well, at the same moment or a little later.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recent: deque[PlanReading] = deque(maxlen=RECENT)
+        """Kept although another version may have taken their place before the watch brought them."""
+        self._known: WeakValueDictionary[tuple[str, str], PlanReading] = WeakValueDictionary()
+
+    def __call__(self, raw: Mapping[str, Any]) -> PlanReading | Unreadable:
+        """The reading of a plan."""
+        metadata = raw.get("metadata") or {}
+        version = (str(metadata.get("uid")), str(metadata.get("resourceVersion")))
+        with self._lock:
+            known = self._known.get(version)
+            if known is not None:
+                return known
+            read = read_plan(raw)
+            if isinstance(read, PlanReading):
+                self._known[version] = read
+                self._recent.append(read)
+            return read
 
 
 def read_plan(raw: Mapping[str, Any]) -> PlanReading | Unreadable:

@@ -35,6 +35,8 @@ class PlanStore:
     def observe(self, new: PlanReading, *, node_uid: str, now: float) -> bool:
         """Take one plan as it is now; True: planning may come to another result."""
         old = self.readings.get(new.name)
+        if new is old:
+            return False  # the watch brings what our own write was answered with
         if (old is not None and _is_older(new, old)) or new.uid == self._gone_uid.get(new.name):
             return False  # the answer to a write may arrive after the watch has told of the deletion
         if old is not None and old.uid != new.uid:

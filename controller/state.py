@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from controller.batcher import Batcher
 from controller.parse import Unreadable, enablement
-from controller.parse_plan import PlanReading
+from controller.parse_plan import PlanReader, PlanReading
 from controller.plan_store import PlanStore
 from controller.pod_store import PodStore
 from controller.scheduling import NO_CONTEXT, SchedulingContext
@@ -70,6 +70,8 @@ class State:
         self._node_gone_at: dict[str, float] = {}
         self._planned_at = clock()
         self._unreadable = UnreadableObjects()
+        self.read_plan = PlanReader()
+        """For whoever observes plans."""
         self._listeners: list[Callable[[str], None]] = []
         self.version = 0
         """Grows with all that nominations rest on: plans, Nodes, promises, and pods that request GPUs."""

@@ -25,7 +25,6 @@ from controller.metrics import ClusterGauges, Metrics
 from controller.nominate import Nominator
 from controller.options import planner_options, telling
 from controller.parse import read_node, read_pod
-from controller.parse_plan import read_plan
 from controller.report import Reporter
 from controller.scheduler_source import SourceWatch
 from controller.settings import Settings
@@ -231,7 +230,10 @@ class Controller:
                 api, paths.NODES, project=read_node, on_change=lambda key, _old, new: state.observe_node(key[1], new)
             ),
             Reflector(
-                api, paths.PLANS, project=read_plan, on_change=lambda key, _old, new: state.observe_plan(key[1], new)
+                api,
+                paths.PLANS,
+                project=state.read_plan,
+                on_change=lambda key, _old, new: state.observe_plan(key[1], new),
             ),
             Reflector(api, lease_path(self._settings.namespace), project=_beat, on_change=self._lease_changed),
             Reflector(

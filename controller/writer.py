@@ -24,7 +24,7 @@ from controller import paths
 from controller.inflight import SENDING_SECONDS, at_once
 from controller.items import item_of
 from controller.parse import Unreadable
-from controller.parse_plan import PlanReading, read_plan
+from controller.parse_plan import PlanReading
 from controller.results import NodeChange, NodeFailure, PlanningResult
 from controller.state import State
 from controller.views import PlanView, Snapshot
@@ -193,13 +193,13 @@ class Writer:
                     raise
                 current = self._read(name)
                 continue
-            self._state.observe_plan(name, read_plan(answer))
+            self._state.observe_plan(name, self._state.read_plan(answer))
             return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
         return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
 
     def _read(self, name: str) -> PlanReading | None:
         try:
-            found = read_plan(apply.get(self._api, paths.plan(name)))
+            found = self._state.read_plan(apply.get(self._api, paths.plan(name)))
         except errors.NotFound:
             return None
         self._state.observe_plan(name, found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -16,6 +18,7 @@ from controller.scheduler_source import SourceWatch
 from controller.settings import read_settings
 from controller.wiring import Controller
 from crds.v1alpha1.names import NAMESPACE
+from crds.v1alpha1.plan import GPUPartitionPlan
 from kube.leases import lease_path
 from sandbox.apiserver import Refuse
 from tests.controller.objects import gpu, node, pod
@@ -48,6 +51,28 @@ def test_a_pending_pod_becomes_partitions(world: World) -> None:
     assert cluster.get_plan()["metadata"]["generation"] == 2  # one plan, written once
     reasons = {(e["involvedObject"]["name"], e["reason"]) for e in wait_for(cluster.events, "events")}
     assert {("a", "Planned"), ("b", "Planned"), ("n1", "PlanWritten")} <= reasons
+
+
+def test_each_version_of_a_plan_is_parsed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: Counter[str] = Counter()
+    read = GPUPartitionPlan.read
+
+    def counting(raw: Any) -> Any:
+        parsed[raw["metadata"]["resourceVersion"]] += 1
+        return read(raw)
+
+    monkeypatch.setattr(GPUPartitionPlan, "read", counting)
+    cluster = world.cluster
+    cluster.node(node("n1"))
+    cluster.pod(pod("a"))
+    controller = world.start()
+    world.wait_for_empty_plan()
+    world.report_empty()
+    world.wait_for_plan()
+    world.obey()
+    wait_for(lambda: decisions(controller)["idle"] and not decisions(controller)["underWay"], "rest")
+    assert len(parsed) >= 4
+    assert set(parsed.values()) == {1}
 
 
 def test_a_pod_that_gets_nothing_has_a_reason_everywhere(world: World) -> None:

@@ -1,5 +1,6 @@
 """Plans from raw JSON: effective items, settled or not, models, and the way back to the items that are written."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.items import desired_of, item_of
 from controller.parse import Unreadable
-from controller.parse_plan import PlanReading, Stage, read_plan
+from controller.parse_plan import RECENT, PlanReader, PlanReading, Stage, read_plan
 from controller.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
@@ -38,6 +39,33 @@ def reading(raw: Json) -> PlanReading:
     read = read_plan(raw)
     assert isinstance(read, PlanReading)
     return read
+
+
+@pytest.mark.parametrize(
+    ("metadata", "again"),
+    [({}, False), ({"resourceVersion": "13"}, True), ({"uid": "other"}, True), ({"resourceVersion": None}, True)],
+)
+def test_a_version_that_is_known_is_not_parsed_again(metadata: Json, again: bool) -> None:
+    read = PlanReader()
+    known = read(plan())
+    assert (read(plan(**metadata)) is not known) == again
+
+
+def test_readings_that_nobody_keeps_are_forgotten() -> None:
+    read = PlanReader()
+    kept = read(plan())
+    for version in range(100, 1000):
+        read(plan(resourceVersion=str(version)))
+    gc.collect()
+    assert len(read._known) == 1 + RECENT
+    assert read(plan()) is kept
+
+
+def test_an_unreadable_version_is_read_again() -> None:
+    read = PlanReader()
+    broken = plan({"mode": 3})
+    assert isinstance(read(broken), Unreadable)
+    assert isinstance(read(broken), Unreadable)
 
 
 def mig(*placed: tuple[str, int, int], counts: tuple[tuple[str, int], ...] = ()) -> MigDesired:

@@ -71,6 +71,17 @@ def test_the_state_knows_at_once_and_needs_no_pass_for_it(bench: Bench) -> None:
     assert not bench.window.open
 
 
+def test_what_the_watch_brings_of_our_own_write_is_not_parsed_again(bench: Bench) -> None:
+    ready(bench)
+    write(bench, change(item(0, 3)))
+    known = bench.state.plan("n1")
+    read = bench.state.read_plan(bench.cluster.get_plan())
+    assert read is known is not None
+    view = bench.state.plan_views()["n1"]
+    bench.state.observe_plan("n1", read)
+    assert bench.state.plan_views()["n1"] is view
+
+
 def test_an_unchanged_plan_is_not_written(bench: Bench) -> None:
     ready(bench)
     write(bench, change(item(0, 3)))

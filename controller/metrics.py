@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from controller.state import State
-from controller.views import PartitionView
+from controller.views import PartitionView, PlanView
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -82,6 +82,7 @@ class ClusterGauges(Collector):
         self._state = state
         self._window_open = window_open
         self._watch_errors = watch_errors
+        self._counted: dict[str, tuple[PlanView, Tally[tuple[str, str]]]] = {}
 
     def collect(self) -> Iterable[Metric]:
         """The series of this moment."""
@@ -113,14 +114,25 @@ class ClusterGauges(Collector):
     def _partitions(self) -> Metric:
         family = GaugeMetricFamily(
             "gpuplan_partitions",
-            "Partitions that agents report, by profile (or MPS slice) and state.",
-            labels=["node", "profile", "state"],
+            "Partitions of all nodes that agents report, by profile (or MPS slice) and state.",
+            labels=["profile", "state"],
         )
-        for name, view in sorted(self._state.plan_views().items()):
-            tally = Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions)
-            for (profile, state), count in sorted(tally.items()):
-                family.add_metric([name, profile, state], count)
+        views = self._state.plan_views()
+        self._counted = {name: self._count(name, view) for name, view in views.items()}
+        total: Tally[tuple[str, str]] = Tally()
+        for _, counts in self._counted.values():
+            for key, count in counts.items():
+                total[key] += count
+        for (profile, state), count in sorted(total.items()):
+            family.add_metric([profile, state], count)
         return family
+
+    def _count(self, name: str, view: PlanView) -> tuple[PlanView, Tally[tuple[str, str]]]:
+        """The partitions of one node, counted again only where its view is another one than at the last scrape."""
+        counted = self._counted.get(name)
+        if counted is not None and counted[0] is view:
+            return counted
+        return view, Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions)
 
 
 def _profile(partition: PartitionView) -> str:

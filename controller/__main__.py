@@ -12,17 +12,14 @@ import logging
 import signal
 import socket
 import sys
-import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubernetes.config import ConfigException
-
 from controller.planner import plan
 from controller.settings import load_settings, read_settings
 from controller.wiring import Controller
-from kube import clients
+from kube import clients, logs
 from kube.settings import SettingsError
 from partitioning import __version__
 
@@ -35,11 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(arguments.config) if arguments.config else read_settings({})
         api = clients.load(arguments.kubeconfig, arguments.context, user_agent=f"gpuplan-controller/{__version__}")
-    except SettingsError as error:
+    except (SettingsError, clients.UnusableConfigError) as error:
         return _unusable(str(error))
-    except (ConfigException, OSError) as error:
-        return _unusable(f"No usable kubeconfig ({error}). Pass --kubeconfig FILE or set KUBECONFIG.")
-    _log_to_stderr(settings.log_level)
+    logs.log_to_stderr(settings.log_level)
     try:
         controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
     except SettingsError as error:
@@ -63,15 +58,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings (YAML); without it the defaults count")
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the API server; not needed inside a pod")
     parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig to use")
+    parser.add_argument("--version", action="version", version=f"gpuplan-controller {__version__}")
     return parser.parse_args(argv)
-
-
-def _log_to_stderr(level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def _unusable(sentence: str) -> int:

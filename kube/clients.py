@@ -1,12 +1,14 @@
 """The one place that builds API clients: from a kubeconfig, from a pod's service account, or for a bare URL.
 
 Returns an `ApiClient` of the official package that asks for gzip, probes idle connections and never retries by itself:
-its default retries would stretch every time-out fourfold and sleep inside a request. Only `__main__` modules call this.
+its default retries would stretch every time-out fourfold and sleep inside a request. A configuration that cannot
+be used is `UnusableConfigError`, a sentence for people. Only `__main__` modules call this.
 """
 
 import os
 from collections.abc import Callable
 
+import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.utils.keepalive import tcp_keepalive_socket_options
@@ -16,8 +18,21 @@ KEEPALIVE = {"idle": 15, "interval": 5, "count": 3}
 """A watch whose server or network died without a word breaks after 30 s; without probes it would stay silent."""
 
 
+class UnusableConfigError(Exception):
+    """There is no kubeconfig or service account, or it cannot be read."""
+
+
 def load(kubeconfig: str | None = None, context: str | None = None, *, user_agent: str = "") -> ApiClient:
     """The named kubeconfig; without a name the service account in a pod, else KUBECONFIG or ~/.kube/config."""
+    try:
+        settings = _settings(kubeconfig, context)
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        sentence = f"No usable kubeconfig ({error}). Pass --kubeconfig FILE or set KUBECONFIG."
+        raise UnusableConfigError(sentence) from error
+    return _client(settings, user_agent)
+
+
+def _settings(kubeconfig: str | None, context: str | None) -> Configuration:
     settings = Configuration()
     if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         in_cluster: Callable[..., None] = config.load_incluster_config
@@ -25,7 +40,7 @@ def load(kubeconfig: str | None = None, context: str | None = None, *, user_agen
     else:
         from_file: Callable[..., None] = config.load_kube_config
         from_file(config_file=kubeconfig, context=context, client_configuration=settings, persist_config=False)
-    return _client(settings, user_agent)
+    return settings
 
 
 def for_url(url: str, *, user_agent: str = "") -> ApiClient:

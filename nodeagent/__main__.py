@@ -4,8 +4,8 @@
     gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M
 
 Reads the command line, builds the clients, and runs until SIGTERM or SIGINT. Exits 0 then; 1 where another agent holds
-the node or the port is taken; 2 where command line or settings are wrong; 3 where it must be started again because the
-NVIDIA driver was replaced or is gone.
+the node or the port is taken; 2 where command line, settings or kubeconfig are wrong; 3 where it must be started again
+because the NVIDIA driver was replaced or is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kube import clients, settings
+from kube import clients, logs, settings
 from kube.settings import SettingsError
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.plugin.__main__ import main as plugin_main
@@ -38,6 +38,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--node-name", required=True, help="name of this Node; in a pod spec.nodeName gives it")
     parser.add_argument("--config", type=Path, help="settings file (YAML); without it the defaults count")
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else KUBECONFIG or ~/.kube/config")
+    parser.add_argument("--version", action="version", version=f"gpuplan-nodeagent {__version__}")
     return parser.parse_args(arguments)
 
 
@@ -51,11 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    logging.basicConfig(
-        level=chosen.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
+    logs.log_to_stderr(chosen.log_level)
     try:
         api = clients.load(arguments.kubeconfig, user_agent=f"gpuplan-nodeagent/{__version__}")
+    except clients.UnusableConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
         process = AgentProcess(arguments.node_name, chosen, api, NvmlDriver())
     except (AnotherAgentError, OSError) as error:
         log.error("%s", error)

@@ -87,6 +87,8 @@ class Advertiser:
         self.config = found if isinstance(found, PluginConfig) else PluginConfig()
         self._exists = isinstance(found, PluginConfig)
         self._answered_ns = 0
+        self._logged: dict[str, int] | None = None
+        """The counts that the log named last."""
 
     def loaded(self) -> Loaded | None:
         """What the plugin says it has in force."""
@@ -114,7 +116,9 @@ class Advertiser:
             return False
         write_config(self._files, config)
         self.config, self._exists = config, True
-        log.info("offered to the kubelet from now on: %s", _spelled(counts(config)))
+        if counts(config) != self._logged:
+            self._logged = counts(config)
+            log.info("advertised to the kubelet from now on: %s", _spelled(self._logged))
         return True
 
     def _stands(self) -> bool:

@@ -23,6 +23,8 @@ from partitioning.resources import classify
 
 NOTHING: frozenset[str] = frozenset()
 PLUGIN_POD = "pod of DaemonSet gpuplan-device-plugin on this node"
+USUAL_SECONDS = 5.0
+"""The plugin loads a config within some tens of milliseconds: after this long people are told which pod it is."""
 BLINK_SECONDS = 2.0
 """A plugin that registers again is away from the kubelet for a moment; that unsettles nothing."""
 
@@ -171,10 +173,11 @@ class Confirmer:
 
     def _not_loaded(self, readings: Readings, *, overdue: bool) -> Stage:
         if not overdue:
+            where = f" ({PLUGIN_POD})" if self._loading_seconds(readings) >= USUAL_SECONDS else ""
             return Stage(
                 schedulable=False,
                 reason=Reason.ADVERTISING,
-                message=f"the device plugin has not loaded the new config yet ({PLUGIN_POD})",
+                message=f"the device plugin has not loaded the new config yet{where}",
             )
         general = [error.message for error in readings.loaded.errors if not error.gpu] if readings.loaded else []
         why = general[0] if general else "it does not answer"

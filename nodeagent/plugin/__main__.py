@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kube.logs import log_to_stderr
 from nodeagent.plugin.boot import boot_id
 from nodeagent.plugin.config import PluginFiles
 from nodeagent.plugin.service import PluginService
@@ -35,7 +36,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
-    logging.basicConfig(level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr(arguments.log_level)
     directory = PluginFiles(arguments.state_dir).directory
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "plugin.lock").open("w") as lock:

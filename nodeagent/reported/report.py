@@ -101,7 +101,7 @@ class Reporter:
         before = self._states.get(outcome.index)
         if before != state:
             self._states[outcome.index] = state
-            log.info("GPU %d: %s (%s) %s", outcome.index, *state, outcome.message)
+            log.info("GPU %d: %s (%s)%s", outcome.index, *state, f": {outcome.message}" if outcome.message else "")
             # Of a GPU that an earlier agent has confirmed already, Ready is no news.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
             if outcome.state is GpuState.FAILED and plan is not None:

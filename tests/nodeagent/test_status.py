@@ -1,5 +1,6 @@
 """What the status says: sizes, times, hashes, and when it is written."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -239,14 +240,17 @@ def test_while_the_device_plugin_is_down_one_sentence_names_its_pod(make_world: 
     check(world)
 
 
-def test_a_config_that_waits_for_the_device_plugin_names_its_pod_at_once(make_world: MakeWorld) -> None:
+def test_a_config_that_waits_for_the_device_plugin_names_its_pod_soon(make_world: MakeWorld) -> None:
     world = make_world(*empty())
     world.apply(mig(0, "1g.10gb*7"))
     world.settle()
     world.plugin.alive = False
     world.apply(mig(0, "1g.10gb*6"))
     world.settle(5)
+    assert world.found() == ("Changing", "Withdrawing")
+    assert "DaemonSet" not in world.condition("Ready")["message"]
 
+    world.settle(12)
     assert world.found() == ("Changing", "Withdrawing")
     assert "DaemonSet gpuplan-device-plugin" in world.condition("Ready")["message"]
 
@@ -259,6 +263,26 @@ def test_a_config_that_waits_for_the_device_plugin_names_its_pod_at_once(make_wo
     world.plugin.alive = True
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
+
+
+def test_the_log_has_one_line_per_change_and_no_list_twice(
+    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    world.apply(mig(0, ("3g.40gb", 0)))
+    world.settle()
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert "GPU 0: Ready (Confirmed)" in lines
+    assert [line for line in lines if line != line.strip()] == []
+    offers = [line for line in lines if line.startswith("advertised to the kubelet")]
+    assert len(offers) > 1
+    assert all(one != other for one, other in pairwise(offers))
 
 
 READY = {"type": "Ready", "status": "True"}

@@ -40,6 +40,7 @@ class PodStore:
         self._options = options
         self._default_spread = any(profile.default_spread for profile in options.profiles.values())
         self._promises: dict[str, str] = {}
+        self._promised_nodes: frozenset[str] = frozenset()
         self._nominated: dict[str, str] = {}
         self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
@@ -90,6 +91,7 @@ class PodStore:
     def promise(self, promises: dict[str, str]) -> None:
         """Pod uid -> node, as the last pass placed them."""
         self._promises = promises
+        self._promised_nodes = frozenset(promises.values())
 
     def withdraw_promises(self, uids: Collection[str]) -> None:
         """Forget the promises to these pods."""
@@ -168,9 +170,13 @@ class PodStore:
         if old is not None and same_request(old, new):
             return PodChange()
         asks = self._asks(new)
-        reserved = preempts_on(old) if old is not None else ""
-        left = reserved if reserved != preempts_on(new) else ""
-        return PodChange(asks=asks, left="" if asks else left, served="" if asks else self._unwant(new.uid))
+        if asks:
+            return PodChange(asks=asks)
+        served = self._unwant(new.uid)
+        promised = self._promises.pop(new.uid, "") if served else ""
+        before, after = preempts_on(old) if old is not None else "", preempts_on(new)
+        preempting = "" if before == after else before or self._if_promised(after)
+        return PodChange(served=served, left=promised or preempting)
 
     def _runs(self, old: PodView, new: PodView) -> PodChange:
         """A bound pod changed: other resources are free, or the constraints of others see another pod."""
@@ -178,16 +184,25 @@ class PodStore:
         return PodChange(left=new.node if other else "")
 
     def _bound(self, old: PodView | None, new: PodView) -> PodChange:
-        """A pod got its node: a place kept for it elsewhere is free, and the constraints of others see one pod more."""
+        """A pod got its node: a place kept for it elsewhere is free, here it may have taken that of another pod.
+
+        And the constraints of others see one pod more.
+        """
         served = self._unwant(new.uid)
         kept = (self._promises.pop(new.uid, ""), preempts_on(old) if old is not None else "")
-        elsewhere = next((node for node in kept if node not in ("", new.node)), "")
+        left = next((node for node in kept if node not in ("", new.node)), "")
+        if not left and new.node not in kept:
+            left = self._if_promised(new.node)
         return PodChange(
             served=served,
-            left=elsewhere or (new.node if self.look_around() else ""),
+            left=left or (new.node if self.look_around() else ""),
             bound=new if old is not None else None,
             came_at=self._came_at.pop(new.uid, self._now),
         )
+
+    def _if_promised(self, node: str) -> str:
+        """The node, if the last pass placed pods there."""
+        return node if node in self._promised_nodes else ""
 
     def _asks(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):

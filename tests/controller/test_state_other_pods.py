@@ -159,3 +159,20 @@ def test_while_a_pod_waits_planning_is_never_long_ago() -> None:
     assert at(2 * RESYNC_SECONDS) == ("resync",)
     bench.gone("waits")
     assert at(4 * RESYNC_SECONDS) == ()
+
+
+@pytest.mark.parametrize("taken", [other("n1"), other(nominated="n1")], ids=["bound", "preempting"])
+@pytest.mark.parametrize("promised", ["n1", "n2", ""])
+def test_a_pod_that_may_have_taken_a_promised_place_is_worth_a_pass(taken: Json, promised: str) -> None:
+    bench = waiting(PLAIN, other())
+    bench.state.promise({"uid-waits": promised} if promised else {})
+    bench.pod(taken)
+    assert bench.triggers() == (("node n1",) if promised == "n1" else ())
+
+
+def test_a_promise_to_a_pod_that_is_to_be_deleted_is_for_others() -> None:
+    bench = waiting(PLAIN, pod("second"))
+    bench.state.promise({"uid-waits": "n1"})
+    bench.pod(terminating(pod("waits")))
+    assert bench.triggers() == ("node n1",)
+    assert bench.state.promises() == {}

@@ -109,7 +109,7 @@ class Board:
             room.usage.remove(ask.demand.pod)
         for device, part in taken:
             device.parts.remove(part)
-            device.state = device.pool.restored(device)
+            device.state = device.pool.full if device.reserved else device.pool.restored(device)
         ask.node, ask.taken = -1, []
         return node, taken
 
@@ -141,6 +141,31 @@ class Board:
             return False
         return not ask.odd or self._fits_odd(ask, room)
 
+    def reserve(self, ask: Ask, device: Device) -> None:
+        """Keep a device, and what the ask needs of its node beside it, from everybody who is placed after this."""
+        room = self.rooms[device.node]
+        room.cpu -= ask.cpu
+        room.memory -= ask.memory
+        room.pods -= 1
+        room.changes += 1
+        if ask.odd:
+            room.usage.add(ask.demand.pod)
+        device.reserved = True
+        device.state = device.pool.full
+        self._enter(device)
+
+    def release(self, ask: Ask, device: Device) -> None:
+        """Take a reservation back."""
+        room = self.rooms[device.node]
+        room.cpu += ask.cpu
+        room.memory += ask.memory
+        room.pods += 1
+        if ask.odd:
+            room.usage.remove(ask.demand.pod)
+        device.reserved = False
+        device.state = device.pool.restored(device)
+        self.settle((device.node,))
+
     def has_partitions(self, ask: Ask, node: int) -> bool:
         """Partitions alone: whether its devices could serve the ask now."""
         return on_node(self, ask, node, Reach.NEW) is not None
@@ -171,7 +196,7 @@ class Board:
         ask.node, ask.taken = node, taken
         for device, part in taken:
             device.parts.append(part)
-            device.state = device.pool.restored(device)
+            device.state = device.pool.full if device.reserved else device.pool.restored(device)
 
     # ----------------------------------------------------------------------------------------- one partition
 

@@ -76,6 +76,11 @@ _ROWS = {
         "Changes of {gpus} failed and are retried automatically.",
         "The errors are in status.gpus of {plans}.",
     ),
+    Closed.RESERVED: _Row(
+        UnplacedReason.NO_CAPACITY,
+        "{gpus} {are} reserved for a pod that has waited longer.",
+        "Wait, or add a GPU node.",
+    ),
     Closed.HELD_WHOLE: _Row(_RELEASE, "{gpus} {are} in use as a whole GPU.", _WAIT_FOR_RELEASE),
     Closed.WAITING: _Row(_RELEASE, "{gpus} {have} partitions in use that the plan does not keep.", _WAIT_FOR_RELEASE),
     Closed.FOREIGN: _Row(_RELEASE, "{gpus} {have} partitions of the other kind in use.", _WAIT_FOR_RELEASE),

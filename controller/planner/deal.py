@@ -23,6 +23,8 @@ from partitioning.placements import Placement
 def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int], singly: Singly) -> None:
     """Put each ask where it was planned or nominated before, if what is ready or under way still fits it there."""
     for ask in asks:
+        if ask.node >= 0:
+            continue
         node = promises.get(ask.demand.pod.uid, -1)
         if node >= 0 and board.group_of[node] in ask.groups:
             if ask in singly:

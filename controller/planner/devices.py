@@ -97,6 +97,8 @@ class Device:
     """The bucket that it is in: state and present tier in one integer."""
     position: int = -1
     """In `pool.devices`."""
+    reserved: bool = False
+    """Kept for an ask that waits for its holders to finish: full for everybody else."""
 
     @property
     def changed(self) -> bool:
@@ -106,6 +108,9 @@ class Device:
 
 class Pool(ABC):
     """Devices of one kind on the nodes of one group."""
+
+    full = 0
+    """The state of a device that holds nothing more."""
 
     def __init__(self, serves: Iterable[str], reach: Reach = Reach.CHANGED) -> None:
         """`reach`: how far one must reach at least to take from this pool."""

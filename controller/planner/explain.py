@@ -21,6 +21,7 @@ from controller.planner.filtered import kept_off, kept_off_by_others
 from controller.planner.groups import why_not
 from controller.planner.hopeless import no_gpu
 from controller.planner.inventory import Closed, NodeStock
+from controller.planner.kept import Kept
 from controller.planner.lacking import lacking
 from controller.planner.offers import could_hold, label_allows
 from controller.planner.releases import Candidate, blocking
@@ -68,12 +69,15 @@ class Explainer:
         singly: Singly,
         profiles: SchedulerProfiles,
         relabelled: Collection[str],
+        *,
+        kept: Kept | None = None,
     ) -> None:
         self._stocks = stocks
         self._board = board
         self._singly = singly
         self._profiles = profiles
         self._relabelled = relabelled
+        self._kept = kept
         self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
@@ -86,6 +90,8 @@ class Explainer:
         return Unplaced(uid=pod.uid, key=pod.key, reason=found.reason, message=found.message, detail=detail)
 
     def _answer(self, ask: Ask) -> Answer:
+        if self._kept is not None and ask is self._kept.ask:
+            return self._kept.to_owner
         wants = ask.demand.wants
         able = self._able_nodes(wants)
         if not able.nodes:
@@ -113,6 +119,8 @@ class Explainer:
             with_room = [node for node in nodes if self._board.has_partitions(ask, node)]
             with_room.sort(key=lambda node: -self._board.rooms[node].cpu)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
+            if self._kept is not None:
+                causes += self._kept.causes(wants, nodes)
             found = self._outlooks[key] = _Outlook(
                 nodes=nodes,
                 in_flight=in_flight(causes),
@@ -181,7 +189,7 @@ class Explainer:
             for node in nodes
             if all(any(name in device.pool.serves for device in self._board.devices[node]) for name, _ in wants)
             for device in self._board.devices[node]
-            if device.gpu >= 0 and hardest in device.pool.serves
+            if device.gpu >= 0 and hardest in device.pool.serves and not device.reserved
         ]
         if not candidates:
             return nearest(causes)

@@ -50,6 +50,7 @@ class Closed(Enum):
     NODE_NOT_READY = "the node is not ready"
     WRITE_REFUSED = "the API server refused its plan"
     PINNED = "in spec.gpus"
+    RESERVED = "reserved for a pod that has waited longer"
     NO_PLACEMENT = "a partition without its placement, as of a lost GPU"
     WAITING = "waits for a partition in use that its plan lacks"
     FAILED = "failed"

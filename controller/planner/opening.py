@@ -122,7 +122,7 @@ class _Opening:
             device = Device(
                 node=node,
                 pool=alike.pool,
-                base=_state_of(gpu, model, alike.places),
+                base=state_of(gpu, model, alike.places),
                 tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
                 gpu=position,
                 ready=_ready_parts(gpu, alike.places, ready, alike.pool) if ready else NO_PARTS,
@@ -164,9 +164,10 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
     return MigPool(model, profiles) if profiles else None
 
 
-def _state_of(gpu: GpuStock, model: GpuModel, places: _Places) -> int:
-    """What stays, and where the last change failed; idle partitions are free space."""
+def state_of(gpu: GpuStock, model: GpuModel, places: _Places | None = None) -> int:
+    """What stays, and where the last change failed; idle partitions are free space. `places`: made before."""
     if gpu.cut is Cut.MIG:
+        places = _Places(model) if places is None else places
         mask = occupancy(model, gpu.failed) if len(gpu.failed) else 0
         for part in gpu.staying:
             if part.profile:

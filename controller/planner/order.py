@@ -18,6 +18,7 @@ from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.gangs import Gangs
 from controller.planner.levels import Effort, place_level, settle_level
 from controller.planner.limit import Limit
+from controller.planner.reserve import Ageing, Reservation, reserve
 from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
@@ -36,6 +37,7 @@ class Rules:
     singly: Singly
     improve_steps: int
     limit: Limit
+    ageing: Ageing
 
 
 def moves_alone(ask: Ask, rules: Rules) -> bool:
@@ -43,26 +45,31 @@ def moves_alone(ask: Ask, rules: Rules) -> bool:
     return ask.demand.tried and not ask.demand.pod.gang and ask not in rules.singly
 
 
-def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
+def place_levels(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
+    """Returns the reservation that was made for an aged ask."""
     everybody = [ask for level in levels for ask in level]
     tried = sum(ask.demand.tried for ask in everybody)
     if len(levels) < 2 or rules.limit.most < tried:
-        _place(board, levels, rules)
-        return
-    _place(board, [everybody], rules)
+        return _place(board, levels, rules, reserving=True)
+    _place(board, [everybody], rules, reserving=False)
     together, served, found = _standing(everybody), _served(levels), dict(rules.gangs.found)
     if served == tuple(sum(ask.demand.tried for ask in level) for level in levels):
-        return
+        return None
     board.clear(everybody)
     rules.gangs.found.clear()
-    _place(board, levels, rules)
-    if served > _served(levels):
+    reservation = _place(board, levels, rules, reserving=True)
+    if served > _served(levels) and (reservation is None or reservation.ask in [ask for ask, _, _ in together]):
+        if reservation is not None and reservation.device.reserved:
+            board.release(reservation.ask, reservation.device)
         board.restore(everybody, together)
         rules.gangs.found.clear()
         rules.gangs.found.update(found)
+        return None
+    return reservation
 
 
-def _place(board: Board, levels: Levels, rules: Rules) -> None:
+def _place(board: Board, levels: Levels, rules: Rules, *, reserving: bool) -> Reservation | None:
+    reservation: Reservation | None = None
     placings, anew = _PLACINGS * rules.improve_steps, Budget(_PLACED_ANEW)
     movable: list[Ask] = []
     stood: list[Ask] = []
@@ -76,11 +83,16 @@ def _place(board: Board, levels: Levels, rules: Rules) -> None:
         # A pass with many levels must not take many times as long.
         effort = Effort(steps=rules.improve_steps, placings=placings // (len(levels) - number), anew=anew)
         placings -= place_level(board, alike, effort, limit, movable)
-        movable += [ask for ask in alike if ask.node >= 0 and not ask.demand.pod.gang]
         rules.singly.place(ask for ask in open_asks if ask in rules.singly)
         if rules.gangs.needs:
             settle_level(board, tried, rules.gangs)
+        if reserving and reservation is None and any(ask.demand.pod.uid in rules.ageing.aged for ask in tried):
+            for lower in levels[number + 1 :]:  # they hold partitions as much as bound pods do
+                keep_promises(board, lower, rules.promises, rules.singly)
+            reservation = reserve(board, members, rules.ageing)
+        movable += [ask for ask in alike if ask.node >= 0 and not ask.demand.pod.gang]
         stood += [ask for ask in tried if ask.node >= 0]
+    return reservation
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

@@ -21,12 +21,14 @@ from controller.planner.gangs import without_incomplete
 from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
 from controller.planner.isolation import by_node, without_failed
+from controller.planner.kept import Kept
 from controller.planner.limit import Limit
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.order import Rules, moves_alone, place_levels
 from controller.planner.outcome import outcome
 from controller.planner.polish import Polisher
 from controller.planner.ranks import levels
+from controller.planner.reserve import Ageing, Reservation
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
 from controller.results import PlanningResult
@@ -62,19 +64,22 @@ def _plan(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str]) 
     by_level = [list(islice(rest, len(level))) for level in demands_by_level]
     tried = [ask for ask in everybody if ask.demand.tried]
     singly = Singly(snapshot, options, board, everybody)
+    promises = {} if options.queue_order else _promises(snapshot)
     rules = Rules(
-        promises={} if options.queue_order else _promises(snapshot),
+        promises=promises,
         gangs=gangs,
         singly=singly,
         improve_steps=options.improve_steps,
         limit=Limit(board, tried),
+        ageing=Ageing(aged=aged, stocks=stocks, promises=promises, singly=singly),
     )
-    _place(board, stocks, by_level, rules, options)
+    reservation = _place(board, stocks, by_level, rules, options)
     singly.verify()
     gangs.drop_broken(board, tried)
     rules.limit.tighten()
     uncounted = outrun(board, stocks, _queue(by_level), singly) if options.queue_order else frozenset[str]()
-    explainer = Explainer(stocks, board, singly, options.profiles, relabelled)
+    kept = None if reservation is None else Kept.of(reservation, board, stocks, everybody)
+    explainer = Explainer(stocks, board, singly, options.profiles, relabelled, kept=kept)
     most = rules.limit.most
     return outcome(demands, tried, stocks, board, bound=most, explainer=explainer, gangs=gangs, uncounted=uncounted)
 
@@ -88,16 +93,22 @@ def _offered(snapshot: Snapshot) -> frozenset[str]:
 
 def _place(
     board: Board, stocks: Sequence[NodeStock], by_level: Sequence[Sequence[Ask]], rules: Rules, options: PlannerOptions
-) -> None:
+) -> Reservation | None:
     if options.queue_order:
         place_in_queue_order(board, stocks, _queue(by_level), by_level, rules)
-        return
-    place_levels(board, by_level, rules)
+        return None
+    reservation = place_levels(board, by_level, rules)
     placed = [ask for level in by_level for ask in level if ask.demand.tried and ask.node >= 0]
     if consolidate(board, [ask for ask in placed if ask not in rules.singly], options.improve_steps):
         for ask in (ask for level in by_level for ask in level if ask.node < 0 and moves_alone(ask, rules)):
             board.place(ask)
-    Polisher(board, stocks, by_level, lambda ask: _stays(ask, rules)).polish(options.improve_steps)
+    helped = None if reservation is None else reservation.ask
+    Polisher(board, stocks, by_level, lambda ask: ask is helped or _stays(ask, rules)).polish(options.improve_steps)
+    if reservation is None or reservation.ask.node < 0:
+        return reservation
+    if reservation.device.reserved:  # it found another place since
+        board.release(reservation.ask, reservation.device)
+    return None
 
 
 def _queue(by_level: Sequence[Sequence[Ask]]) -> list[Ask]:

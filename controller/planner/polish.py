@@ -45,7 +45,7 @@ class Polisher:
         budget = Budget(min(steps, _STEPS))
         if budget.steps <= 0 or not self._movable:
             return
-        devices = [device for devices in self._board.devices for device in devices]
+        devices = [device for devices in self._board.devices for device in devices if not device.reserved]
         if len(devices) <= _SMALL and len(self._movable) <= 2 * _SMALL:
             self._deal_anew(devices, self._movable, budget)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from controller.planner.devices import Device, Fitting, Part, Pool, Reach, Share
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS
-from partitioning.placements import Placement
+from partitioning.placements import Placement, rule_bits
 from partitioning.resources import WHOLE
 from partitioning.states import state_table
 
@@ -54,6 +54,7 @@ class MigPool(Pool):
         self.profiles = profiles
         self.model = model
         self._slots = (1 << model.slots) - 1
+        self.full = (1 << rule_bits(model)) - 1
         self._demanded = frozenset(profiles.values())
         self._fittings: dict[tuple[int, str, int], Fitting | None] = {}
         """By state, resource and what an idle instance takes; 0 for a new one."""

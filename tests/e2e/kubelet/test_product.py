@@ -14,6 +14,7 @@ import pytest
 from kube import apply
 from nodeagent.plugin.config import Loaded, read_loaded
 from partitioning.resources import mig_resource, mps_resource_gb
+from sandbox.driver import incidents, machine
 from sandbox.kubelet import Switches
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
 from tests.e2e.kubelet.programs import KubeletPrograms
@@ -185,6 +186,24 @@ def waits_for_release(node: GpuNode) -> bool:
     found = apply.get(node.cluster.admin, f"/apis/gpuplan.dev/v1alpha1/gpupartitionplans/{node.name}")
     conditions = (found.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["reason"] == "WaitingForRelease" for each in conditions)
+
+
+def test_devices_of_a_broken_gpu_go_to_no_further_pod(node: GpuNode) -> None:
+    raw = node.create_pod("holder", HALF)
+    held = node.visible(raw)
+    uuid = machine.observe(node.machine)["gpus"][0]["uuid"]
+    incidents.remap_rows(node.machine, uuid, failed=True)
+
+    eventually(lambda: (node.allocatable(HALF), node.allocatable(SMALL)) == ("0", "0"), "nothing is left", SECONDS)
+    status = apply.get(node.cluster.admin, f"{NODES}/{node.name}")["status"]
+    assert (status["capacity"][HALF], status["capacity"][SMALL]) == ("1", "2")
+    assert node.offered(HALF) == node.offered(SMALL) == ()
+    assert node.visible(raw) == held
+    assert not node.ready()
+
+    incidents.remap_rows(node.machine, uuid)
+    eventually(lambda: node.offers(SMALL, 2), "they are healthy again", SECONDS)
+    node.wait_ready()
 
 
 def test_a_force_deleted_pod_keeps_its_slice_while_its_container_runs(node: GpuNode) -> None:

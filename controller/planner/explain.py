@@ -213,6 +213,8 @@ class Explainer:
 
 
 def _is_meant_for(stock: NodeStock, wants: Wants) -> bool:
+    if any(name == WHOLE for name, _ in wants):
+        return True  # whole GPUs need no label
     return stock.closed is not Closed.NOT_ENABLED and label_allows(stock, wants)
 
 

@@ -7,9 +7,10 @@ containers run on while the kubelet already gives their devices away. Knows noth
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ DEVICE_PLUGINS = (
 )
 """Labels of the pods of NVIDIA's device plugin: GPU Operator, static manifest, Helm chart, GKE."""
 ENDED = ("Succeeded", "Failed")
+_RESOURCE_NAME = re.compile(r"[\w.-]+/[\w.-]*\w", re.ASCII)
 REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
 """The kubelet lists an ended pod for up to two seconds after its object may be gone."""
@@ -57,7 +59,7 @@ class NodePod:
     began: str = ""
     """When the kubelet first spoke of it, else when it was created; as the API writes times."""
     refused: str = ""
-    """Why the kubelet refused it for good, if it did so for want of a device."""
+    """Why the kubelet refused it permanently, if that names a GPU resource that the pod requests."""
     mig_manager: bool = False
     """It cuts GPUs by a node label, and wipes what others made when it starts and when that label changes."""
     device_plugin: bool = False
@@ -132,7 +134,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         began=status.get("startTime") or metadata.get("creationTimestamp") or "",
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
-        refused=_refused(status),
+        refused=_refused(status, {name for c in [*init, *staying] for name, _ in _asked(c)}),
         mig_manager=MIG_MANAGER in labels,
         device_plugin=any(label in labels for label in DEVICE_PLUGINS) and _serves_plugins(spec),
     )
@@ -179,12 +181,14 @@ def _reported(statuses: Iterable[Mapping[str, Any]]) -> set[str]:
     }
 
 
-def _refused(status: Mapping[str, Any]) -> str:
-    reason = str(status.get("reason", ""))
-    ours = reason == "UnexpectedAdmissionError" or (
-        reason.startswith("OutOf") and classify(reason.removeprefix("OutOf")) is not None
-    )
-    return str(status.get("message") or reason) if status.get("phase") == "Failed" and ours else ""
+def _refused(status: Mapping[str, Any], requested: Collection[str]) -> str:
+    """The kubelet's message; empty where another resource, such as that of a network card's plugin, was the reason."""
+    reason, message = str(status.get("reason", "")), str(status.get("message") or "")
+    if reason == "UnexpectedAdmissionError":
+        named = set(_RESOURCE_NAME.findall(message))
+    else:
+        named = {reason.removeprefix("OutOf")} if reason.startswith("OutOf") else set()
+    return (message or reason) if status.get("phase") == "Failed" and not named.isdisjoint(requested) else ""
 
 
 class PodBook:

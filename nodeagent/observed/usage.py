@@ -156,7 +156,10 @@ def _blind(pods: PodsSeen, listed: Listed | NoAnswer) -> str:
     known = {pod.key for pod in pods.pods} | {gone.pod.key for gone in pods.vanished} | pods.departed
     for namespace, name in sorted(listed.pods):
         if (namespace, name) not in known:
-            return f"the kubelet lists pod {namespace}/{name}, which the API does not show on this node yet"
+            return (
+                f"the kubelet lists pod {namespace}/{name}, which the API does not show on this node yet; if it is a "
+                "static pod, check that no admission policy refuses its mirror pod"
+            )
     return ""
 
 

@@ -117,7 +117,8 @@ class Situation:
 def gpu_outcome(found: Situation) -> GpuOutcome:
     """The state of one GPU of the node."""
     state, reason, message = _state(found)
-    message = "; ".join(filter(None, (message, _advertised_unhealthy(found), *_orphaned(found.orphans))))
+    more = (_advertised_unhealthy(found), *_half_made(found), *_orphaned(found.orphans))
+    message = "; ".join(filter(None, (message, *more)))
     ready = state is GpuState.READY
     return GpuOutcome(
         index=found.change.gpu.index,
@@ -185,6 +186,18 @@ def _advertised_unhealthy(found: Situation) -> str:
         return ""
     which = "its partition is" if listed == 1 else f"its {listed} partitions are"
     return f"{which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
+
+
+def _half_made(found: Situation) -> list[str]:
+    """Without a journal that says that this agent left them so, they are left to people."""
+    change = found.change
+    left = [] if found.paused else [i for i in change.gpu.instances if i.half_made]
+    return [
+        f"GPU instance {instance.id} ({instance.placed}) has no compute instance, so no pod can use it: destroy it "
+        f"with nvidia-smi mig -dgi -i {change.gpu.index} -gi {instance.id}, or plan this GPU"
+        for instance in left
+        if instance not in (*change.destroy, *change.finish)
+    ]
 
 
 def _orphaned(orphans: Orphans) -> list[str]:

@@ -248,11 +248,13 @@ def test_a_refused_pod_is_told_of_once_and_not_by_every_agent_after(make_world: 
     world = make_world(cut(("3g.40gb", 4)))
     world.settle(3)
     old, new = ("default", "old"), ("default", "new")
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/mig-3g.40gb": "1"}}}
+    why = "Allocate failed due to can't allocate unregistered device nvidia.com/mig-3g.40gb, which is unexpected"
     for key, began in ((old, "t0999"), (new, "t1999")):  # before and after the agent's start, as its clock writes it
         world.pods[key] = {
             "metadata": {"namespace": key[0], "name": key[1], "uid": key[1], "creationTimestamp": "t0001"},
-            "spec": {"nodeName": "gpu-node-1", "containers": [{"name": "main"}]},
-            "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": began},
+            "spec": {"nodeName": "gpu-node-1", "containers": [container]},
+            "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": began, "message": why},
         }
     world.settle(3)
     assert [name for name, reason, _ in world.events if reason == "PartitionGone"] == ["new"]

@@ -152,6 +152,37 @@ def test_what_was_left_half_made_goes_when_the_plan_is_gone(make_world: MakeWorl
     assert list(world.state.journal.glob("*")) == []
 
 
+@pytest.mark.parametrize("text", ["", "{", '{"version": 9}'])
+def test_a_half_made_instance_whose_journal_is_lost_is_named_and_left_to_people(
+    make_world: MakeWorld, text: str
+) -> None:
+    world = make_world(*empty())
+    world.settle(3)
+    world.effect.done.clear()
+    world.effect.kill_after = 2  # after the GPU instance, before its compute instance
+    world.apply(mig(0, ("3g.40gb", 4)))
+    with pytest.raises(Killed):
+        world.run()
+    (journal,) = world.state.journal.glob("*.json")
+    journal.write_text(text)
+    world.restart()
+    world.apply()
+
+    world.settle(6)
+
+    (instance,) = world.gpu().instances
+    assert instance.half_made
+    message = world.gpu_status()["message"]
+    assert f"GPU instance {instance.id} (3g.40gb at 4) has no compute instance" in message
+    assert f"nvidia-smi mig -dgi -i 0 -gi {instance.id}" in message
+
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")
+    assert world.gpu_status().get("message", "") == ""
+    assert list(world.state.journal.glob("*")) == []
+
+
 def test_a_newer_generation_interrupts_between_two_steps(make_world: MakeWorld) -> None:
     world = make_world(*empty())
     world.apply(mig(0, *(("1g.10gb", start) for start in range(7))))

@@ -78,17 +78,38 @@ def test_a_phase_alone_does_not_end_a_container(status: Raw, ended: bool) -> Non
     assert parse_pod(raw(container("c", 1), status=status)).ended is ended
 
 
+UNEXPECTED = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+REFUSALS = [
+    f"Pod was rejected: Allocate failed due to {why}, which is unexpected"
+    for why in (
+        f"requested number of devices unavailable for {R}. Requested: 1, Available: 0",
+        f"no healthy devices present; cannot allocate unhealthy devices {R}",
+        f"can't allocate unregistered device {R}",
+        f"rpc error: code = FailedPrecondition desc = MIG-1 ({R}) is being withdrawn: gpuplan re-partitions this GPU.",
+    )
+]
+OTHER_REFUSALS = [
+    "Pod was rejected: Allocate failed due to rpc error: nic plugin, which is unexpected",
+    f"Pod was rejected: Allocate failed due to can't allocate unregistered device {S}, which is unexpected",
+    f"Pod was rejected: Allocate failed due to can't allocate unregistered device {R}.shared, which is unexpected",
+    "Pod was rejected: Allocate failed due to can't allocate unregistered device example.com/nic, which is unexpected",
+]
+
+
 @pytest.mark.parametrize(
     ("status", "refused"),
     [
-        ({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"}, "no devices"),
+        *[({**UNEXPECTED, "message": message}, message) for message in REFUSALS],
+        *[({**UNEXPECTED, "message": message}, "") for message in OTHER_REFUSALS],
+        (UNEXPECTED, ""),
+        ({"phase": "Failed", "reason": f"OutOf{S}"}, ""),
         ({"phase": "Failed", "reason": f"OutOf{R}"}, f"OutOf{R}"),
         ({"phase": "Failed", "reason": "OutOfcpu"}, ""),
         ({"phase": "Failed", "reason": "Evicted"}, ""),
-        ({"phase": "Running", "reason": "UnexpectedAdmissionError"}, ""),
+        ({**UNEXPECTED, "phase": "Running", "message": REFUSALS[0]}, ""),
     ],
 )
-def test_refusals_for_want_of_a_device(status: Raw, refused: str) -> None:
+def test_refusals_that_name_a_requested_gpu_resource(status: Raw, refused: str) -> None:
     assert parse_pod(raw(container("c", 1), status=status)).refused == refused
 
 

@@ -193,7 +193,8 @@ class World(ApiMemory):
         ids = tuple(free[:count])
         if len(ids) < count or not all(self.plugin.allocate(i, resource, self.clock.now) for i in ids):
             self.kubelet.known.discard(key)
-            self.pods[key]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device"}
+            message = f"Pod was rejected: Allocate failed due to requested number of devices unavailable for {resource}"
+            self.pods[key]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}
             return key
         self.kubelet.held[key] = {"main": {resource: ids}}
         self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=ids),)

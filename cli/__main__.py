@@ -1,14 +1,15 @@
 """`gpuplan …`: the commands people type.
 
 Parses arguments and calls the command; expected failures are one sentence on stderr and an exit code, never a
-traceback.
+traceback. The sandbox is imported only for its own commands, since it needs packages that a cluster does not.
 """
 
 import argparse
 import os
 import sys
 
-from cli import demo, plan, sandbox_commands
+from cli import plan
+from cli.examples import add_command
 from cli.manifests import ManifestError
 from crds.definition import text
 from kube.errors import ApiError
@@ -16,19 +17,33 @@ from kube.settings import SettingsError
 from partitioning import __version__
 
 
-def parser() -> argparse.ArgumentParser:
-    """Every command with its help."""
-    root = argparse.ArgumentParser(prog="gpuplan", description="Partitions the GPUs of a Kubernetes cluster.")
+def parser(*, with_sandbox: bool = True) -> argparse.ArgumentParser:
+    """Every command with its help; raises ImportError where the sandbox is asked for and not installed."""
+    root = argparse.ArgumentParser(
+        prog="gpuplan",
+        description="Splits NVIDIA GPUs into MIG instances and MPS slices as pods ask for them. "
+        "These commands need no GPU and, but for their own sandbox, no cluster.",
+    )
     root.add_argument("--version", action="version", version=f"gpuplan {__version__}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    crds = commands.add_parser("crds", help="print the CRDs, ready for kubectl apply -f -")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND")
+    crds = add_command(
+        commands,
+        "crds",
+        "print the CustomResourceDefinitions, ready for kubectl",
+        examples=("gpuplan crds | kubectl apply --server-side -f -",),
+    )
     crds.set_defaults(run=_print_crds)
     plan.add_plan(commands)
-    sandbox = commands.add_parser("sandbox", help="a simulated GPU cluster on this machine")
-    kinds = sandbox.add_subparsers(dest="sandbox_command", required=True, metavar="COMMAND")
-    sandbox_commands.add_up(kinds)
-    sandbox_commands.add_run(kinds)
-    demo.add_demo(kinds)
+    sandbox = add_command(
+        commands,
+        "sandbox",
+        "run a simulated GPU cluster on this machine",
+        examples=("gpuplan sandbox demo", "gpuplan sandbox up -f examples/mig"),
+    )
+    if with_sandbox:
+        from sandbox.cli import declare  # noqa: PLC0415 (its packages are in an extra)
+
+        declare(sandbox)
     return root
 
 
@@ -39,7 +54,18 @@ def _print_crds(_: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    arguments = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    try:
+        root = parser(with_sandbox="sandbox" in given)
+    except ModuleNotFoundError as error:
+        print(
+            f"gpuplan: The sandbox needs the package {error.name}. Run: pip install 'gpuplan[sandbox]'", file=sys.stderr
+        )
+        return 2
+    arguments = root.parse_args(given)
+    if arguments.command is None:
+        root.print_help()
+        return 2
     try:
         return int(arguments.run(arguments))
     except (ManifestError, SettingsError, ApiError) as error:

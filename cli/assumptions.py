@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.hardware import Gpu, Problem, gpus_of
 from controller.items import desired_of
 from controller.views import Desired, MigDesired, MpsDesired, PodView
 from crds.v1alpha1.names import LABEL_PRODUCT, GpuState
@@ -22,7 +23,6 @@ from partitioning.models import model_for_product
 from partitioning.mps import MIB_PER_GIB, check_slices
 from partitioning.packing import NoRoom, pack
 from partitioning.resources import ACK_MEMORY, WHOLE, mig_resource
-from sandbox.hardware import Gpu, Problem, gpus_of
 
 Raw = Mapping[str, Any]
 Json = dict[str, Any]

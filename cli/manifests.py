@@ -18,8 +18,8 @@ import jsonschema
 import yaml
 
 from cli.dumped import problems_of
+from cli.hardware import Problem, gpus_of
 from cli.manifest_schemas import SCHEMAS, known_kinds
-from sandbox.hardware import Problem, gpus_of
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
 CLUSTER_SCOPED = frozenset(

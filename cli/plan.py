@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cli.examples import add_command
 from cli.manifests import load_cluster
 from cli.tables import WRAP_WIDTH, wrapped_table
 from cli.whatif import KINDS, LeftOut, WhatIf, what_if
@@ -38,13 +39,26 @@ MOST_NODES = 3
 
 def add_plan(commands: Any) -> None:
     """Declare `plan`."""
-    parser = commands.add_parser("plan", help="what would be planned for a cluster in files; writes nothing")
+    parser = add_command(
+        commands,
+        "plan",
+        "show what would be planned for a cluster in files; write nothing",
+        examples=(
+            "gpuplan plan -f examples/what-if/e-two-holes.yaml",
+            "kubectl get nodes,pods,gpp -A -o yaml | gpuplan plan -f - --exit-code",
+        ),
+    )
     parser.add_argument(
         "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
         help="manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`: files, folders, or - for standard input",
     )  # fmt: skip
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the controller's settings (default: as they ship)")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="exit 1 when a pod that requests GPUs is not placed",
+    )
     parser.set_defaults(run=run)
 
 
@@ -79,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(*tables, _summary(document), sep="\n\n")
         for line in _notes(document):
             print(f"gpuplan: {line}", file=sys.stderr)
-    return 0
+    return 1 if arguments.exit_code and document["unplaced"] else 0
 
 
 def _left_to_others(found: WhatIf, result: PlanningResult) -> Iterable[Unplaced]:

@@ -1,14 +1,9 @@
-"""Plain tables for people: pods with why they wait, plans with how they stand. Pure text, columns two blanks apart."""
+"""Plain tables for people: pure text, columns two blanks apart."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from sandbox.settle import PodReport
-
-MESSAGE_WIDTH = 100
 WRAP_WIDTH = 120
-NAMED_PODS = 3
 LEAST_ROOM = 30
 
 
@@ -33,55 +28,3 @@ def wrapped_table(header: Sequence[str], rows: Iterable[Sequence[str]], width: i
         first, *others = textwrap.wrap(row[-1], room, break_long_words=False, break_on_hyphens=False) or [""]
         broken += [(*row[:-1], first), *((*("" for _ in row[:-1]), other) for other in others)]
     return table(header, broken)
-
-
-def pod_table(pods: Iterable[PodReport]) -> str:
-    """One row per pod; sentences too long for a row follow in full, each once."""
-    pods = tuple(pods)
-    rows = [
-        (
-            pod.namespace,
-            pod.name,
-            pod.phase,
-            pod.node or "-",
-            pod.reason or "-",
-            _shortened(pod.message),
-        )
-        for pod in pods
-    ]
-    return "\n".join([table(("NAMESPACE", "NAME", "PHASE", "NODE", "REASON", "MESSAGE"), rows), *_in_full(pods)])
-
-
-def _shortened(message: str) -> str:
-    return textwrap.shorten(message, MESSAGE_WIDTH, placeholder=" …")
-
-
-def _in_full(pods: Iterable[PodReport]) -> Iterator[str]:
-    """The end of a sentence names the remedy, so it must be somewhere; pods with the same one share it."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for pod in pods:
-        if _shortened(pod.message) != pod.message:
-            names.setdefault((pod.reason, pod.message), []).append(f"{pod.namespace}/{pod.name}")
-    for (reason, message), found in names.items():
-        more = f" and {len(found) - NAMED_PODS} more" if len(found) > NAMED_PODS else ""
-        yield f"\n{', '.join(found[:NAMED_PODS])}{more}: {reason}"
-        yield from textwrap.wrap(message, WRAP_WIDTH, initial_indent="  ", subsequent_indent="  ")
-
-
-def plan_table(plans: Iterable[Mapping[str, Any]]) -> str:
-    """One row per plan, with the columns of `kubectl get gpupartitionplans` that a demonstration needs."""
-    return table(("PLAN", "MODE", "MIG", "MPS", "READY", "REASON"), [_plan_row(plan) for plan in plans])
-
-
-def _plan_row(plan: Mapping[str, Any]) -> tuple[str, ...]:
-    status = plan.get("status", {})
-    summary = status.get("summary", {})
-    ready: Mapping[str, str] = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), {})
-    return (
-        plan["metadata"]["name"],
-        plan["spec"].get("mode", "Auto"),
-        summary.get("mig", "-"),
-        summary.get("mps", "-"),
-        ready.get("status", "Unknown"),
-        ready.get("reason", "-"),
-    )

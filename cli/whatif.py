@@ -22,7 +22,7 @@ from controller.parse import Unreadable, enablement, epoch_seconds, read_node, r
 from controller.parse_plan import PlanReading, read_plan
 from controller.state import State
 from controller.views import NodeView, PlannerOptions, PodView, Snapshot
-from crds.v1alpha1.names import API_VERSION, KIND, GpuState
+from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
 from partitioning.models import GpuModel
@@ -34,6 +34,7 @@ Json = dict[str, Any]
 KINDS = ("Node", "Pod", KIND, "PriorityClass", *CONTEXT_KINDS)
 _KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
 FINISHED = ("Succeeded", "Failed")
+NOT_ENABLED = f"it is not enabled: label it {LABEL_PARTITIONING}=mig, mps or auto"
 USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
 """Of a node whose manifest does not tell; the sandbox takes the same."""
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -159,6 +160,8 @@ class _Reader:
                 return _complete_plan(plan, node)
         mode = enablement(node["metadata"].get("labels") or {}).mode
         if mode is None and plan is None:
+            if LABEL_PRODUCT in (node["metadata"].get("labels") or {}):
+                self._left_out.append(LeftOut(kind="Node", name=node["metadata"]["name"], reason=NOT_ENABLED))
             return None
         return self._assumed_plan(node, plan, mode)
 

@@ -20,12 +20,12 @@ from urllib.request import urlopen
 import yaml
 from kubernetes.client import ApiClient
 
+from cli.hardware import Gpu, Problem, gpus_of
 from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
 from sandbox.controlplane.seam import ControlPlane, Embedded, Role, write_kubeconfig
-from sandbox.hardware import Gpu, Problem, gpus_of
 from sandbox.held_pods import HeldPods
 from sandbox.node import SandboxNode
 from sandbox.objects import PLANS, ClusterObjects, copy_of

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 from kubernetes.client import ApiClient
 
+from cli.hardware import Gpu
 from sandbox.driver import machine
 from sandbox.gpu_containers import GpuContainers
-from sandbox.hardware import Gpu
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.mps import directory as mps_directory
 from sandbox.ports import HeldPort

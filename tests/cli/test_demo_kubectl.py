@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import demo
+from sandbox.cli import demo
 
 
 def test_without_kubectl_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from cli.sandbox_commands import progress_line
+from sandbox.cli.commands import progress_line
 from sandbox.settle import PodReport, Settlement
 
 

@@ -1,6 +1,7 @@
 """The tables of `gpuplan sandbox run`: rows are short, and what they cut off follows in full."""
 
-from cli.tables import pod_table, wrapped_table
+from cli.tables import wrapped_table
+from sandbox.cli.tables import pod_table
 from sandbox.settle import PodReport
 
 LONG = "GPU 0 of n1 is held whole by a pod; " * 4 + "add a node"

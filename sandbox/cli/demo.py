@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cli.examples import add_command
 from cli.manifests import load
-from cli.sandbox_commands import add_control_plane, chosen_control_plane, progress_line, wait_settled
+from sandbox.cli.commands import add_control_plane, chosen_control_plane, progress_line, wait_settled
 from sandbox.cluster import Cluster
 from sandbox.controlplane import ControlPlaneFailed
 
@@ -28,7 +29,12 @@ class StoryError(RuntimeError):
 
 def add_demo(kinds: Any) -> None:
     """Declare `sandbox demo`."""
-    parser = kinds.add_parser("demo", help="watch pending pods become partitions, in about half a minute")
+    parser = add_command(
+        kinds,
+        "demo",
+        "watch pending pods become partitions, in about half a minute",
+        examples=("gpuplan sandbox demo",),
+    )
     add_control_plane(parser)
     parser.set_defaults(run=demo)
 

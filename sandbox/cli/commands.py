@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cli.examples import add_command
 from cli.manifests import Manifest, load_located, refused
-from cli.tables import plan_table, pod_table
+from sandbox.cli.tables import plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.controlplane import CURRENT, ControlPlaneFailed, Missing
 from sandbox.controlplane.choice import KINDS, choose
@@ -60,14 +61,24 @@ def add_control_plane(parser: argparse.ArgumentParser) -> None:
 
 def add_up(kinds: Any) -> None:
     """Declare `sandbox up`."""
-    parser = kinds.add_parser("up", help="start a cluster and keep it running until Ctrl-C")
+    parser = add_command(
+        kinds,
+        "up",
+        "start a cluster and keep it running until Ctrl-C",
+        examples=("gpuplan sandbox up -f examples/mig", "gpuplan sandbox up -f nodes.yaml --control-plane real"),
+    )
     _common(parser)
     parser.set_defaults(run=up)
 
 
 def add_run(kinds: Any) -> None:
     """Declare `sandbox run`."""
-    parser = kinds.add_parser("run", help="run until every pod is bound, finished or explained; exit 1 if that fails")
+    parser = add_command(
+        kinds,
+        "run",
+        "run until every pod is bound, finished or explained; exit 1 if that fails",
+        examples=("gpuplan sandbox run -f examples/survivors", "gpuplan sandbox run -f examples/mps -o json"),
+    )
     _common(parser)
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds (default %(default)s)")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")

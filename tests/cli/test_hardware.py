@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.hardware import ANNOTATION_INSTANCES, Gpu, Problem, gpus_of
+from cli.hardware import ANNOTATION_INSTANCES, Gpu, Problem, gpus_of
 
 
 def node(annotation: str | None = None, **labels: str) -> dict[str, Any]:

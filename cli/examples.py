@@ -1,0 +1,18 @@
+"""Declares a command whose help ends with examples that work as they stand."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+
+def add_command(commands: Any, name: str, text: str, *, examples: Sequence[str]) -> argparse.ArgumentParser:
+    """One command; `text` is its line in the list of commands and the first sentence of its own help."""
+    listed = "\n".join(f"  {example}" for example in examples)
+    added: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"examples:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return added

@@ -1,0 +1,101 @@
+"""Every program starts without the packages of the extras, as after `pip install gpuplan`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = str(ROOT / "examples" / "what-if" / "e-two-holes.yaml")
+BLOCKED = ("cel", "jsonpatch", "sandbox", "highspy", "grpc_tools", "hypothesis", "pytest")
+RUN = """
+import importlib.abc, runpy, sys
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.partition(".")[0])
+sys.meta_path.insert(0, Absent())
+sys.argv[1:] = {arguments}
+runpy.run_module({module!r}, run_name="__main__")
+"""
+
+
+def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = RUN.format(blocked=BLOCKED, module=module, arguments=list(arguments))
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "printed"),
+    [
+        ("cli", ["--version"], "gpuplan 0."),
+        ("cli", ["crds"], "kind: CustomResourceDefinition"),
+        ("cli", ["plan", "-f", EXAMPLE], "pods placed"),
+        ("controller", ["--version"], "gpuplan-controller 0."),
+        ("nodeagent", ["--version"], "gpuplan-nodeagent 0."),
+        ("nodeagent.plugin", ["--help"], "--state-dir"),
+    ],
+)
+def test_starts_without_the_extras(module: str, arguments: list[str], printed: str) -> None:
+    done = run(module, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"), [("controller", []), ("nodeagent", ["--node-name", "n1"])], ids=["controller", "agent"]
+)
+def test_a_missing_kubeconfig_is_one_sentence(module: str, arguments: list[str], tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("{}")
+    done = run(module, *arguments, "--config", str(config), "--kubeconfig", str(tmp_path / "absent"))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "--kubeconfig" in done.stderr
+
+
+def test_the_sandbox_names_the_package_that_is_missing() -> None:
+    done = run("cli", "sandbox", "demo")
+    assert done.returncode == 2
+    assert done.stderr == "gpuplan: The sandbox needs the package sandbox. Run: pip install 'gpuplan[sandbox]'\n"
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "print the CustomResourceDefinitions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["crds"], ["plan"], ["sandbox"], ["sandbox", "up"], ["sandbox", "run"]])
+def test_every_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    assert "examples:\n  gpuplan " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--exit-code"], 1)])
+def test_the_exit_code_tells_of_unplaced_pods_on_request(
+    options: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i, "
+        "resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}]}}"
+    )
+    assert main(["plan", "-f", str(pod), *options]) == code
+    assert main(["plan", "-f", EXAMPLE, "--exit-code"]) == 0
+
+
+def test_a_gpu_node_without_the_label_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: idle-node, labels: {nvidia.com/gpu.product: NVIDIA-A30}}}"
+    )
+    assert main(["plan", "-f", str(node)]) == 0
+    expected = "Node idle-node is left out: it is not enabled: label it gpuplan.dev/gpu-partitioning=mig, mps or auto"
+    assert expected in capsys.readouterr().err

@@ -175,7 +175,7 @@ class PodStore:
         served = self._unwant(new.uid)
         promised = self._promises.pop(new.uid, "") if served else ""
         before, after = preempts_on(old) if old is not None else "", preempts_on(new)
-        preempting = "" if before == after else before or self._if_promised(after)
+        preempting = "" if before == after else before or self._if_felt(after)
         return PodChange(served=served, left=promised or preempting)
 
     def _runs(self, old: PodView, new: PodView) -> PodChange:
@@ -190,19 +190,18 @@ class PodStore:
         """
         served = self._unwant(new.uid)
         kept = (self._promises.pop(new.uid, ""), preempts_on(old) if old is not None else "")
-        left = next((node for node in kept if node not in ("", new.node)), "")
-        if not left and new.node not in kept:
-            left = self._if_promised(new.node)
+        elsewhere = next((node for node in kept if node not in ("", new.node)), "")
+        as_planned = new.node in kept and not self.look_around()
         return PodChange(
             served=served,
-            left=left or (new.node if self.look_around() else ""),
+            left=elsewhere or ("" if as_planned else self._if_felt(new.node)),
             bound=new if old is not None else None,
             came_at=self._came_at.pop(new.uid, self._now),
         )
 
-    def _if_promised(self, node: str) -> str:
-        """The node, if the last pass placed pods there."""
-        return node if node in self._promised_nodes else ""
+    def _if_felt(self, node: str) -> str:
+        """The node, if one pod more there is felt: the last pass placed pods there, or constraints look at pods."""
+        return node if node in self._promised_nodes or self.look_around() else ""
 
     def _asks(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):

@@ -56,6 +56,7 @@ def terminating(raw: Json) -> Json:
 Build = Callable[[str], Json]
 CHANGES: dict[str, tuple[Build, Build]] = {
     "bound": (lambda _: other(), other),
+    "preempting": (lambda _: other(), lambda where: other(nominated=where)),
     "resized": (other, lambda where: other(where, cpu="1")),
     "relabelled": (other, lambda where: other(where, labels={})),
     "terminating": (other, lambda where: terminating(other(where))),

@@ -167,7 +167,7 @@ class Loop:
         seconds = self._clock() - began
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         parts.state.promise({placed.uid: placed.node for placed in result.placed}, ready=ready)
-        outcomes = parts.writer.write(result, snapshot, stopped=self._stopped.is_set)
+        outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)
         parts.state.withdraw_promises({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
         parts.reporter.report(snapshot, achieved, outcomes, seconds)

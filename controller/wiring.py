@@ -154,7 +154,8 @@ class Controller:
             self._loop.stop()
 
     def _leading(self) -> bool:
-        return self._elector is None or self._elector.leading
+        """Asked before each write; while this process ends nothing more is sent."""
+        return not self._stopping and (self._elector is None or self._elector.leading)
 
     def _make_loop(
         self, api: ApiClient, planner: Planner, clock: Callable[[], float], now: Callable[[], datetime]

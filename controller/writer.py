@@ -114,18 +114,14 @@ class Writer:
         self._clock = clock
         self._retries: RetryGate[str] = RetryGate(clock=clock, first_seconds=FIRST_PAUSE_SECONDS)
 
-    def write(
-        self, result: PlanningResult, snapshot: Snapshot, *, stopped: Callable[[], bool] = lambda: False
-    ) -> tuple[Outcome, ...]:
+    def write(self, result: PlanningResult, snapshot: Snapshot) -> tuple[Outcome, ...]:
         """Write every change that was planned from this snapshot, in order; one node's failure leaves the others.
 
-        Sends nothing more once the turn's time for it is over, or `stopped` says so.
+        Sends nothing more once the turn's time for it is over.
         """
         bases, until = _bases(result, snapshot), self._clock() + SENDING_SECONDS
 
         def write(change: NodeChange) -> Outcome:
-            if stopped():
-                return Outcome(node=change.node, written=Written.NOT_OURS, message="this controller is stopping")
             if self._clock() >= until:
                 return Outcome(node=change.node, written=Written.UNSENT, message="not sent in time")
             return self._write(change, bases.get(change.node))
@@ -182,7 +178,7 @@ class Writer:
             if planned_json == current.planned_json:
                 return Outcome(node=name, written=Written.UNCHANGED)
             if not self._leading():
-                return Outcome(node=name, written=Written.NOT_OURS, message="another controller leads")
+                return Outcome(node=name, written=Written.NOT_OURS, message="this controller leads no more")
             self._state.expect_planned(name, planned_json)
             try:
                 answer = apply.apply(

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from controller import paths, wiring
+from controller.inflight import REQUESTS
 from controller.loop import Loop
 from controller.scheduler_source import SourceWatch
 from controller.settings import read_settings
@@ -166,6 +167,35 @@ def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: Worl
     world.cluster.node(node("n2"))
     world.wait_for_empty_plan("n2")
     assert not first.lost
+
+
+@pytest.mark.parametrize(
+    ("method", "part"), [("POST", "/gpupartitionplans"), ("PATCH", "/status"), ("PATCH", "/gpupartitionplans/n")]
+)
+def test_nothing_more_is_sent_once_it_is_stopped(world: World, method: str, part: str) -> None:
+    names = [f"n{number:02}" for number in range(5 * REQUESTS)]
+    for name in names:
+        world.cluster.node(node(name))
+        if method == "PATCH":
+            world.cluster.plan(name)
+        if part == "/gpupartitionplans/n":
+            world.report_empty(name)
+            world.cluster.pod(pod(name, asks={"nvidia.com/mig-7g.80gb": "1"}))
+    sent = []
+
+    def fault(request: Any) -> None:
+        if request.method == method and part in request.path and (part == "/status") == ("status" in request.path):
+            sent.append(request.path)
+            controller.stop()
+
+    world.cluster.server.faults.append(fault)
+    controller = world.start()
+    if part == "/gpupartitionplans/n":
+        for name in names:
+            world.beat(name)
+    wait_for(lambda: sent, "the first request")
+    world.stop()
+    assert len(sent) <= REQUESTS
 
 
 def test_a_lost_lease_ends_the_process(world: World) -> None:

@@ -179,7 +179,7 @@ def test_repairs_of_a_refused_plan_wait_as_well() -> None:
     assert plan_pods(cluster((node_view, refused)), PlannerOptions()).node_changes == ()
 
 
-# ------------------------------------------------------------------------------------- not sent in time, stopped
+# ------------------------------------------------------------------------------------------------ not sent in time
 
 
 def many_plans(rig: Rig, count: int) -> list[str]:
@@ -230,16 +230,3 @@ def test_plans_that_are_not_sent_in_time_are_planned_again_at_once(rig: Rig) -> 
     for _ in range(6):
         rig.turn()
     assert all(spec_planned(rig, name) is not None for name in names)
-
-
-def test_nothing_more_is_sent_once_the_loop_is_stopped(rig: Rig) -> None:
-    names = many_plans(rig, 40)
-
-    def fault(request: Any) -> None:
-        if request.method == "PATCH" and "/gpupartitionplans/m" in request.path and "status" not in request.path:
-            rig.loop.stop()
-
-    rig.bench.cluster.server.faults.append(fault)
-    rig.turn()
-    rig.turn(after=10)
-    assert sum(spec_planned(rig, name) is not None for name in names) <= 8

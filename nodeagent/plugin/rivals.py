@@ -1,8 +1,8 @@
 """Sockets of another GPU device plugin in the kubelet's directory.
 
-Takes the directory, returns the names of NVIDIA's sockets (its forks and GKE's plugin name theirs alike) that some
-process serves: the file of a process that was killed stays behind until the kubelet starts again. Connects and hangs
-up; never speaks the protocol, since a second stream would take updates away from the kubelet.
+Takes the directory, returns the names of the sockets of NVIDIA's plugin, its forks and GKE's that some process serves:
+the file of a process that was killed stays behind until the kubelet starts again. Connects and hangs up; never speaks
+the protocol, since a second stream would take updates away from the kubelet.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-PATTERN = "nvidia*.sock"
+PATTERNS = ("nvidia-*.sock", "nvidiaGPU-*.sock")
+"""Of NVIDIA's plugin and of GKE's. Not `nvidia.com_*`: those are network devices of the SR-IOV plugin."""
 
 
 def rival_sockets(plugin_dir: Path) -> tuple[str, ...]:
     try:
-        return tuple(sorted(path.name for path in plugin_dir.glob(PATTERN) if _served(path)))
+        found = [path for pattern in PATTERNS for path in plugin_dir.glob(pattern)]
     except OSError:
         return ()
+    return tuple(sorted(path.name for path in found if _served(path)))
 
 
 def _served(path: Path) -> bool:

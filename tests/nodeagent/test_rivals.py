@@ -144,8 +144,9 @@ def test_only_sockets_that_are_served_count(tmp_path: Path) -> None:
     assert rival_sockets(tmp_path) == ()
 
     listening = []
-    for name in ("nvidia-gpu.sock", "nvidiaGPU-1.sock", "gpuplan-gpu.sock", "kubelet.sock"):
-        (tmp_path / name).unlink()
+    others = ("gpuplan-gpu.sock", "kubelet.sock", "nvidia.com_hostdev.sock", "rdma_shared.sock")
+    for name in ("nvidia-gpu.sock", "nvidiaGPU-1.sock", *others):
+        (tmp_path / name).unlink(missing_ok=True)
         server = socket.socket(socket.AF_UNIX)
         server.bind(str(tmp_path / name))
         server.listen(1)

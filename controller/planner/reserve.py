@@ -21,6 +21,7 @@ from controller.planner.inventory import NodeStock
 from controller.planner.opening import state_of
 from controller.planner.singly import Singly
 from controller.views import PartitionView
+from partitioning.layouts import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +74,21 @@ def _nearest(board: Board, ask: Ask, yielding: Iterable[Ask], ageing: Ageing) ->
     """The GPU that could hold all its partitions with the fewest holders; first where its node has room already."""
     leaving = Counter(id(device) for one in yielding for device, _ in one.taken)
     found: list[tuple[tuple[bool, int, int, int], Device]] = []
+    able: dict[tuple[int, int, Layout], bool] = {}  # by pool, model and failed places: thousands of GPUs are alike
     for node in (node for group in ask.groups for node in board.groups[group].nodes):
         stock = ageing.stocks[node]
         if not _large_enough(ask, stock):
             continue
         lacks_room = not board.fits(ask, node)
         for device in board.devices[node]:
-            if device.gpu >= 0 and holds_beside(ask, device, stock, (), board):
-                holders = len(stock.gpus[device.gpu].staying) + len(device.parts) - leaving[id(device)]
+            if device.gpu < 0:
+                continue
+            gpu = stock.gpus[device.gpu]
+            alike = (id(device.pool), id(gpu.model), gpu.failed)
+            if alike not in able:
+                able[alike] = holds_beside(ask, device, stock, (), board)
+            if able[alike]:
+                holders = len(gpu.staying) + len(device.parts) - leaving[id(device)]
                 found.append(((lacks_room, holders, node, device.gpu), device))
     found.sort(key=lambda each: each[0])
     return next((device for _, device in found if ageing.singly.refusals(ask, (device.node,))[""]), None)

@@ -55,6 +55,8 @@ class Life:
         self.others: dict[tuple[str, str], float] = {}
         """Pods of the other plugin, and since when."""
         self.watch_late_passes = 0
+        self.worked_on: set[str] = set()
+        """MIG devices that an administrator made and on which a process of theirs runs."""
 
     def live(self, step: tuple[object, ...]) -> None:
         """One step; afterwards the world goes on for a pass."""
@@ -142,9 +144,9 @@ class Life:
 
     def _work_by_hand(self) -> None:
         """An administrator's new instance gets its process at once."""
-        for uuid in sorted(self.world.by_hand):
-            if not any(process.pid == PID_BY_HAND for process in self.world.driver.processes(self.world.gpu())):
-                processes.attach(self.world.machine, uuid, PID_BY_HAND, 1)
+        for uuid in sorted(self.world.by_hand - self.worked_on):
+            processes.attach(self.world.machine, uuid, PID_BY_HAND, 1)
+            self.worked_on.add(uuid)
 
     def stop(self) -> None:
         """Every pod and container ends."""

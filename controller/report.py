@@ -16,6 +16,7 @@ from typing import Any
 
 from controller.demand import lacks_host_ipc
 from controller.metrics import Metrics
+from controller.planner.wording import counted, gpus_of
 from controller.pod_events import PodEvents, Recorder, Statement
 from controller.reasons import UnplacedReason
 from controller.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
@@ -217,11 +218,10 @@ def _about_host_ipc(pod: PodView) -> Statement:
 
 
 def _planned(indexes: Iterable[int], pods: int) -> str:
-    listed = ", ".join(str(index) for index in indexes)
-    gpus = f"GPU {listed}" if "," not in listed else f"GPUs {listed}"
+    gpus = gpus_of(tuple(indexes))
     if not pods:  # it puts back what a pod took while the plan was on its way
         return f"Updated the plan of {gpus} to match the partitions in use."
-    return f"Repartitioning {gpus} for {'1 pending pod' if pods == 1 else f'{pods} pending pods'}."
+    return f"Repartitioning {gpus} for {counted(pods, 'pending pod')}."
 
 
 def _left_out(failure: NodeFailure) -> str:

@@ -106,7 +106,7 @@ class EventBacklog:
         """Seconds until something is due, 0 at the earliest; None: nothing is queued."""
         if self._ready:
             return 0.0
-        while self._due and self._due[0][1] not in self._held:
+        while self._due and self._dropped(*self._due[0]):
             heapq.heappop(self._due)
         return max(0.0, self._due[0][0] - now) if self._due else None
 
@@ -119,6 +119,11 @@ class EventBacklog:
             series = self._held.pop(key)
         series.written_at = now
         return series
+
+    def _dropped(self, due: float, key: Key) -> bool:
+        """An entry of the heap whose repeat was dropped, and perhaps held again since then."""
+        series = self._held.get(key)
+        return series is None or due < series.written_at + self._quiet_seconds
 
     def _remember(self, key: Key, about: str) -> None:
         self._series.move_to_end(key)

@@ -147,7 +147,12 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
         placed=(placed("a"), placed("b")),
         node_changes=(NodeChange(node="n1", gpus=(), changed=(0, 2)),),
     )
-    assert heard[-1] == ("GPUPartitionPlan/n1", "Normal", "PlanWritten", "Repartitioning GPUs 0, 2 for 2 pending pods.")
+    assert heard[-1] == (
+        "GPUPartitionPlan/n1",
+        "Normal",
+        "PlanWritten",
+        "Repartitioning GPUs 0 and 2 for 2 pending pods.",
+    )
     assert desk.value("gpuplan_plans_applied_total") == 1
     assert desk.value("gpuplan_plan_apply_seconds_sum") == 0.1
     assert desk.value("gpuplan_errors_total", stage="write") == 1

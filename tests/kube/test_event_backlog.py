@@ -93,6 +93,15 @@ def test_a_held_repeat_is_due_when_its_quiet_time_is_over() -> None:
     assert backlog.due_in(20.0) is None
 
 
+def test_a_repeat_that_is_held_again_has_a_quiet_time_of_its_own() -> None:
+    backlog = EventBacklog(quiet_seconds=QUIET, size=10, remembered=40)
+    for at, reason in ((0.0, "A"), (2.0, "B"), (3.0, "A")):
+        backlog.add(words(reason), at)
+        backlog.take(at)
+        backlog.add(words(reason), at + 0.5)  # held until other words follow
+    assert backlog.due_in(4.0) == 9.0
+
+
 def test_objects_do_not_hold_back_each_other() -> None:
     backlog = EventBacklog(quiet_seconds=QUIET, size=10, remembered=40)
     for about in ("p", "q"):

@@ -40,6 +40,8 @@ SOON_SECONDS = 0.1
 """The kubelet takes a new list within some tens of milliseconds."""
 PATIENCE_SECONDS = 3.0
 LATER_SECONDS = 1.0
+ACTING_SECONDS = 20.0
+"""No further step on hardware begins after this time in one pass: the heartbeat and the status need passes that end."""
 DOUBT_SECONDS = 2.0
 """A new pod is in watch and List within this time."""
 
@@ -75,7 +77,8 @@ class Agent:
         changes = self._changes(plan, seen)
         # Beside another plugin the withdrawal proves nothing: its pods may hold what stands behind our ids.
         acting = () if self._yields(seen) else changes.values()
-        actuated = {change.gpu.uuid: self._actuate(change, plan) for change in acting}
+        until = self.clock() + ACTING_SECONDS
+        actuated = {change.gpu.uuid: self._actuate(change, plan, until=until) for change in acting}
         if any(done.acted for done in actuated.values()):
             seen = self.observer.look_again(seen)
             plan = orders(seen.plan, seen.gpus)
@@ -112,12 +115,13 @@ class Agent:
                 found[order.index] = gpu_change(plan.target(order, busy, mig_manager=seen.pods.mig_manager), standing)
         return found
 
-    def _actuate(self, change: GpuChange, plan: Orders) -> Actuated:
-        def current() -> bool:
+    def _actuate(self, change: GpuChange, plan: Orders, *, until: float) -> Actuated:
+        def may_go_on() -> bool:
             newest = self.observer.plan.get()
-            return (newest.edition if newest else ("", 0)) == plan.edition and not self.stopping()
+            current = (newest.edition if newest else ("", 0)) == plan.edition
+            return current and not self.stopping() and self.clock() < until
 
-        return self.actuator.run(change, edition=plan.edition, current=current)
+        return self.actuator.run(change, edition=plan.edition, may_go_on=may_go_on)
 
     def _advertise(self, seen: Seen, changes: dict[int, GpuChange]) -> str:
         """Write the plugin's config; the answer says why it could not be written yet."""

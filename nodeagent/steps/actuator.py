@@ -32,7 +32,7 @@ class Actuated:
     fresh: bool = True
     """The driver was asked in this pass; else the error is that of an earlier try, and its pause is not over."""
     interrupted: bool = False
-    """A newer generation came: the rest is for the next pass."""
+    """A newer plan came, or the pass had taken long enough: the rest is for the next pass."""
 
     @property
     def acted(self) -> bool:
@@ -57,7 +57,7 @@ class Actuator:
         self._clock = clock
         self._pauses: dict[str, _Pause] = {}
 
-    def run(self, change: GpuChange, *, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
+    def run(self, change: GpuChange, *, edition: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
         """Work through the steps of one GPU as far as possible. `edition` is the plan's uid and generation."""
         pause = self._pauses.get(change.gpu.uuid)
         if not change.acts:
@@ -65,7 +65,7 @@ class Actuator:
             return Actuated()
         if pause is not None and pause.edition == edition and self._clock() < pause.over_at:
             return Actuated(error=pause.error, fresh=False)
-        result = self._work(change, edition, current)
+        result = self._work(change, edition, may_go_on)
         if result.error is None:
             self._pauses.pop(change.gpu.uuid, None)
         else:
@@ -80,13 +80,13 @@ class Actuator:
         pauses = [pause for gpu, pause in self._pauses.items() if gpu in gpus]
         return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
 
-    def _work(self, change: GpuChange, edition: tuple[str, int], current: Callable[[], bool]) -> Actuated:
+    def _work(self, change: GpuChange, edition: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
         gpu, interrupted = change.gpu, False
         problem: DriverError | None = None
         done: dict[Action, list[Instance]] = {Action.DESTROY: [], Action.CREATE: []}
         stuck: list[Instance] = []
         for action, placed, call in self._steps(change):
-            if interrupted := not current():
+            if interrupted := not may_go_on():
                 break
             if action is Action.CREATE and any(gpu.collide(placed, other) for other in stuck):
                 continue

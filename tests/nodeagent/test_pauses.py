@@ -1,7 +1,8 @@
 """How soon the agent makes its next pass: a pause after a failure is waited for only where the pass could end it."""
 
+from nodeagent.agent import ACTING_SECONDS
 from sandbox.driver import processes
-from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.items import mig
 
 
@@ -43,3 +44,27 @@ def test_a_pause_of_a_gpu_that_is_left_alone_makes_no_passes(make_world: MakeWor
 
     assert world.found() == ("Failed", "ForeignOwner")
     assert min(dues[-50:]) >= 1, dues[-50:]
+
+
+def test_slow_steps_are_spread_over_passes_that_end(make_world: MakeWorld) -> None:
+    """Fourteen instances, two driver calls each, three seconds a call: 84 s of work."""
+    world = make_world(*empty(2))
+    world.apply(mig(0, "1g.10gb*7"), mig(1, "1g.10gb*7"))
+
+    def slow() -> None:
+        world.clock.now += 3.0
+
+    world.driver.before_change = slow
+    dues, took = [], []
+    while world.layout(1).count("1g.10gb") < 7:
+        started = world.clock.now
+        dues.append(world.pass_only())
+        took.append(world.clock.now - started)
+        world.step(dues[-1])
+        assert len(dues) < 20, "it must come to an end"
+
+    step_seconds = 6.0
+    assert max(took) <= ACTING_SECONDS + step_seconds
+    assert dues[:3] == [0.0, 0.0, 0.0], "the next pass follows at once"
+    world.settle(5)
+    assert world.found(0) == world.found(1) == ("Ready", "Confirmed")

@@ -73,7 +73,7 @@ class NvmlDriver(GpuDriver):
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         with attempt(f"listing the processes on GPU {gpu.index}"):
-            handle = self._handle(gpu.uuid)
+            handle = self._handle_at(gpu.index, gpu.uuid)
             found: set[GpuProcess] = set()
             if not gpu.mig_enabled:
                 mps = known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, handle)) or ()
@@ -129,15 +129,17 @@ class NvmlDriver(GpuDriver):
             self._initialised = True
 
     def _handle(self, gpu_uuid: str) -> Any:
-        self._initialise()
-        what = f"looking for {gpu_uuid}"
         # Never by UUID: that goes through all GPUs, so one that does not answer would hold up every other one.
         index = next((index for index, uuid in list(self._uuids.items()) if uuid == gpu_uuid), None)
         if index is None:
-            raise RefusedError(what, "no GPU with this UUID was observed")
+            raise RefusedError(f"looking for {gpu_uuid}", "no GPU with this UUID was observed")
+        return self._handle_at(index, gpu_uuid)
+
+    def _handle_at(self, index: int, gpu_uuid: str) -> Any:
+        self._initialise()
         handle = NVML.nvmlDeviceGetHandleByIndex(index)
         if (uuid := str(NVML.nvmlDeviceGetUUID(handle))) != gpu_uuid:
-            raise RefusedError(what, f"GPU {index} is {uuid} now")
+            raise RefusedError(f"looking for {gpu_uuid}", f"GPU {index} is {uuid} now")
         return handle
 
     def _read(self, index: int) -> ObservedGpu:

@@ -368,5 +368,19 @@ def test_of_several_full_compute_profiles_the_one_with_most_multiprocessors_is_m
         undo()
 
 
+def test_a_gpu_that_is_another_one_by_now_is_neither_asked_nor_changed(machine: Machine) -> None:
+    before = machine.driver.observe()
+    incidents.reboot(machine.path, order=[1, 0, 2, 3])
+
+    with pytest.raises(RefusedError, match="GPU 0 is GPU-"):
+        machine.driver.processes(before[0])
+    with pytest.raises(RefusedError, match="GPU 1 is GPU-"):
+        machine.driver.create_gpu_instance(before[1].uuid, Instance(start=0, size=1, profile="1g.10gb"))
+
+
+def test_processes_need_no_earlier_observation_by_the_same_driver(machine: Machine) -> None:
+    assert NvmlDriver().processes(machine.gpu()) == ()
+
+
 def test_version(machine: Machine) -> None:
     assert machine.driver.version().startswith("580.")

@@ -30,6 +30,7 @@ from partitioning.layouts import Instance
 from partitioning.models import model_from_report
 
 MIB = 1 << 20
+LOST_REMEDY = "drain the node, then reboot it or reset the GPU; if it happens again, replace the card"
 
 
 class NvmlDriver(GpuDriver):
@@ -63,12 +64,13 @@ class NvmlDriver(GpuDriver):
             raise
         except DriverError as error:
             lost = isinstance(error, GpuLostError)
+            problem = f"{error.answer}: {LOST_REMEDY}" if lost else str(error)
             return ObservedGpu(
                 index=index,
                 uuid=self._uuids.get(index, ""),
                 health=Health.UNHEALTHY if lost else Health.UNKNOWN,
-                health_message=str(error),
-                problem=str(error),
+                health_message=problem,
+                problem=problem,
             )
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:

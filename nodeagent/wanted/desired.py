@@ -59,7 +59,7 @@ Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | AsItIs | Refused
 def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Target:
     """The exact state that `item` asks of this GPU."""
     if gpu.problem:
-        return Refused(reason=Reason.UNHEALTHY, message=f"GPU {gpu.index} cannot be read: {gpu.problem}")
+        return Refused(reason=Reason.UNHEALTHY, message=gpu.problem)
     if item.uuid is not None and item.uuid != gpu.uuid:
         return Refused(
             reason=Reason.GPU_MISMATCH,

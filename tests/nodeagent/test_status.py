@@ -11,6 +11,7 @@ from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.plugin.config import Problem
 from nodeagent.reported.publish import same
+from sandbox.driver import incidents
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
@@ -303,3 +304,19 @@ STATUS: Raw = {"observedGeneration": 1, "gpus": [], "conditions": [READY]}
 )
 def test_the_live_object_decides_whether_to_write(live: Raw, equal: bool) -> None:
     assert same(STATUS, live) is equal
+
+
+def test_a_lost_gpu_is_named_once_with_what_to_do(make_world: MakeWorld) -> None:
+    world = make_world(*empty(2))
+    world.apply(mig(0, "1g.10gb"), mig(1, "1g.10gb"))
+    world.settle()
+    incidents.lose(world.machine, world.gpu(0).uuid)
+    for _ in range(20):
+        world.run()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    message = world.condition("Ready")["message"]
+    assert message.startswith("GPU 0: GPU is lost: drain the node, then reboot it or reset the GPU; ")
+    assert message.count("GPU 0") == 1
+    assert world.condition("GPUsHealthy")["status"] == "False"
+    check(world)

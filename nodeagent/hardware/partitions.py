@@ -63,9 +63,10 @@ class Partition(Device):
         """
         if device_id == self.id:
             return True
-        if self.kind is DeviceKind.MPS and _SLICE_ID.fullmatch(device_id):
-            return False  # another slice of ours
-        return self.gpu in device_id or (self.kind is DeviceKind.MIG and self.id in device_id)
+        if self.gpu in device_id:
+            another_slice = self.kind is DeviceKind.MPS and _SLICE_ID.fullmatch(device_id) is not None
+            return not another_slice
+        return self.kind is DeviceKind.MIG and self.id in device_id
 
     @property
     def device(self) -> Device:

@@ -17,7 +17,6 @@ from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.look import Observer
 from nodeagent.observed.cell import Cell
-from nodeagent.observed.kubelet import CheckpointEntry
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
 from nodeagent.offered.confirm import Confirmer
@@ -30,13 +29,14 @@ from nodeagent.steps.actuator import Actuator
 from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
-from sandbox.driver import incidents, processes
+from sandbox.driver import incidents
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.state import Quirks
 from tests.nodeagent.api_memory import ApiMemory
-from tests.nodeagent.items import NODE, RUNNING, Raw, pod_json
+from tests.nodeagent.items import NODE, Raw
 from tests.nodeagent.node_fakes import FakeKubelet, Plugin
+from tests.nodeagent.pods_memory import PodsMemory
 from tests.nodeagent.watched import (
     Clock,
     Effects,
@@ -48,7 +48,7 @@ from tests.nodeagent.watched import (
 )
 
 
-class World(ApiMemory):
+class World(ApiMemory, PodsMemory):
     """Use `run` or `settle`, then look at `status`, `layout`, `offered`."""
 
     def __init__(self, path: Path, gpus: Iterable[tuple[GpuModel, GpuOptions]], quirks: Quirks | None = None) -> None:
@@ -59,11 +59,8 @@ class World(ApiMemory):
         self.state.plugin.directory.mkdir(parents=True)
         self.plugin = Plugin(self.state.plugin)
         self.plugin.boot = "boot-1"
-        super().__init__(Effects(), FakeKubelet(self.plugin))
-        self.pods: dict[tuple[str, str], Raw] = {}
-        self.running: dict[tuple[str, str], tuple[str, ...]] = {}
-        """Truth: devices of containers that run, whatever API and kubelet say."""
-        self._pids: dict[tuple[str, str], int] = {}
+        ApiMemory.__init__(self, Effects(), FakeKubelet(self.plugin))
+        PodsMemory.__init__(self, self.machine, self.kubelet, self.plugin, self.clock)
         self.by_hand: set[str] = set()
         """Truth: MIG devices that an administrator has just made and uses."""
         self.before_destroy: Callable[[str, GpuInstance], object] = lambda _uuid, _instance: None
@@ -73,7 +70,6 @@ class World(ApiMemory):
         self.write_allocatable = False
         self.driver_timeout_seconds = 0.0
         """Above zero the agent's driver calls have threads and this deadline, from the next `restart` on."""
-        self.bound = 0
         self.restart()
 
     # ---------------------------------------------------------------------------------------- the agent
@@ -179,94 +175,6 @@ class World(ApiMemory):
             quiet = 0 if len(self.effect.done) > before else quiet + 1
             if quiet == 5 and not passes:
                 return
-
-    # ------------------------------------------------------------------------------------------- pods
-
-    def pod(self, resource: str, name: str = "", count: int = 1, *, device: str = "") -> tuple[str, str]:
-        """Bind a pod, let the kubelet admit it, and start its container; the chosen id is the first that fits."""
-        self.bound += 1
-        key = ("default", name or f"p{self.bound}")
-        self.pods[key] = pod_json(key, resource, count, uid=f"uid-{self.bound}")
-        taken = self.kubelet.given()
-        free = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken and (not device or i == device)]
-        self.kubelet.known.add(key)
-        ids = tuple(free[:count])
-        if len(ids) < count or not all(self.plugin.allocate(i, resource, self.clock.now) for i in ids):
-            self.kubelet.known.discard(key)
-            message = f"Pod was rejected: Allocate failed due to requested number of devices unavailable for {resource}"
-            self.pods[key]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}
-            return key
-        self.kubelet.held[key] = {"main": {resource: ids}}
-        self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=ids),)
-        self.pods[key]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
-        self.running[key] = ids
-        self._pids[key] = 1000 + self.bound
-        for device_id in ids:
-            if "::" not in device_id:
-                processes.attach(self.machine, device_id, self._pids[key], 1)
-        return key
-
-    def recreate(self, key: tuple[str, str]) -> tuple[str, str]:
-        """Force deletion, and at once a pod of the same name with another device, while the first one's container runs.
-
-        Returns where that container is found in `running`.
-        """
-        uid = self.pods[key]["metadata"]["uid"]
-        ((resource, ids),) = self.kubelet.held[key]["main"].items()
-        self.force_delete(key, seen_by_driver=False)
-        first = ("gone", uid)
-        self.running[first] = self.running.pop(key)
-        taken = self.kubelet.given().union(ids)
-        others = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken]
-        if others:
-            self.pod(resource, key[1], device=others[0])
-        return first
-
-    def pod_of_other_plugin(self, resource: str, device_id: str, device: str, name: str = "") -> tuple[str, str]:
-        """A running pod that got `device` as `device_id`: no process is on it, and our plugin does not know it."""
-        self.bound += 1
-        key = ("default", name or f"p{self.bound}")
-        self.pods[key] = pod_json(key, resource, 1, uid=f"uid-{self.bound}")
-        self.pods[key]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
-        self.kubelet.known.add(key)
-        self.kubelet.held[key] = {"main": {resource: (device_id,)}}
-        self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
-        self.running[key] = (device,)
-        return key
-
-    def finish(self, key: tuple[str, str]) -> None:
-        """The container ends, the kubelet lets go, the pod says Succeeded."""
-        self._stop(key)
-        self.forget(key)
-        self.pods[key]["status"] = {"phase": "Succeeded", "startTime": "t"}
-
-    def forget(self, key: tuple[str, str]) -> None:
-        """The kubelet drops the pod from its List and gives its devices away."""
-        self.kubelet.known.discard(key)
-        self.kubelet.held.pop(key, None)
-
-    def force_delete(self, key: tuple[str, str], *, seen_by_driver: bool = True) -> None:
-        """Gone from API and List at once, while the container runs on."""
-        self.forget(key)
-        uid = self.pods.pop(key)["metadata"]["uid"]
-        self.kubelet.entries = tuple(entry for entry in self.kubelet.entries if entry.pod_uid != uid)
-        if not seen_by_driver:
-            self._detach(key)
-
-    def _stop(self, key: tuple[str, str]) -> None:
-        self._detach(key)
-        self.running.pop(key, None)
-
-    def end_container(self, key: tuple[str, str]) -> None:
-        """The container of a vanished pod ends at last."""
-        self._stop(key)
-
-    def pid(self, key: tuple[str, str]) -> int:
-        return self._pids[key]
-
-    def _detach(self, key: tuple[str, str]) -> None:
-        if key in self._pids:
-            processes.detach(self.machine, self._pids.pop(key))
 
     # ----------------------------------------------------------------------------------------- people
 

@@ -1,0 +1,165 @@
+"""A policy that refuses the plan of one node, and plans and Nodes that lose each other, on a real control plane."""
+
+from __future__ import annotations
+
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.manifests import load
+from crds.v1alpha1 import names
+from kube import apply
+from kube.errors import ApiError
+from sandbox.cluster import Cluster
+from tests.e2e.real_cluster import NODES, PLANS, eventually, plan
+from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, starts
+from tests.sandbox.test_crashes import SURVIVORS, running
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SENTENCE = "this node is not to be planned on Sundays"
+AT_ONCE_SECONDS = 10.0
+"""Far less than the minute after which an agent counts as silent, and long enough for a busy machine."""
+__all__ = ["cluster", "said", "servers", "starts"]  # fixtures
+
+
+def two_nodes(found: Cluster) -> None:
+    """Two equal nodes, `first` and `second`, each with its plan answered by its agent."""
+    made = next(body for body in load([str(SURVIVORS.parent / "mig")]) if body["metadata"]["name"] == "a100")
+    nodes = []
+    for name in ("first", "second"):
+        node = copy.deepcopy(made)
+        node["metadata"]["name"] = name
+        nodes.append(node)
+    found.start(nodes)
+    eventually(
+        lambda: (
+            len(found.plans()) == 2 and all(condition(one, "AgentAlive")["status"] == "True" for one in found.plans())
+        ),
+        "two plans with living agents",
+        SETTLE_SECONDS,
+    )
+
+
+def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((one for one in conditions if one["type"] == kind), {"status": "", "reason": ""})
+
+
+def refuse_plan(found: Cluster, name: str) -> None:
+    """An admission policy as a customer may have it, once it is in force."""
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "quiet"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [names.GROUP],
+                        "apiVersions": ["*"],
+                        "operations": ["UPDATE"],
+                        "resources": [names.PLURAL],
+                    }
+                ]
+            },
+            "validations": [
+                {
+                    "expression": f"object.metadata.name != '{name}' || object.spec == oldObject.spec",
+                    "message": SENTENCE,
+                }
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "quiet"},
+        "spec": {"policyName": "quiet", "validationActions": ["Deny"]},
+    }
+    apply.create(found.api, f"{ADMISSION}/validatingadmissionpolicies", policy)
+    apply.create(found.api, f"{ADMISSION}/validatingadmissionpolicybindings", binding)
+
+    def refused() -> bool:
+        try:
+            apply.merge_patch(found.api, f"{PLANS}/{name}?dryRun=All", {"spec": {"paused": True}})
+        except ApiError as error:
+            return SENTENCE in error.message
+        return False
+
+    eventually(refused, "the policy is in force")
+
+
+def gpu_pod(name: str) -> dict[str, Any]:
+    made = next(body for body in load([str(SURVIVORS.parent / "mig")]) if body["metadata"]["name"] == "infer-a")
+    pod = copy.deepcopy(made)
+    pod["metadata"]["name"] = name
+    return pod
+
+
+def test_pods_of_a_node_whose_plan_is_refused_run_elsewhere(cluster: Cluster, tmp_path: Path) -> None:
+    two_nodes(cluster)
+    refuse_plan(cluster, "first")
+    for name in ("a", "b"):
+        cluster.create(gpu_pod(name))
+    eventually(lambda: running(cluster) == {"a", "b"}, "both pods run", SETTLE_SECONDS)
+
+    assert {pod["spec"]["nodeName"] for pod in cluster.pods()} == {"second"}
+    tried = [
+        event["responseStatus"]["code"]
+        for event in audited(tmp_path / "audit.log")
+        if event["verb"] == "patch" and event["requestURI"].split("?")[0].endswith("/gpupartitionplans/first")
+    ]
+    assert tried, "the refused node was planned first"
+    assert set(tried) == {422}
+    assert len(tried) <= 6
+    told = [
+        event["message"] for event in apply.get(cluster.api, "/api/v1/events")["items"] if event["reason"] == "Planned"
+    ]
+    assert told
+    assert not [message for message in told if " first" in message]
+
+
+def kstatus(found: dict[str, Any]) -> str:
+    """Current, InProgress or Failed, by the rules of kstatus for kinds that it does not know."""
+    status = found.get("status") or {}
+    observed = status.get("observedGeneration")
+    if observed is not None and observed != found["metadata"]["generation"]:
+        return "InProgress"
+    if condition(found, "Reconciling")["status"] == "True":
+        return "InProgress"
+    if condition(found, "Stalled")["status"] == "True":
+        return "Failed"
+    return "InProgress" if condition(found, "Ready")["status"] in ("False", "Unknown") else "Current"
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_plan_for_a_node_that_is_missing_is_unknown_at_once_and_never_current(cluster: Cluster, pinned: bool) -> None:
+    two_nodes(cluster)
+    spec = {"gpus": [{"index": 0, "whole": {}}]} if pinned else {"mode": "Auto"}
+    apply.create(cluster.api, PLANS, plan("missing", **spec))
+    began, readings, unknown_after = time.monotonic(), set(), None
+    while time.monotonic() < began + AT_ONCE_SECONDS:
+        found = apply.get(cluster.api, f"{PLANS}/missing")
+        readings.add(kstatus(found))
+        ready = condition(found, "Ready")
+        if unknown_after is None and (ready["status"], ready["reason"]) == ("Unknown", "NodeNotFound"):
+            unknown_after = time.monotonic() - began
+    assert unknown_after is not None
+    assert unknown_after < AT_ONCE_SECONDS / 2
+    assert readings == {"InProgress"}
+
+
+def test_a_deleted_node_turns_ready_within_seconds(cluster: Cluster) -> None:
+    two_nodes(cluster)
+    path = f"{PLANS}/first"
+    eventually(lambda: condition(apply.get(cluster.api, path), "Ready")["status"] == "True", "Ready", SETTLE_SECONDS)
+    apply.delete(cluster.api, f"{NODES}/first")
+    eventually(
+        lambda: condition(apply.get(cluster.api, path), "Ready")["reason"] == "NodeNotFound",
+        "Ready is Unknown, the Node is gone",
+        AT_ONCE_SECONDS,
+    )

@@ -136,11 +136,14 @@ class Reporter:
         pods = Counter(placed.node for placed in result.placed if placed.supply is Supply.NEW)
         for outcome in outcomes:
             plan = self._state.plan(outcome.node)
-            if outcome.written is not Written.APPLIED or plan is None:
+            if plan is None:
                 continue
-            message = _planned(changes[outcome.node].changed, pods[outcome.node])
             about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
-            self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
+            if outcome.written is Written.APPLIED:
+                message = _planned(changes[outcome.node].changed, pods[outcome.node])
+                self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
+            elif outcome.written is Written.FAILED and not outcome.repeated:
+                self._recorder.emit(about, "Warning", PLAN_FAILED, _unwritten(outcome))
 
     def _report_failures(self, failures: Iterable[NodeFailure]) -> None:
         """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
@@ -228,6 +231,13 @@ def _left_out(failure: NodeFailure) -> str:
     return (
         f"Planning this node failed ({failure.message}): its plan stays as it is and no pod is planned for it. It is "
         "tried again in each pass; report the traceback in the controller's log together with this plan."
+    )
+
+
+def _unwritten(outcome: Outcome) -> str:
+    return (
+        f"The plan could not be written ({outcome.message}): it stays as it is, and until a write succeeds no pod is "
+        "planned for this node. It is tried again after a back-off; allow the write."
     )
 
 

@@ -168,6 +168,16 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
     assert desk.value("gpuplan_plan_to_ready_seconds_sum") == 12
 
 
+def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1")
+    desk.bench.load()
+    (event,) = desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p"))
+    assert event[:3] == ("GPUPartitionPlan/n1", "Warning", "PlanFailed")
+    assert event[3].startswith("The plan could not be written (denied by policy p): it stays as it is")
+    assert desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p", repeated=True)) == []
+
+
 def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_in_the_log(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

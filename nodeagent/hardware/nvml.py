@@ -61,6 +61,7 @@ class NvmlDriver(GpuDriver):
                 self._initialise()
                 return self._read(index)
         except DriverGoneError:
+            self._initialised = False
             raise
         except DriverError as error:
             lost = isinstance(error, GpuLostError)

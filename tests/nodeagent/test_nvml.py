@@ -233,6 +233,15 @@ def test_a_compute_instance_that_is_not_the_observed_one_any_more_is_not_destroy
     assert machine.gpu() == gpu
 
 
+def test_a_library_that_is_no_longer_initialised_is_initialised_again(machine: Machine) -> None:
+    machine.driver.observe()
+    NVML.nvmlShutdown()
+    with pytest.raises(DriverGoneError):
+        machine.driver.observe_gpu(0)
+
+    assert machine.driver.observe_gpu(0).problem == ""
+
+
 def test_errors_keep_what_was_attempted_and_their_cause(machine: Machine) -> None:
     faults.inject(machine.path, "nvmlGpuInstanceDestroy", faults.Action.FAIL, status=Status.IN_USE, times=1)
     gpu = machine.gpu()

@@ -34,13 +34,13 @@ class Metrics:
         )
         self.nominations = Counter("gpuplan_nominations", "Pods nominated to their node.", registry=registry)
         self.planning_seconds = self._seconds(
-            "gpuplan_planning_seconds", "Time of one planning pass, from snapshot to result.", PLANNING_BUCKETS
+            "gpuplan_planning_duration_seconds", "Time of one planning pass, from snapshot to result.", PLANNING_BUCKETS
         )
         self.apply_seconds = self._seconds(
-            "gpuplan_plan_apply_seconds", "Time to write one plan, repeated attempts included.", APPLY_BUCKETS
+            "gpuplan_plan_apply_duration_seconds", "Time to write one plan, repeated attempts included.", APPLY_BUCKETS
         )
         self.ready_seconds = self._seconds(
-            "gpuplan_plan_to_ready_seconds",
+            "gpuplan_plan_to_ready_duration_seconds",
             "Time from writing a plan until every GPU of the node is settled.",
             READY_BUCKETS,
         )
@@ -51,7 +51,7 @@ class Metrics:
             "supply",
         )
         self.placeable_pods = self._gauge(
-            "gpuplan_placeable_pods_bound", "No plan could place more pods than this (last pass)."
+            "gpuplan_placeable_pods_limit", "No plan could place more pods than this (last pass)."
         )
         self.failed_nodes = self._gauge(
             "gpuplan_failed_nodes", "Nodes that the last pass left out because planning them raised an error."

@@ -16,10 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 log = logging.getLogger(__name__)
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the page, and Prometheus does not use them
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"

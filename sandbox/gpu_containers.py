@@ -14,6 +14,8 @@ from sandbox.mps import clients
 from sandbox.mps.clients import NoDaemonError
 
 MEMORY_MIB = 512
+NO_DEVICE = ("all", "none", "void")
+"""Values that name no device: a container with `all`, such as the agent's own, sees the GPUs and computes on none."""
 
 
 class GpuContainers:
@@ -50,5 +52,6 @@ class GpuContainers:
 def _given(container: ContainerRecord) -> tuple[list[str], str]:
     """Device UUIDs and the MPS pipe directory ('' without MPS)."""
     environment = container.request.options.env
-    devices = [uuid for uuid in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if uuid]
+    visible = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    devices = [] if visible in NO_DEVICE else [uuid for uuid in visible.split(",") if uuid]
     return devices, environment.get("CUDA_MPS_PIPE_DIRECTORY", "")

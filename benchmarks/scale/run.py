@@ -36,7 +36,7 @@ STALLED_SECONDS = 120.0
 LAST_STATUS_SECONDS = 15.0
 LOOK_SECONDS = 0.5
 _SERIES = re.compile(r"^(gpuplan_[a-z_]+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
-TOLD = ("passes_total", "plans_applied_total", "nominations_total", "errors_total", "planning_seconds_sum")
+TOLD = ("passes_total", "plans_applied_total", "nominations_total", "errors_total", "planning_duration_seconds_sum")
 
 
 def run(

@@ -175,11 +175,11 @@ class DriverError(Exception):
 
 
 class DriverGoneError(DriverError):
-    kind = "driver-gone"
+    kind = "gone"
 
 
 class DriverReplacedError(DriverGoneError):
-    kind = "driver-replaced"
+    kind = "replaced"
 
 
 class DriverTimeoutError(DriverError):

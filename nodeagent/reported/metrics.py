@@ -28,10 +28,10 @@ class AgentMetrics:
             "confirmed_generation", "Generation of the plan that was confirmed last.", "node"
         )
         self._passes = Histogram(
-            "gpuplan_agent_pass_seconds", "Duration of one pass.", buckets=PASS_BUCKETS, registry=self.registry
+            "gpuplan_agent_pass_duration_seconds", "Duration of one pass.", buckets=PASS_BUCKETS, registry=self.registry
         )
         self._applied = Histogram(
-            "gpuplan_agent_apply_seconds",
+            "gpuplan_agent_apply_duration_seconds",
             "From a GPU's new item to its being confirmed.",
             buckets=APPLY_BUCKETS,
             registry=self.registry,

@@ -154,18 +154,18 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
         "Repartitioning GPUs 0 and 2 for 2 pending pods.",
     )
     assert desk.value("gpuplan_plans_applied_total") == 1
-    assert desk.value("gpuplan_plan_apply_seconds_sum") == 0.1
+    assert desk.value("gpuplan_plan_apply_duration_seconds_sum") == 0.1
     assert desk.value("gpuplan_errors_total", stage="write") == 1
     desk.reporter.follow()
-    assert desk.value("gpuplan_plan_to_ready_seconds_count") == 0
+    assert desk.value("gpuplan_plan_to_ready_duration_seconds_count") == 0
     bench.clock.now += 12
     bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     bench.cluster.confirm("n1")
     bench.load()
     desk.reporter.follow()
     desk.reporter.follow()
-    assert desk.value("gpuplan_plan_to_ready_seconds_count") == 1
-    assert desk.value("gpuplan_plan_to_ready_seconds_sum") == 12
+    assert desk.value("gpuplan_plan_to_ready_duration_seconds_count") == 1
+    assert desk.value("gpuplan_plan_to_ready_duration_seconds_sum") == 12
 
 
 def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk) -> None:
@@ -201,7 +201,7 @@ def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_i
 def test_the_numbers_of_a_pass(desk: Desk) -> None:
     desk.report(unplaced=(missed("a"), missed("b")), placed=(placed("c"),), bound=2, counts=Counts(placed_new=1))
     assert desk.value("gpuplan_passes_total") == 1
-    assert desk.value("gpuplan_planning_seconds_sum") == 0.25
+    assert desk.value("gpuplan_planning_duration_seconds_sum") == 0.25
     assert desk.value("gpuplan_unplaced_pods", reason="NoCapacity") == 2
     assert desk.value("gpuplan_placed_pods", supply="new") == 1
     desk.report()

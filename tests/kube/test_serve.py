@@ -51,6 +51,7 @@ def desk() -> Iterator[Desk]:
 def test_pages(desk: Desk) -> None:
     code, kind, body = desk.get("/metrics")
     assert (code, "seen_total 1.0" in body) == (200, True)
+    assert "seen_created" not in body
     assert kind.startswith("text/plain; version=")
     code, kind, body = desk.get("/decisions?pretty=1")
     assert (code, kind, json.loads(body)) == (200, "application/json", {"pass": 3})

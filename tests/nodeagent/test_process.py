@@ -125,7 +125,7 @@ def test_it_serves_metrics_health_and_a_heartbeat(node: Node) -> None:
     assert page("/healthz") == page("/readyz") == "ok\n"
     series = page("/metrics")
     assert 'gpuplan_agent_partitions{node="n1",profile="1g.10gb",state="Free"} 1.0' in series
-    assert "gpuplan_agent_apply_seconds_count 1.0" in series
+    assert "gpuplan_agent_apply_duration_seconds_count 1.0" in series
     assert 'gpuplan_agent_confirmed_generation{node="n1"}' in series
     assert "gpuplan_agent_heartbeat_age_seconds" in series
     lease = apply.get(
@@ -176,9 +176,9 @@ def test_a_second_agent_is_refused(node: Node) -> None:
 
 def one_more_pass(agent: AgentProcess, path: Path) -> None:
     """Whatever is written beside the plugin's files wakes the agent."""
-    passes = agent.metrics.registry.get_sample_value("gpuplan_agent_pass_seconds_count")
+    passes = agent.metrics.registry.get_sample_value("gpuplan_agent_pass_duration_seconds_count")
     path.touch()
-    wait_until(lambda: agent.metrics.registry.get_sample_value("gpuplan_agent_pass_seconds_count") != passes)
+    wait_until(lambda: agent.metrics.registry.get_sample_value("gpuplan_agent_pass_duration_seconds_count") != passes)
 
 
 def test_the_status_is_not_written_again_when_nothing_changes(node: Node) -> None:

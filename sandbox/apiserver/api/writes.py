@@ -32,6 +32,9 @@ from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.selectors import selector
 
+WORKLOAD_GROUPS = ("apps", "batch")
+NO_CONTROLLER = "No controller acts on this {kind} in the sandbox. Create Pods, or use --control-plane real."
+
 
 def write(cluster: Cluster, request: Request, target: Target) -> Reply:
     method = request.method
@@ -61,7 +64,8 @@ def _converted(resource: Resource, body: Any) -> Any:
 
 def _answer(request: Request, resource: Resource, code: int, obj: Obj, options: WriteOptions) -> Reply:
     shown = one(resource, obj, form_of(request.accept), request.query.get("includeObject") or "Metadata")
-    return json_reply(code, shown, options.warnings)
+    idle = [NO_CONTROLLER.format(kind=resource.kind)] if code == 201 and resource.group in WORKLOAD_GROUPS else []
+    return json_reply(code, shown, [*options.warnings, *idle])
 
 
 def _post(cluster: Cluster, request: Request, target: Target) -> Reply:

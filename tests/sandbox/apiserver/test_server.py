@@ -216,6 +216,25 @@ def test_a_write_may_succeed_unseen(server: ApiServer, http: Http) -> None:
     assert http("GET", f"{CONFIGMAPS}/a").status == 200
 
 
+@pytest.mark.parametrize(("group", "plural", "kind"), [("apps", "deployments", "Deployment"), ("batch", "jobs", "Job")])
+def test_who_creates_a_workload_is_warned_that_nothing_acts_on_it(
+    server: ApiServer, group: str, plural: str, kind: str
+) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec: dict[str, Any] = {"template": template}
+    if kind == "Deployment":
+        spec["selector"] = {"matchLabels": {"a": "b"}}
+    else:
+        template["spec"]["restartPolicy"] = "Never"  # type: ignore[index]
+    body = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+    answer = urllib3.request("POST", f"{server.url}/apis/{group}/v1/namespaces/default/{plural}", json=body)
+
+    assert answer.status == 201
+    assert answer.headers["Warning"] == (
+        f'299 - "No controller acts on this {kind} in the sandbox. Create Pods, or use --control-plane real."'
+    )
+
+
 def test_a_mistake_of_the_server_is_a_status(server: ApiServer, http: Http) -> None:
     server.faults.append(lambda request: 1 / 0)  # type: ignore[arg-type,return-value]  # a broken fault stands in
 

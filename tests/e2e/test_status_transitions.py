@@ -56,4 +56,4 @@ def test_an_empty_map_in_place_of_a_full_one_is_refused(real: RealCluster) -> No
     )
 
     assert answer.status == 422
-    assert 'status.summary: Invalid value: "null"' in answer.message
+    assert 'summary: Invalid value: "null"' in answer.message

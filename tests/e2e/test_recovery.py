@@ -17,13 +17,12 @@ import pytest
 
 from crds.v1alpha1 import names
 from kube import apply
-from kube.errors import ApiError
 from kube.reflector import Reflector
 from sandbox.cluster import Cluster
 from sandbox.controlplane import Binaries, RealControlPlane
 from sandbox.controlplane.tenants import RealServers
 from sandbox.driver import incidents, machine
-from tests.e2e.real_cluster import NODES, PLANS, eventually
+from tests.e2e.real_cluster import MERGE, NODES, PLANS, call, eventually
 from tests.e2e.test_scenarios import SETTLE_SECONDS
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -315,12 +314,7 @@ def refuse(found: Cluster, plan: str) -> None:
 
 
 def _is_refused(found: Cluster, plan: str) -> bool:
-    try:
-        apply.merge_patch(found.api, f"{PLANS}/{plan}", {"spec": {"paused": True}})
-    except ApiError:
-        return True
-    apply.merge_patch(found.api, f"{PLANS}/{plan}", {"spec": {"paused": None}})
-    return False
+    return not call(found.api, "PATCH", f"{PLANS}/{plan}", {"spec": {"paused": True}}, MERGE, dryRun="All").allowed
 
 
 def _on(found: Cluster, node: str) -> int:

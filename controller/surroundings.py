@@ -111,9 +111,9 @@ class Surroundings:
         )
 
     def watch_errors(self) -> dict[str, str]:
-        """The last error of each watch, by path."""
+        """The last error of each watch, by path; without kinds that this API server does not serve."""
         with self._lock:
-            return {watch.path: watch.last_error for watch in self._watches.values()}
+            return {watch.path: watch.last_error for watch in self._watches.values() if watch.served}
 
     def stop(self) -> None:
         """End all watches."""
@@ -133,7 +133,7 @@ class Surroundings:
             found = read(raw)
             return None if isinstance(found, Unreadable) else found
 
-        return Reflector(self._api, path, project=project, on_change=heard)
+        return Reflector(self._api, path, project=project, on_change=heard, optional=True)
 
     def _items(self, kind: Kind) -> dict[Key, Any] | None:
         watch = self._watches.get(kind)

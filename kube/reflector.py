@@ -34,11 +34,15 @@ class Reflector(Generic[T]):
         project: Callable[[dict[str, Any]], T | None],
         on_change: Callable[[Key, T | None, T | None], None],
         params: Query | None = None,
+        optional: bool = False,
         timing: WatchTiming | None = None,
         jitter: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`optional`: that the server does not serve the path is no error, only a copy that stays unlisted."""
         self.path = path
+        self.served = True  # False while an optional path is none that the server knows
+        self._optional = optional
         self.synced = threading.Event()  # the first whole list was handed to on_change
         self._last_error = ""
         self._api, self._query = api, dict(params or {})
@@ -181,7 +185,9 @@ class Reflector(Generic[T]):
             return
         text = str(error) or type(error).__name__
         expected = isinstance(error, errors.Gone) or text == self._last_error
-        log.log(logging.DEBUG if expected else logging.WARNING, "%s: %s", self.path, text)
+        self.served = not (self._optional and isinstance(error, errors.NotFound))
+        level = logging.DEBUG if expected else logging.WARNING if self.served else logging.INFO
+        log.log(level, "%s: %s", self.path, text)
         self._last_error = text
         asked_seconds = errors.retry_after(error) if isinstance(error, errors.ApiError) else 0.0
         self._quit.wait(max(self._backoff.next_seconds(), asked_seconds))
@@ -189,5 +195,6 @@ class Reflector(Generic[T]):
     def _worked(self) -> None:
         if self._last_error:
             log.info("%s: works again", self.path)
+        self.served = True
         self._last_error = ""
         self._backoff.reset()

@@ -120,6 +120,15 @@ def test_what_may_not_be_listed_stays_unknown(server: ApiServer, surroundings: S
         server.faults.clear()
 
 
+def test_a_kind_that_the_server_does_not_serve_is_no_failing_watch(
+    surroundings: Surroundings, caplog: pytest.LogCaptureFixture
+) -> None:
+    surroundings.require(pod())
+    wait_for(lambda: "/apis/resource.k8s.io/v1/deviceclasses" not in surroundings.watch_errors())
+
+    assert [record.levelname for record in caplog.records if "deviceclasses" in record.getMessage()] in ([], ["INFO"])
+
+
 def test_nothing_starts_after_the_end(surroundings: Surroundings) -> None:
     surroundings.stop()
     surroundings.require(pod(affinity=(SELECTING,)))

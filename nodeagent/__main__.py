@@ -19,8 +19,8 @@ from pathlib import Path
 
 from kube import clients, logs, settings
 from kube.settings import SettingsError
+from nodeagent.device_plugin.__main__ import main as plugin_main
 from nodeagent.hardware.nvml import NvmlDriver
-from nodeagent.plugin.__main__ import main as plugin_main
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError

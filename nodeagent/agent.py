@@ -17,24 +17,24 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
+from nodeagent.advertise.advertiser import Advertiser, capacities, counts, rendered, silenced
+from nodeagent.advertise.confirm import Confirmation, Confirmer, Readings, Stage
+from nodeagent.advertise.faults import Faults
+from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
+from nodeagent.desired.items import Orders, orders
+from nodeagent.desired.target import no_such_gpu
+from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.partitions import Partition, existing
-from nodeagent.look import Observer, Seen
+from nodeagent.observation import Observer, Seen
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Verdict
-from nodeagent.offered.advertise import Advertiser, capacities, counts, rendered, silenced
-from nodeagent.offered.confirm import Confirmation, Confirmer, Readings, Stage
-from nodeagent.offered.faults import Faults
-from nodeagent.offered.taint import NodeGuard
-from nodeagent.plugin.config import PluginConfig
-from nodeagent.reported.conditions import UNDER_WAY
-from nodeagent.reported.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
-from nodeagent.reported.report import Reporter
-from nodeagent.reported.steady import Steady
+from nodeagent.report.conditions import UNDER_WAY
+from nodeagent.report.debounce import Steady
+from nodeagent.report.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
+from nodeagent.report.reporter import Reporter
 from nodeagent.steps.actuator import Actuated, Actuator
 from nodeagent.steps.changes import GpuChange, gpu_change
-from nodeagent.wanted.desired import no_such_gpu
-from nodeagent.wanted.orders import Orders, orders
 
 SOON_SECONDS = 0.1
 """The kubelet takes a new list within some tens of milliseconds."""

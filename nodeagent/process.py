@@ -19,32 +19,32 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1 import names
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
+from kube.latest import Cell
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
+from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.taint import NodeGuard, NodeWriter
 from nodeagent.agent import Agent
+from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.handover.boot import boot_id
+from nodeagent.handover.watch import DirectoryWatch
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
-from nodeagent.look import Observer
-from nodeagent.observed.cell import Cell
+from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
-from nodeagent.offered.advertise import Advertiser
-from nodeagent.offered.confirm import Confirmer
-from nodeagent.offered.taint import NodeGuard, NodeWriter
-from nodeagent.plugin.boot import boot_id
-from nodeagent.plugin.watch import DirectoryWatch
-from nodeagent.reported.metrics import AgentMetrics
-from nodeagent.reported.publish import StatusWriter
-from nodeagent.reported.report import Reporter
+from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.publish import StatusWriter
+from nodeagent.report.reporter import Reporter
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.journal import Journal
-from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning import __version__
 
 log = logging.getLogger(__name__)

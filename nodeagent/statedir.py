@@ -10,7 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from nodeagent.plugin.config import PluginFiles
+from nodeagent.handover.config import PluginFiles
 
 
 class AnotherAgentError(Exception):

@@ -88,7 +88,7 @@ class SandboxNode:
         state, kubelet, mps = str(self.root / "state"), str(self.root / "kubelet"), str(self.root / "mps")
         self._supervisor.add(
             self.plugin,
-            "nodeagent.plugin",
+            "nodeagent.device_plugin",
             ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps],
             # This Python before any other: the stand-in is a script that starts for every command.
             env={"PATH": f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"},

@@ -28,9 +28,9 @@ from crds.v1alpha1 import names
 from kube import clients
 from kube.reflector import Reflector
 from kube.settings import read
+from nodeagent.desired.plan import PlanSeen, parse_plan
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.settings import Settings
-from nodeagent.wanted.plan import PlanSeen, parse_plan
 
 WORKERS = 12
 MEMORY = Path("/dev/shm")

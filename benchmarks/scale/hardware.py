@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.scale.workload import Gpu, model
+from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import (
     ComputeInstance,
     GpuDriver,
@@ -26,7 +27,6 @@ from nodeagent.hardware.driver import (
 )
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed
 from nodeagent.observed.pods import NodePod
-from nodeagent.plugin.config import PluginConfig
 from partitioning.layouts import Instance, Layout, check_layout
 
 PodKey = tuple[str, str]
@@ -137,7 +137,7 @@ def mig_uuid(gpu_uuid: str, placed: Instance) -> str:
 
 
 class SimulatedKubelet:
-    """A `nodeagent.look.KubeletReader`, with the device plugin that feeds it. Safe from any thread."""
+    """A `nodeagent.observation.KubeletReader`, with the device plugin that feeds it. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -24,26 +24,26 @@ from crds.v1alpha1 import names
 from kube import apply, errors
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
+from kube.latest import Cell
 from kube.leases import Heartbeat
+from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.taint import NodeGuard, NodeWriter, stale
 from nodeagent.agent import Agent
-from nodeagent.look import Observer
-from nodeagent.observed.cell import Cell
+from nodeagent.desired.plan import PlanSeen
+from nodeagent.handover.config import Loaded, write_loaded
+from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.node import NodeSeen
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
-from nodeagent.offered.advertise import Advertiser
-from nodeagent.offered.confirm import Confirmer
-from nodeagent.offered.taint import NodeGuard, NodeWriter, stale
-from nodeagent.plugin.config import Loaded, write_loaded
 from nodeagent.process import LEAST_PAUSE_SECONDS
-from nodeagent.reported.metrics import AgentMetrics
-from nodeagent.reported.publish import StatusWriter
-from nodeagent.reported.report import Reporter
+from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.publish import StatusWriter
+from nodeagent.report.reporter import Reporter
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.journal import Journal
-from nodeagent.wanted.plan import PlanSeen
 
 RESYNC_SECONDS = 600.0
 TICK_SECONDS = 10.0

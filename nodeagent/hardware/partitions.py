@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
+from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
-from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
 from partitioning.layouts import Instance
 from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
 from partitioning.resources import WHOLE, classify, mig_resource

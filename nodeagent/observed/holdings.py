@@ -18,12 +18,12 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, with_config
 
 from nodeagent.ages import Ages
+from nodeagent.handover.config import Allocation
+from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, write_json
 from nodeagent.hardware.partitions import concerns_gpus
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
 from nodeagent.observed.usage import Votes, lists_all_of
-from nodeagent.plugin.config import Allocation
-from nodeagent.plugin.files import WIRE, Unreadable, identity, read_json, write_json
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from kube.change_log import News
 from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from nodeagent.handover.rival_sockets import rival_sockets
 from nodeagent.hardware.partitions import concerns_gpus
-from nodeagent.plugin.news import News
-from nodeagent.plugin.rivals import rival_sockets
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from nodeagent.handover.config import Device
 from nodeagent.hardware.driver import ObservedGpu
-from nodeagent.plugin.config import Device
 
 _UUID = re.compile(r"(?:MIG|GPU)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Orphans = tuple[tuple[str, str], ...]

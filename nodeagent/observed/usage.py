@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.kubelet import Held, Listed, NoAnswer
 from nodeagent.observed.pods import NodePod, PodsSeen
-from nodeagent.plugin.config import DeviceKind
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

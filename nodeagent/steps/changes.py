@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
+from nodeagent.desired.target import AsItIs, MigTarget, MpsTarget, Refused, Target, WholeTarget
+from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.plugin.config import DeviceKind
-from nodeagent.wanted.desired import AsItIs, MigTarget, MpsTarget, Refused, Target, WholeTarget
 from partitioning.layouts import Instance
 from partitioning.mps import MAX_CLIENTS, MpsSlice
 from partitioning.steps import change

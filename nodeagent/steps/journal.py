@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, with_config
 
+from kube.change_log import News
+from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
 from nodeagent.hardware.driver import DriverError, ObservedGpu
-from nodeagent.plugin.files import WIRE, Unreadable, read_json, write_json
-from nodeagent.plugin.news import News
 from partitioning.layouts import Instance
 
 VERSION = 2

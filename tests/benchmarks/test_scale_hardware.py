@@ -4,9 +4,9 @@ import pytest
 
 from benchmarks.scale.hardware import SimulatedDriver, SimulatedKubelet, mig_uuid
 from benchmarks.scale.workload import Gpu
+from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 from nodeagent.hardware.driver import InUseError, RefusedError
 from nodeagent.observed.pods import NodePod
-from nodeagent.plugin.config import Device, DeviceKind, PluginConfig
 from partitioning.layouts import Instance, Layout
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"

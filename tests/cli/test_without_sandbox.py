@@ -38,7 +38,7 @@ def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("cli", ["plan", "-f", EXAMPLE], "pods placed"),
         ("controller", ["--version"], "gpuplan-controller 0."),
         ("nodeagent", ["--version"], "gpuplan-nodeagent 0."),
-        ("nodeagent.plugin", ["--help"], "--state-dir"),
+        ("nodeagent.device_plugin", ["--help"], "--state-dir"),
     ],
 )
 def test_starts_without_the_extras(module: str, arguments: list[str], printed: str) -> None:

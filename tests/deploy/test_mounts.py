@@ -11,12 +11,12 @@ import yaml
 
 import nodeagent
 from kube.kubelet_api.paths import KubeletPaths
-from nodeagent.plugin.__main__ import parse_arguments
+from nodeagent.device_plugin.__main__ import parse_arguments
 from nodeagent.settings import Settings
 from sandbox.controlplane.tenants import MANIFESTS, manifests_of
 
 PROGRAM = Path(inspect.getfile(nodeagent)).parent
-PLUGIN = PROGRAM / "plugin"
+PLUGIN = PROGRAM / "device_plugin"
 ALL = list(manifests_of(MANIFESTS))
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from crds.v1alpha1 import names
 from crds.v1alpha1.status import PlanStatus
 from kube import apply
-from nodeagent.reported.publish import same
+from nodeagent.report.publish import same
 from tests.crds.status_transitions import FULL, body, transitions
 from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kube.events import EventType, ObjectReference
-from nodeagent.observed.cell import Cell
+from kube.latest import Cell
+from nodeagent.advertise.taint import _taint_operations
+from nodeagent.desired.plan import PlanSeen, parse_plan
 from nodeagent.observed.node import NodeSeen, parse_node
-from nodeagent.offered.taint import _taint_operations
-from nodeagent.reported.publish import same
-from nodeagent.wanted.plan import PlanSeen, parse_plan
+from nodeagent.report.publish import same
 from tests.nodeagent.items import NODE, Raw
 from tests.nodeagent.node_fakes import FakeKubelet
 from tests.nodeagent.watched import Effects

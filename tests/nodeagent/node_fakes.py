@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
-from nodeagent.plugin.config import (
+from nodeagent.handover.config import (
     Allocation,
     DeviceKind,
     Loaded,
@@ -14,6 +13,7 @@ from nodeagent.plugin.config import (
     write_ledger,
     write_loaded,
 )
+from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 
 
 class Plugin:

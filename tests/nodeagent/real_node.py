@@ -13,8 +13,8 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply, clients
+from nodeagent.device_plugin.service import PluginService
 from nodeagent.hardware.nvml import NvmlDriver
-from nodeagent.plugin.service import PluginService
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
 from sandbox.apiserver import ApiServer

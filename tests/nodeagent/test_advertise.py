@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.offered.advertise import Advertiser, counts, rendered
-from nodeagent.plugin.config import (
+from nodeagent.advertise.advertiser import Advertiser, counts, rendered
+from nodeagent.handover.config import (
     Device,
     DeviceKind,
     Loaded,

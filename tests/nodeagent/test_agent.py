@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.plugin.files import identity
+from nodeagent.handover.files import identity
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps
 

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.v1alpha1.spec import GpuItem
+from nodeagent.desired.target import MigTarget, MpsTarget, Refused, WholeTarget, target
+from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, MigMode, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mig_partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.plugin.config import DeviceKind
 from nodeagent.steps.changes import GpuChange, Standing, gpu_change
-from nodeagent.wanted.desired import MigTarget, MpsTarget, Refused, WholeTarget, target
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from partitioning.packing import Packed, pack

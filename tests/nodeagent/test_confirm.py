@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from nodeagent.advertise.confirm import Confirmer, Readings, Stage
+from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, Problem
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import NodeSeen
-from nodeagent.offered.confirm import Confirmer, Readings, Stage
-from nodeagent.plugin.config import Device, DeviceKind, Loaded, PluginConfig, Problem
 from tests.nodeagent.watched import Clock
 
 R = "nvidia.com/mig-1g.10gb"

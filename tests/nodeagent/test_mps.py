@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.plugin.config import DeviceKind, Problem
+from nodeagent.handover.config import DeviceKind, Problem
 from sandbox.driver import faults, incidents, processes
 from sandbox.driver.status import Status
 from tests.nodeagent.conftest import T4, MakeWorld, plain

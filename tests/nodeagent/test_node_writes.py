@@ -12,11 +12,11 @@ from crds.v1alpha1.names import TAINT_CHANGING
 from kube import apply, clients
 from kube.budget import RequestBudget
 from kube.errors import Unavailable
-from nodeagent.observed.cell import Cell
+from kube.latest import Cell
+from nodeagent.advertise.taint import NodeGuard, NodeWriter, lowered, stale
+from nodeagent.desired.plan import PlanSeen
 from nodeagent.observed.node import NodeSeen, parse_node
-from nodeagent.offered.taint import NodeGuard, NodeWriter, lowered, stale
-from nodeagent.reported.publish import StatusWriter
-from nodeagent.wanted.plan import PlanSeen
+from nodeagent.report.publish import StatusWriter
 from sandbox.apiserver import ApiServer
 
 R = "nvidia.com/mig-1g.10gb"

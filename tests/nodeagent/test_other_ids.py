@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kube.kubelet_api.paths import KubeletPaths
+from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.partitions import Partition, mps_partition
 from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from nodeagent.observed.pods import parse_pod
-from nodeagent.plugin.config import DeviceKind
 from partitioning.mps import slice_of_gb
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut, plain

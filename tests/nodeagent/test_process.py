@@ -19,10 +19,10 @@ from kube.errors import NotFound
 from nodeagent import process
 from nodeagent.__main__ import main
 from nodeagent.agent import Agent
+from nodeagent.handover.boot import boot_id
+from nodeagent.handover.config import PluginConfig, read_config
 from nodeagent.hardware import driver_loss
 from nodeagent.hardware.nvml import NvmlDriver
-from nodeagent.plugin.boot import boot_id
-from nodeagent.plugin.config import PluginConfig, read_config
 from nodeagent.process import AgentProcess, NoPassError
 from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.apiserver import ApiServer

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance
-from nodeagent.plugin.config import DeviceKind
 from partitioning.packing import Packed, pack
 from sandbox.driver import processes
 from tests.drawn import examples

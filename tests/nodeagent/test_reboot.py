@@ -6,10 +6,10 @@ from typing import Any
 
 import pynvml
 
+from nodeagent.handover.boot import boot_id
+from nodeagent.handover.config import Device, DeviceKind
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from nodeagent.observed.orphans import OrphanBook, orphans
-from nodeagent.plugin.boot import boot_id
-from nodeagent.plugin.config import Device, DeviceKind
 from partitioning.layouts import Instance
 from sandbox.driver import faults
 from tests.nodeagent.conftest import MakeWorld, empty, plain

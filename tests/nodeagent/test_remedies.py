@@ -7,8 +7,8 @@ from itertools import combinations_with_replacement
 import pytest
 
 from crds.v1alpha1.spec import GpuItem
+from nodeagent.desired.target import MigTarget, Refused, Target, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
-from nodeagent.wanted.desired import MigTarget, Refused, Target, target
 from tests.nodeagent.conftest import H100
 from tests.nodeagent.items import mig
 

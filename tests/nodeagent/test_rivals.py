@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.handover.rival_sockets import rival_sockets
 from nodeagent.observed.pods import parse_pod
-from nodeagent.plugin.rivals import rival_sockets
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, want_all
 from tests.nodeagent.items import RUNNING, Raw, mig, mps

@@ -18,10 +18,10 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError
+from kube.latest import Cell
 from kube.leases import Heartbeat
-from nodeagent.observed.cell import Cell
-from nodeagent.reported.publish import StatusWriter
-from nodeagent.wanted.plan import PlanSeen, parse_plan
+from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.report.publish import StatusWriter
 from sandbox.apiserver import Refuse
 from tests.controller.cluster import Bench, Cluster
 from tests.controller.objects import condition, node, status

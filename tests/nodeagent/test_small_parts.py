@@ -7,6 +7,7 @@ import pytest
 
 from kube.settings import SettingsError, load, read
 from nodeagent.ages import Ages
+from nodeagent.desired.target import AsItIs
 from nodeagent.hardware.driver import (
     ComputeInstance,
     GpuInstance,
@@ -19,7 +20,6 @@ from nodeagent.statedir import AnotherAgentError, StateDir
 from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
-from nodeagent.wanted.desired import AsItIs
 from partitioning.layouts import Instance
 from tests.nodeagent.watched import Clock
 

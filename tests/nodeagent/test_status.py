@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 from crds.definition import definition
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.plugin.config import Problem
-from nodeagent.reported.publish import same
+from nodeagent.handover.config import Problem
+from nodeagent.report.publish import same
 from sandbox.driver import incidents
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig

@@ -10,9 +10,9 @@ from crds.v1alpha1 import names
 from crds.v1alpha1.status import PlanStatus
 from kube import apply, clients
 from kube.budget import RequestBudget
-from nodeagent.observed.cell import Cell
-from nodeagent.reported.publish import StatusWriter, same
-from nodeagent.wanted.plan import PlanSeen, parse_plan
+from kube.latest import Cell
+from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.report.publish import StatusWriter, same
 from sandbox.apiserver import ApiServer
 from tests.crds.status_transitions import FULL, absent_fields, transitions
 

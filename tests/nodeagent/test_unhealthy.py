@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from nodeagent.advertise.advertiser import rendered
+from nodeagent.advertise.faults import Faults
+from nodeagent.desired.target import AsItIs
+from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition, whole
-from nodeagent.offered.advertise import rendered
-from nodeagent.offered.faults import Faults
-from nodeagent.plugin.config import PluginConfig
 from nodeagent.steps.changes import GpuChange
-from nodeagent.wanted.desired import AsItIs
 from sandbox.driver import incidents
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.halves import THREE

@@ -2,9 +2,9 @@
 
 import pytest
 
+from nodeagent.device_plugin.ledger import Ledger
+from nodeagent.handover.config import Allocation, write_ledger
 from nodeagent.observed.kubelet import CheckpointEntry
-from nodeagent.plugin.config import Allocation, write_ledger
-from nodeagent.plugin.ledger import Ledger
 from tests.nodeagent.halves import THREE, want_all
 from tests.nodeagent.items import NODE, mig
 from tests.nodeagent.world import World

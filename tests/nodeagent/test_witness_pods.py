@@ -1,6 +1,6 @@
 """Pods as witnesses when List lies: what one may still hold is not destroyed, and the status names the pod."""
 
-from nodeagent.plugin.config import write_ledger
+from nodeagent.handover.config import write_ledger
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, want_all
 from tests.nodeagent.items import NODE, RUNNING

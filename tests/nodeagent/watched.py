@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.handover.config import Allocation, PluginConfig, PluginFiles
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import PodsSeen
 from nodeagent.observed.usage import Votes
-from nodeagent.offered.advertise import Advertiser
-from nodeagent.plugin.config import Allocation, PluginConfig, PluginFiles
 from nodeagent.steps.journal import Intent, Journal
 from partitioning.layouts import Instance
 

@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from kube.latest import Cell
+from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.taint import NodeGuard
 from nodeagent.agent import Agent
+from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
-from nodeagent.look import Observer
-from nodeagent.observed.cell import Cell
+from nodeagent.observation import Observer
 from nodeagent.observed.node import NodeSeen, parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
-from nodeagent.offered.confirm import Confirmer
-from nodeagent.offered.taint import NodeGuard
-from nodeagent.plugin.config import PluginConfig
-from nodeagent.reported.metrics import AgentMetrics
-from nodeagent.reported.report import Reporter
+from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.reporter import Reporter
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
-from nodeagent.wanted.plan import PlanSeen, parse_plan
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
 from sandbox.driver import incidents

@@ -18,8 +18,8 @@ import yaml
 
 from crds.v1alpha1 import names
 from kube import apply
+from nodeagent.handover.config import PluginFiles
 from nodeagent.observed.kubelet import Allocatable, Kubelet
-from nodeagent.plugin.config import PluginFiles
 from partitioning.models import model_for_product
 from sandbox.driver import machine
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
@@ -95,7 +95,7 @@ class GpuNode:
         flags = ("--state-dir", "--kubelet-dir", "--mps-root")
         arguments = [word for pair in zip(flags, map(str, folders), strict=True) for word in pair]
         path = f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-        self.supervisor.add("plugin", "nodeagent.plugin", arguments, env={"PATH": path})
+        self.supervisor.add("plugin", "nodeagent.device_plugin", arguments, env={"PATH": path})
 
     def start_agent(self) -> None:
         kubeconfig = self.folder / "agent.kubeconfig"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kube import apply
-from nodeagent.plugin.config import Loaded, read_loaded
+from nodeagent.handover.config import Loaded, read_loaded
 from partitioning.resources import mig_resource, mps_resource_gb
 from sandbox.driver import incidents, machine
 from sandbox.kubelet import Switches

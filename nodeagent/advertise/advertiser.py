@@ -1,0 +1,138 @@
+"""What the device plugin shall offer: its config file, rendered from the changes of all GPUs.
+
+In go the changes, out goes `config.json`, written atomically and only when it differs from what is there. A config that
+takes something away is never replaced by another before the plugin has loaded it: a config that is skipped or loaded
+late could bring an id back after it was seen to be gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kube.change_log import News
+from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
+from nodeagent.handover.files import Unreadable
+from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.steps.changes import GpuChange
+
+log = logging.getLogger(__name__)
+
+
+def rendered(
+    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
+) -> PluginConfig:
+    """Every partition that exists and may be offered, the withdrawn ones among them.
+
+    A GPU that cannot even tell its UUID may be any of those that are not seen: what `before` says of these stays.
+    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and MIG devices that nothing has seen in this boot.
+    """
+    before = before.in_boot(boot_id)
+    found = tuple(changes)
+    seen = {change.gpu.uuid for change in found}
+    kept = [device for device in before.devices if device.gpu not in seen] if "" in seen else []
+    offered = [partition for change in found for partition in change.offer]
+    withdrawn = [partition for change in found for partition in change.withdraw]
+    devices = {partition.id: partition.device for partition in [*withdrawn, *offered]}
+    refused = {p.id for p in withdrawn} - {p.id for p in offered}
+    refused |= {device.id for device in kept} & set(before.withdrawn)
+    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
+    unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
+    return PluginConfig.of([*devices.values(), *kept], refused, unhealthy, boot_id=boot_id)
+
+
+def _unhealthy(
+    gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, broken: Collection[str]
+) -> Iterable[str]:
+    """Only a GPU that says that it is well becomes healthy again: one that cannot be read stays as it was listed."""
+    mine = [device.id for device in devices if device.gpu == gpu.uuid]
+    if gpu.uuid in broken:
+        return mine
+    return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
+
+
+def silenced(config: PluginConfig) -> PluginConfig:
+    """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
+    return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))
+
+
+def counts(config: PluginConfig) -> dict[str, int]:
+    """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
+    return _counted(config, config.healthy())
+
+
+def capacities(config: PluginConfig) -> dict[str, int]:
+    """Listed devices per resource, the unhealthy ones included, as the Node's capacity counts them."""
+    return _counted(config, config.offered())
+
+
+def _counted(config: PluginConfig, devices: Iterable[Device]) -> dict[str, int]:
+    found = Counter(device.resource for device in devices)
+    return {resource: found[resource] for resource in sorted({device.resource for device in config.devices})}
+
+
+class Advertiser:
+    """Owns `config.json`; the plugin owns `loaded.json`."""
+
+    def __init__(self, files: PluginFiles, *, boot_id: str = "") -> None:
+        self._files, self._news = files, News(log)
+        self.boot_id = boot_id
+        found = read_config(files)
+        if isinstance(found, Unreadable):
+            log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
+        self.config = found if isinstance(found, PluginConfig) else PluginConfig()
+        self._exists = isinstance(found, PluginConfig)
+        self._answered_ns = 0
+        self._logged: dict[str, int] | None = None
+        """The counts that the log named last."""
+
+    def loaded(self) -> Loaded | None:
+        """What the plugin says it has in force."""
+        # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.
+        self._answered_ns = _changed_ns(self._files.loaded) or 0
+        found = read_loaded(self._files)
+        problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
+        self._news.tell(problem)
+        return found if isinstance(found, Loaded) else None
+
+    def in_force(self, loaded: Loaded | None) -> bool:
+        """The plugin loaded exactly this config, after it was written. `loaded` is what `loaded()` returned last."""
+        if not self._exists or loaded is None or loaded.hash != self.config.hash:
+            return False
+        written_ns = _changed_ns(self._files.config)
+        return written_ns is not None and self._answered_ns >= written_ns
+
+    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
+        """Write it if it differs and may be written now, or `again`; True if it is on disk."""
+        if self._exists and config == self.config and self._stands() and not again:
+            return True
+        before = {device.id for device in self.config.offered()}
+        takes_away = before - {device.id for device in config.offered()}
+        if self._exists and takes_away and not (in_force or overdue):
+            return False
+        write_config(self._files, config)
+        self.config, self._exists = config, True
+        if counts(config) != self._logged:
+            self._logged = counts(config)
+            log.info("advertised to the kubelet from now on: %s", _spelled(self._logged))
+        return True
+
+    def _stands(self) -> bool:
+        """There, and not from the future: after a clock was set back no answer would ever be younger."""
+        written_ns = _changed_ns(self._files.config)
+        return written_ns is not None and written_ns <= time.time_ns()
+
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _spelled(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"

@@ -1,0 +1,231 @@
+"""Whether what was offered is seen: by the plugin (loaded), by the kubelet (taken), by the scheduler (schedulable).
+
+In go the config on disk, the plugin's word on it, GetAllocatableResources and the Node's counts; out comes, for each
+GPU, how far its partitions came, and after a deadline the reason why they came no further. Taken compares ids: equal
+counts can hide wrong ones. Deadlines run on the monotonic clock since the present state of things was first seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from crds.v1alpha1.names import Reason
+from nodeagent.advertise.rivals import Contest
+from nodeagent.advertise.taint import lowered
+from nodeagent.ages import Ages
+from nodeagent.handover.config import Device, Loaded, PluginConfig
+from nodeagent.observed.kubelet import Allocatable, NoAnswer
+from nodeagent.observed.node import NodeSeen
+from partitioning.resources import classify
+
+NOTHING: frozenset[str] = frozenset()
+PLUGIN_POD = "pod of DaemonSet gpuplan-device-plugin on this node"
+USUAL_SECONDS = 5.0
+"""The plugin loads a config within some tens of milliseconds: after this long people are told which pod it is."""
+BLINK_SECONDS = 2.0
+"""A plugin that registers again is away from the kubelet for a moment; that unsettles nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What one pass read about the offer."""
+
+    config: PluginConfig
+    loaded: Loaded | None
+    in_force: bool
+    """The plugin loaded exactly `config`."""
+    allocatable: Allocatable | NoAnswer
+    node: NodeSeen | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """How far one GPU's partitions came."""
+
+    schedulable: bool
+    reason: Reason = Reason.CONFIRMED
+    message: str = ""
+    failed: bool = False
+    """A deadline is over: a person must look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The whole offer, and each GPU in it."""
+
+    taken: bool
+    """In force, and the kubelet has exactly these ids."""
+    let_go: bool
+    """In force, and the kubelet has none of the withdrawn ids, whatever it lacks beside them."""
+    stages: Mapping[str, Stage] = field(default_factory=dict)
+    """By GPU UUID."""
+    schedulable: frozenset[str] = NOTHING
+    """Ids that the Node's counts are known to cover."""
+    foreign: tuple[str, ...] = ()
+    """Ids under our resource names that somebody else offers."""
+
+
+class Confirmer:
+    def __init__(
+        self, *, clock: Callable[[], float], loaded_deadline_seconds: float, allocatable_deadline_seconds: float
+    ) -> None:
+        self._ages = Ages(clock)
+        self._loaded_deadline_seconds = loaded_deadline_seconds
+        self._allocatable_deadline_seconds = allocatable_deadline_seconds
+        self._schedulable: frozenset[str] = NOTHING
+        self._confirmed: dict[str, str] = {}
+        self._reminded = 0
+        self._contest = Contest(clock, deadline_seconds=allocatable_deadline_seconds)
+
+    def confirm(self, readings: Readings, gpus: Iterable[str]) -> Confirmation:
+        """One look. Call it once a pass: it also keeps the deadlines."""
+        # GetAllocatableResources and the Node's allocatable leave out what is listed as Unhealthy.
+        healthy = frozenset(device.id for device in readings.config.healthy())
+        taken = _taken(readings.allocatable)
+        self._schedulable = self._covered(readings, taken) & healthy
+        overdue = self.overdue(readings)
+        stages = {gpu: self._stage(gpu, readings, taken, overdue=overdue) for gpu in sorted(set(gpus))}
+        if taken is not None and readings.in_force:
+            self._contest.look(taken, self._own(readings.config, healthy))
+        foreign = sorted({i for ids in self.contested().values() for i in ids})
+        shown = NOTHING.union(*taken.values()) if readings.in_force and taken is not None else None
+        self._ages.end_pass()
+        return Confirmation(
+            taken=shown == healthy,
+            let_go=shown is not None and shown.isdisjoint(readings.config.withdrawn),
+            stages=stages,
+            schedulable=self._schedulable,
+            foreign=tuple(foreign),
+        )
+
+    def _own(self, config: PluginConfig, healthy: frozenset[str]) -> frozenset[str]:
+        """What the kubelet can have from our plugin: for a moment also what an older list named."""
+        if self._ages.seconds("in force", config.hash) >= BLINK_SECONDS:
+            return healthy
+        return healthy.union(config.withdrawn, (device.id for device in config.devices))
+
+    def contested(self) -> Mapping[str, tuple[str, ...]]:
+        """Resources that another plugin offers too, with its ids. While there is one, ours advertises nothing."""
+        return self._contest.resources()
+
+    def overdue(self, readings: Readings) -> bool:
+        """The plugin has had its time to load this config."""
+        return not readings.in_force and self._loading_seconds(readings) >= self._loaded_deadline_seconds
+
+    def reminds(self, readings: Readings) -> bool:
+        """True at the end of each deadline that the plugin lets pass: time to write the config for it again.
+
+        Heals what a clock that was set back, or a lost word of inotify, left waiting for ever.
+        """
+        passed = 0 if readings.in_force else int(self._loading_seconds(readings) // self._loaded_deadline_seconds)
+        due, self._reminded = passed > self._reminded, passed
+        return due
+
+    def _loading_seconds(self, readings: Readings) -> float:
+        return self._ages.seconds("loaded", readings.config.hash)
+
+    def _covered(self, readings: Readings, taken: Mapping[str, frozenset[str]] | None) -> frozenset[str]:
+        """Once a Node showed as many of a resource as the kubelet has, each of these ids can be had."""
+        if taken is None or readings.node is None:
+            return self._schedulable
+        shown = readings.node.allocatable
+        covered = {i for resource, ids in taken.items() if shown.get(resource, 0) == len(ids) for i in ids}
+        absent = sorted(self._schedulable - set().union(*taken.values()))
+        gone = {i for i in absent if self._ages.seconds("absent", i) >= BLINK_SECONDS}
+        return (self._schedulable - gone) | covered
+
+    def _stage(
+        self, gpu: str, readings: Readings, taken: Mapping[str, frozenset[str]] | None, *, overdue: bool
+    ) -> Stage:
+        mine = [device for device in readings.config.healthy() if device.gpu == gpu]
+        digest = _digest(repr(device) for device in mine)
+        # What was confirmed of one GPU stays so while the config of another one is on its way.
+        new = self._confirmed.get(gpu) != digest
+        late = partial(self._late, gpu, digest)
+        problem = _plugin_problem(readings.loaded, gpu, {device.resource for device in mine})
+        if problem:
+            return late("plugin", problem, reason=Reason.DEVICE_PLUGIN_ERROR)
+        if new and not readings.in_force:
+            return self._not_loaded(readings, overdue=overdue)
+        covered = all(device.id in self._schedulable for device in mine)
+        if taken is None:
+            why = readings.allocatable.reason if isinstance(readings.allocatable, NoAnswer) else ""
+            unanswered = late("taken", f"whether the kubelet still has these devices is unknown: {why}")
+            # One question without an answer takes nothing back; a whole deadline without one does.
+            return Stage(schedulable=True) if covered and not new and not unanswered.failed else unanswered
+        known = NOTHING if new else self._schedulable
+        absent = sorted(d.id for d in mine if d.id not in taken.get(d.resource, NOTHING) and d.id not in known)
+        if absent:
+            return late("taken", f"the kubelet does not show {_some(absent, mine)}")
+        if readings.node is None:
+            return late("node", "this Node was not read from the API")
+        counts = {resource: len(ids) for resource, ids in taken.items()}
+        short = {device.resource for device in mine if device.id not in self._schedulable}
+        wrong = sorted(short | set(lowered(readings.node, counts))) if new else sorted(short)
+        if wrong:
+            return late("node", f"the Node does not show the new count of {', '.join(wrong)}")
+        if readings.in_force:
+            self._confirmed[gpu] = digest
+        return Stage(schedulable=True)
+
+    def _not_loaded(self, readings: Readings, *, overdue: bool) -> Stage:
+        if not overdue:
+            where = f" ({PLUGIN_POD})" if self._loading_seconds(readings) >= USUAL_SECONDS else ""
+            return Stage(
+                schedulable=False,
+                reason=Reason.ADVERTISING,
+                message=f"the device plugin has not loaded the new config yet{where}",
+            )
+        general = [error.message for error in readings.loaded.errors if not error.gpu] if readings.loaded else []
+        why = general[0] if general else "it does not answer"
+        return Stage(
+            schedulable=False,
+            reason=Reason.DEVICE_PLUGIN_ERROR,
+            message=f"the device plugin has not loaded the config for {self._loaded_deadline_seconds:g} s: {why}; "
+            f"see whether its pod runs, and its log ({PLUGIN_POD})",
+            failed=True,
+        )
+
+    def _late(self, gpu: str, digest: str, what: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
+        """Not there yet; after its deadline, a reason. The message may name other ids each time."""
+        seconds = self._ages.seconds(what, gpu, digest)
+        if seconds < self._allocatable_deadline_seconds:
+            return Stage(schedulable=False, reason=reason, message=message)
+        if reason is Reason.ADVERTISING:
+            reason = Reason.ADVERTISE_TIMEOUT
+        return Stage(
+            schedulable=False,
+            reason=reason,
+            message=f"{message} after {self._allocatable_deadline_seconds:g} s: see whether the device plugin runs "
+            f"({PLUGIN_POD}), its log and the kubelet's, and whether another plugin serves these resources",
+            failed=True,
+        )
+
+
+def _taken(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | None:
+    """Of GPU resources only: other plugins' devices are none of our business."""
+    if isinstance(allocatable, NoAnswer):
+        return None
+    return {name: frozenset(ids) for name, ids in allocatable.ids.items() if classify(name) is not None}
+
+
+def _some(absent: Sequence[str], mine: Sequence[Device]) -> str:
+    """Counts instead of ids: GPUs in the same trouble have the same sentence, which is then written once."""
+    shown = sorted({device.resource for device in mine if device.id in absent})
+    return (
+        f"{'any' if len(absent) == len(mine) else f'{len(absent)} of {len(mine)}'} of its devices ({', '.join(shown)})"
+    )
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _plugin_problem(loaded: Loaded | None, gpu: str, resources: set[str]) -> str:
+    for error in loaded.errors if loaded else ():
+        if error.gpu == gpu or error.resource in resources:
+            return f"device plugin: {error.message}"
+    return ""

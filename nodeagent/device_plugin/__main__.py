@@ -1,0 +1,63 @@
+"""The device plugin process: `python -m nodeagent.device_plugin --state-dir D --kubelet-dir K --mps-root M`.
+
+Reads the command line and the environment, takes the lock that keeps a second plugin away, and runs the service until
+SIGTERM or SIGINT. Exits 0 then, 1 where another plugin holds the state directory.
+"""
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kube.logs import log_to_stderr
+from nodeagent.device_plugin.service import PluginService
+from nodeagent.handover.boot import boot_id
+from nodeagent.handover.config import PluginFiles
+
+log = logging.getLogger("nodeagent.device_plugin")
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m nodeagent.device_plugin", description="Offers this node's GPU partitions to the kubelet."
+    )
+    parser.add_argument("--state-dir", type=Path, default=Path("/var/lib/gpuplan"), help="shared with the node agent")
+    parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), help="the kubelet's root")
+    parser.add_argument(
+        "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe and log directories of the MPS daemons"
+    )
+    parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    return parser.parse_args(arguments)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
+    log_to_stderr(arguments.log_level)
+    directory = PluginFiles(arguments.state_dir).directory
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "plugin.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            # Two plugins for one resource end each other's streams.
+            log.error("another device plugin runs on %s", arguments.state_dir)
+            return 1
+        service = PluginService(
+            state_dir=arguments.state_dir,
+            kubelet_dir=arguments.kubelet_dir,
+            mps_root=arguments.mps_root,
+            environment=os.environ,
+            boot_id=boot_id(),
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: service.stop())
+        service.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

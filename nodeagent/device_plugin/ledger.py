@@ -1,0 +1,56 @@
+"""Which device ids were handed out, and when: a witness of use that does not depend on the kubelet's memory.
+
+Written to disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
+Keeps the latest Allocate of each id; the agent judges its age. An id that the config no longer knows is forgotten after
+a day. A ledger that cannot be read is kept aside and begun anew: `problem` tells people, and the file tells the agent.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, write_ledger
+from nodeagent.handover.files import Unreadable
+
+FORGET_SECONDS = 86400.0
+log = logging.getLogger(__name__)
+
+
+class Ledger:
+    def __init__(self, files: PluginFiles, clock: Callable[[], float] = time.time) -> None:
+        self.problem = ""
+        self._files, self._clock = files, clock
+        self._lock = threading.Lock()
+        found = read_ledger(files)
+        if isinstance(found, Unreadable):
+            files.ledger.replace(files.lost_ledger)
+            self.problem = f"{found}; kept aside as {files.lost_ledger.name}, earlier Allocates are not known"
+            found = None
+        self._latest = {entry.id: entry for entry in found or ()}
+
+    def record(self, resource: str, ids: Collection[str]) -> None:
+        """Raises OSError where it cannot be written; then nothing may be handed out."""
+        now = self._clock()
+        with self._lock:
+            latest = {**self._latest, **{id_: Allocation(id=id_, resource=resource, at=now) for id_ in ids}}
+            write_ledger(self._files, latest.values())
+            self._latest = latest
+
+    def forget(self, known: Collection[str]) -> None:
+        """Drop old entries of ids that are neither offered nor withdrawn any more."""
+        oldest = self._clock() - FORGET_SECONDS
+        with self._lock:
+            kept = {id_: entry for id_, entry in self._latest.items() if id_ in known or entry.at >= oldest}
+            if len(kept) < len(self._latest):
+                try:
+                    write_ledger(self._files, kept.values())
+                except OSError as error:
+                    # A longer ledger does no harm; a plugin that ends takes every device from the kubelet.
+                    log.warning("old Allocates stay in the ledger, it cannot be written: %s", error)
+                    return
+                self._latest = kept
+
+    def entries(self) -> tuple[Allocation, ...]:
+        with self._lock:
+            return tuple(entry for _, entry in sorted(self._latest.items()))

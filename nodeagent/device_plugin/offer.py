@@ -1,0 +1,162 @@
+"""What is on offer right now, and which Allocates are running: the one state that all sockets share.
+
+In goes the config in force and the GPUs whose MPS daemon is away; out come the list of each resource, numbered so that
+a stream knows what it has sent, and leave for an Allocate or the sentence that refuses it. Thread-safe. Does no I/O.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nodeagent.handover.config import Device, DeviceKind, PluginConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The whole list of one resource. `number` grows with each change of it."""
+
+    number: int
+    devices: tuple[tuple[str, bool], ...]  # (id, healthy), sorted
+
+    def healthy(self) -> frozenset[str]:
+        return frozenset(id_ for id_, healthy in self.devices if healthy)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why an Allocate gets no device; the kubelet shows the sentence to the pod's user, and never asks again."""
+
+    sentence: str
+
+
+NOTHING = Listing(number=0, devices=())
+
+
+class Offer:
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._config = PluginConfig()
+        self._by_id: dict[str, Device] = {}
+        self._unready: frozenset[str] = frozenset()
+        self._listings: dict[str, Listing] = {}
+        self._number = 0
+        self._running: Counter[str] = Counter()
+
+    def replace(self, config: PluginConfig, *, unready: Collection[str]) -> None:
+        """Put a config in force: from here on withdrawn ids are refused and streams push the new lists."""
+        with self._condition:
+            self._config = config
+            self._by_id = {device.id: device for device in config.devices}
+            self._unready = frozenset(unready)
+            self._renew_listings()
+
+    def keep(self, resources: Collection[str]) -> None:
+        """Go on listing these with nothing, as earlier processes did: the kubelet never forgets a resource."""
+        with self._condition:
+            for resource in resources:
+                self._listings.setdefault(resource, NOTHING)
+
+    def resources(self) -> tuple[str, ...]:
+        with self._condition:
+            return tuple(sorted(self._listings))
+
+    def needs_pre_start(self, resource: str) -> bool:
+        """Whether a daemon must be up before a container of this resource starts."""
+        with self._condition:
+            return any(d.kind is DeviceKind.MPS and d.resource == resource for d in self._config.devices)
+
+    def set_unready(self, gpus: Collection[str]) -> None:
+        """MPS slices of these GPUs are listed as unhealthy: a client without its daemon would run without limits."""
+        with self._condition:
+            self._unready = frozenset(gpus)
+            self._renew_listings()
+
+    def listing(self, resource: str) -> Listing:
+        with self._condition:
+            return self._listings.get(resource, NOTHING)
+
+    def device(self, device_id: str) -> Device | None:
+        with self._condition:
+            return self._by_id.get(device_id)
+
+    def offered(self, device_id: str) -> Device | None:
+        with self._condition:
+            return None if device_id in self._config.withdrawn else self._by_id.get(device_id)
+
+    def next_listing(self, resource: str, after: int, over: Callable[[], bool]) -> Listing | None:
+        """Wait for a listing with another number; None once `over` (call `wake` when that changes)."""
+        with self._condition:
+            self._condition.wait_for(lambda: over() or self._listings.get(resource, NOTHING).number != after)
+            return None if over() else self._listings.get(resource, NOTHING)
+
+    def wake(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    @contextmanager
+    def allocating(self, resource: str, ids: Collection[str]) -> Iterator[tuple[Device, ...] | Refused]:
+        """Hold the ids as being allocated, unless they are refused."""
+        with self._condition:
+            sentence = self._refusal(resource, ids)
+            if sentence is None:
+                devices = tuple(sorted((self._by_id[id_] for id_ in ids), key=lambda device: device.sort_key))
+                self._running.update(ids)
+        if sentence is not None:
+            yield Refused(sentence)
+            return
+        try:
+            yield devices
+        finally:
+            with self._condition:
+                self._running.subtract(ids)
+                self._running += Counter()  # drops the zeros
+                self._condition.notify_all()
+
+    def running(self) -> frozenset[str]:
+        """Ids with an Allocate that is not answered yet."""
+        with self._condition:
+            return frozenset(self._running)
+
+    def _renew_listings(self) -> None:
+        fresh: dict[str, list[tuple[str, bool]]] = {resource: [] for resource in self._listings}
+        for device in self._config.devices:
+            fresh.setdefault(device.resource, [])
+        for device in self._config.offered():
+            without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
+            healthy = device.id not in self._config.unhealthy and not without_daemon
+            fresh[device.resource].append((device.id, healthy))
+        for resource, devices in sorted(fresh.items()):
+            known = self._listings.get(resource)
+            if known is None or known.devices != tuple(sorted(devices)):
+                self._number += 1
+                self._listings[resource] = Listing(number=self._number, devices=tuple(sorted(devices)))
+        self._condition.notify_all()
+
+    def _refusal(self, resource: str, ids: Collection[str]) -> str | None:
+        for id_ in sorted(ids):
+            device = self._by_id.get(id_)
+            if id_ in self._config.withdrawn:
+                return (
+                    f"{id_} ({resource}) is being withdrawn: gpuplan re-partitions this GPU. A controller's pod is "
+                    "created again by itself, a bare pod must be created again."
+                )
+            if device is None or device.resource != resource:
+                return (
+                    f"{id_} is not offered as {resource} on this node any more: the GPU was re-partitioned. A "
+                    "controller's pod is created again by itself, a bare pod must be created again."
+                )
+            if id_ in self._config.unhealthy:
+                return (
+                    f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and the "
+                    "device was not seen since; see the status of this node's GPUPartitionPlan. A controller's pod is "
+                    "created again by itself, a bare pod must be created again."
+                )
+        kinds = {self._by_id[id_].kind for id_ in ids}
+        if DeviceKind.MPS in kinds and len(ids) > 1:
+            return (
+                f"a container can use one MPS slice, this one asks for {len(ids)} of {resource}: "
+                "ask for one larger slice, or spread the work over several containers."
+            )
+        return None

@@ -1,0 +1,263 @@
+"""Keeps every resource registered with the kubelet, over its restarts and ours.
+
+The kubelet closes the newest stream of a resource when any older one ends, and never redials. So there is one stream at
+a time: serve, then register; never while a stream of ours is open or ended just now; again when the kubelet ends the
+stream or makes its socket anew; and what GetAllocatableResources does not show after a second is registered again,
+whoever caused it. One thread; all state of a resource is in its `Link`.
+"""
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import grpc
+
+from kube.backoff import Backoff
+from kube.kubelet_api import deviceplugin_pb2 as pb
+from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
+from kube.kubelet_api import podresources_pb2 as podresources
+from kube.kubelet_api import podresources_pb2_grpc as podresources_rpc
+from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, KubeletPaths, unix_target
+from nodeagent.device_plugin.offer import Offer
+from nodeagent.device_plugin.server import Endpoint
+from nodeagent.handover.files import Identity, identity
+from nodeagent.handover.rival_sockets import rival_sockets
+
+log = logging.getLogger(__name__)
+
+# A channel of its own each time, with nothing shared: a shared one would remember an earlier failure and wait.
+CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
+
+Look = Callable[[], Mapping[str, frozenset[str]] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationTiming:
+    rest_seconds: float = 0.2  # after a stream of ours ended, so that the kubelet has dealt with its end
+    first_backoff_seconds: float = 0.1
+    cap_backoff_seconds: float = 5.0
+    register_seconds: float = 15.0  # the kubelet dials us for up to 10 s before it answers
+    verify_seconds: float = 1.0
+    verify_pause_seconds: float = 0.05
+    verify_again_seconds: float = 10.0
+    unanswered_seconds: float = 60.0  # without an answer from pod-resources, until it is reported
+    poll_seconds: float = 5.0  # of kubelet.sock, beside whoever calls `wake`
+
+
+@dataclass(slots=True)
+class Link:
+    """One resource's standing with the kubelet. Times are monotonic."""
+
+    endpoint: Endpoint
+    backoff: Backoff
+    due: float  # not to be registered before
+    kubelet: Identity | None = None  # the socket that it was last registered on
+    verified: bool = False
+    verify_at: float | None = None  # look next; None: nothing to verify
+    verify_by: float | None = None  # and give up then; set by the first look
+    problem: str = ""
+
+
+class Registrar:
+    def __init__(
+        self,
+        paths: KubeletPaths,
+        offer: Offer,
+        *,
+        on_change: Callable[[], None],
+        timing: RegistrationTiming | None = None,
+    ) -> None:
+        self._paths, self._offer, self._on_change = paths, offer, on_change
+        self._timing = timing or RegistrationTiming()
+        self._lock = threading.Lock()  # guards _links
+        self._links: dict[str, Link] = {}
+        self._socket: Identity | None = None
+        self._unanswered_since: float | None = None  # monotonic, of the first question without an answer
+        self._wake, self._quit = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="registrar")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """From here on an ended stream is left ended, and nothing counts as registered."""
+        self._quit.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(self._timing.register_seconds)
+        with self._lock:
+            self._links = {}
+
+    def wake(self) -> None:
+        """Something may have changed: a stream, the offer, the kubelet's socket."""
+        self._wake.set()
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Keep this one registered from now on. An earlier process of ours may have ended just now: rest first."""
+        timing = self._timing
+        backoff = Backoff(first_seconds=timing.first_backoff_seconds, cap_seconds=timing.cap_backoff_seconds)
+        with self._lock:
+            self._links[endpoint.server.resource] = Link(
+                endpoint=endpoint, backoff=backoff, due=time.monotonic() + timing.rest_seconds
+            )
+        self._wake.set()
+
+    def registered(self) -> Mapping[str, bool]:
+        with self._lock:
+            return {resource: link.verified for resource, link in sorted(self._links.items())}
+
+    def problems(self) -> Mapping[str, str]:
+        with self._lock:
+            return {resource: link.problem for resource, link in sorted(self._links.items()) if link.problem}
+
+    def blind(self) -> str:
+        """Why no registration can be verified; empty while they can, or for the first minute."""
+        since, seconds = self._unanswered_since, self._timing.unanswered_seconds
+        if since is None or time.monotonic() - since < seconds:
+            return ""
+        return (
+            f"registrations are not verified: the kubelet has not answered on {self._paths.pod_resources_socket} for "
+            f"{seconds:g} s; check that the device plugin's pod mounts this directory and that the kubelet runs"
+        )
+
+    def _run(self) -> None:
+        while not self._quit.is_set():
+            before = (self.registered(), self.problems(), self.blind())
+            try:
+                pause_seconds = self._step()
+            except Exception:
+                log.exception("registration failed unexpectedly")
+                pause_seconds = self._timing.cap_backoff_seconds
+            if (self.registered(), self.problems(), self.blind()) != before:
+                self._on_change()
+            self._wake.wait(pause_seconds)
+            self._wake.clear()
+
+    def _step(self) -> float:
+        """Do what is due for every resource; the seconds until something else is."""
+        socket = identity(self._paths.registration_socket)
+        with self._lock:
+            links = [link for _, link in sorted(self._links.items())]
+        if socket != self._socket:
+            self._socket = socket
+            for link in links:
+                link.due = min(link.due, time.monotonic())
+                link.backoff.reset()
+        look = functools.cache(self._look)  # at most once for all resources
+        pauses = [self._tend(link, socket, look, time.monotonic()) for link in links if not self._quit.is_set()]
+        return max(min([self._timing.poll_seconds, *pauses]), 0.0)
+
+    def _look(self) -> Mapping[str, frozenset[str]] | None:
+        shown = read_allocatable(self._paths.pod_resources_socket, timeout_seconds=self._timing.verify_seconds)
+        if shown is not None:
+            self._unanswered_since = None
+        elif self._unanswered_since is None:
+            self._unanswered_since = time.monotonic()
+        return shown
+
+    def _tend(self, link: Link, socket: Identity | None, look: Look, now: float) -> float:
+        server, timing = link.endpoint.server, self._timing
+        streams = server.streams()
+        if not streams:
+            link.verified, link.verify_at = False, None
+            due = max(link.due, server.last_ended + timing.rest_seconds)
+            if socket is None:
+                link.problem = f"the kubelet's socket {self._paths.registration_socket} is not there"
+                return timing.poll_seconds
+            if now < due:
+                return due - now
+            if self._cedes(link, look):
+                # Whoever registers throws the other one out.
+                link.problem = "another device plugin serves it, and ours has nothing to offer"
+                return timing.poll_seconds
+            self._register(link, socket)
+            return timing.verify_pause_seconds
+        outdated = socket is not None and link.kubelet is not None and socket != link.kubelet
+        unaware = server.told_pre_start is False and self._offer.needs_pre_start(server.resource)
+        if len(streams) > 1 or outdated or unaware:
+            server.end_streams()
+            return timing.rest_seconds
+        if link.verify_at is None and not link.verified:
+            link.verify_at, link.verify_by = now, None
+        if link.verify_at is None:
+            return timing.poll_seconds
+        return self._verify(link, look, now) if now >= link.verify_at else link.verify_at - now
+
+    def _cedes(self, link: Link, look: Look) -> bool:
+        """We list nothing of it, and the kubelet shows devices that another plugin lists."""
+        resource = link.endpoint.server.resource
+        if self._offer.listing(resource).devices:
+            return False
+        shown = (look() or {}).get(resource, frozenset())
+        unknown = all(self._offer.device(id_) is None for id_ in shown)
+        # NVIDIA's plugin gives the very ids that ours has: then only its socket tells whose they are.
+        return bool(shown) and (unknown or bool(rival_sockets(self._paths.plugin_dir)))
+
+    def _register(self, link: Link, socket: Identity) -> None:
+        resource = link.endpoint.server.resource
+        request = pb.RegisterRequest(
+            version=DEVICE_PLUGIN_VERSION, endpoint=link.endpoint.path.name, resource_name=resource
+        )
+        try:
+            link.endpoint.ensure_served()
+            target = unix_target(self._paths.registration_socket)
+            with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+                rpc.RegistrationStub(channel).Register(request, timeout=self._timing.register_seconds)
+        except (OSError, grpc.RpcError) as error:
+            text = str(error) if isinstance(error, OSError) else cast(grpc.Call, error).details() or "no answer"
+            if text != link.problem:
+                log.warning("%s was not registered: %s", resource, text)
+            link.problem = text
+            link.due = time.monotonic() + link.backoff.next_seconds()
+            return
+        log.info("%s registered", resource)
+        link.kubelet, link.problem = socket, ""
+        # The kubelet opens the stream after its answer; if none comes in this time, register again.
+        link.due = time.monotonic() + self._timing.verify_seconds + link.backoff.next_seconds()
+
+    def _verify(self, link: Link, look: Look, now: float) -> float:
+        server, timing = link.endpoint.server, self._timing
+        if link.verify_by is None:
+            link.verify_by = now + timing.verify_seconds
+        expected = self._offer.listing(server.resource).healthy()
+        shown = look()
+        as_sent = shown is None or shown.get(server.resource, frozenset()) == expected
+        if server.pushed() and (as_sent or self._cedes(link, look)):
+            again = shown is None or not link.verified
+            link.verified, link.problem = True, ""
+            link.due = now
+            link.backoff.reset()
+            link.verify_at = now + timing.verify_again_seconds if again else None
+            link.verify_by = None
+            return timing.poll_seconds
+        if now < link.verify_by:
+            link.verify_at = now + timing.verify_pause_seconds
+            return timing.verify_pause_seconds
+        link.verified = False
+        link.problem = "the kubelet does not show the devices that were sent to it, registering again"
+        log.warning("%s: %s", server.resource, link.problem)
+        link.due = now + timing.rest_seconds + link.backoff.next_seconds()
+        server.end_streams()
+        return timing.rest_seconds
+
+
+def read_allocatable(socket: Path, *, timeout_seconds: float) -> Mapping[str, frozenset[str]] | None:
+    """Healthy device ids by resource that the kubelet has registered; None where it gives no answer.
+
+    The kubelet's rate limit is shared by all callers on the node, so call it seldom.
+    """
+    with grpc.insecure_channel(unix_target(socket), options=CHANNEL_OPTIONS) as channel:
+        lister = podresources_rpc.PodResourcesListerStub(channel)
+        try:
+            answer = lister.GetAllocatableResources(podresources.AllocatableResourcesRequest(), timeout=timeout_seconds)
+        except grpc.RpcError:
+            return None
+    ids: dict[str, set[str]] = {}
+    for entry in answer.devices:
+        ids.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {resource: frozenset(found) for resource, found in sorted(ids.items())}

@@ -1,0 +1,196 @@
+"""One resource's socket: the five methods of the device plugin API, answered from the offer.
+
+In come the kubelet's calls, out go lists, answers and refusals. Allocate writes the ledger and answers at once: it
+blocks the kubelet's only sync loop; whatever can take time waits in PreStartContainer, which the kubelet tries again.
+Keeps count of its own streams, because the kubelet never opens one again by itself.
+"""
+# ruff: noqa: N802, ARG002 - the protocol's method names and signatures
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from kube.kubelet_api import deviceplugin_pb2 as pb
+from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
+from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
+from nodeagent.device_plugin.allocate import container_answer, preferred
+from nodeagent.device_plugin.ledger import Ledger
+from nodeagent.device_plugin.mps_daemons import MpsDaemons
+from nodeagent.device_plugin.offer import Listing, Offer, Refused
+from nodeagent.handover.config import DeviceKind
+from nodeagent.handover.files import Identity, identity
+
+log = logging.getLogger(__name__)
+
+WORKERS = 8  # of one socket; a stream holds one for as long as it is open
+UNSENT = -1
+
+
+def socket_name(resource: str) -> str:
+    """Short, since the whole path has 107 bytes: `gpuplan-mig-1g.10gb.sock`."""
+    domain, _, name = resource.rpartition("/")
+    prefix = "" if domain == "nvidia.com" else f"{domain}-"
+    return f"gpuplan-{prefix}{name}.sock"
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """One open ListAndWatch."""
+
+    sent: int = UNSENT  # number of the last listing that left
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class ResourceServer(rpc.DevicePluginServicer):
+    """Served by `Endpoint`; the method names are the protocol's."""
+
+    def __init__(
+        self,
+        resource: str,
+        *,
+        offer: Offer,
+        ledger: Ledger,
+        daemons: MpsDaemons,
+        mps_root: Path,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.resource = resource
+        self.last_ended = float("-inf")  # monotonic, of the latest stream
+        self.told_pre_start: bool | None = None  # what the kubelet knows from its last registration
+        self._offer, self._ledger, self._daemons, self._mps_root = offer, ledger, daemons, mps_root
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._streams: list[Stream] = []
+
+    def streams(self) -> tuple[Stream, ...]:
+        with self._lock:
+            return tuple(self._streams)
+
+    def pushed(self) -> bool:
+        """Every open stream has sent what is on offer now."""
+        number = self._offer.listing(self.resource).number
+        return all(stream.sent == number for stream in self.streams())
+
+    def end_streams(self) -> None:
+        for stream in self.streams():
+            stream.over.set()
+        self._offer.wake()
+
+    def GetDevicePluginOptions(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
+        self.told_pre_start = self._offer.needs_pre_start(self.resource)
+        return pb.DevicePluginOptions(pre_start_required=self.told_pre_start, get_preferred_allocation_available=True)
+
+    def ListAndWatch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.ListAndWatchResponse]:
+        stream = Stream()
+        with self._lock:
+            self._streams.append(stream)
+        if not context.add_callback(lambda: self._ended(stream)):
+            self._ended(stream)
+        self._on_change()
+        number = UNSENT
+        while (listing := self._offer.next_listing(self.resource, number, stream.over.is_set)) is not None:
+            yield _list_message(listing)
+            # gRPC asks for more only after it has handed the message to the socket.
+            number = stream.sent = listing.number
+            self._on_change()
+
+    def GetPreferredAllocation(
+        self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> pb.PreferredAllocationResponse:
+        answer = pb.PreferredAllocationResponse()
+        for wanted in request.container_requests:
+            available, required = list(wanted.available_deviceIDs), list(wanted.must_include_deviceIDs)
+            devices = {id_: self._offer.offered(id_) for id_ in {*available, *required}}
+            gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
+            chosen = preferred(available, required, wanted.allocation_size, gpu_of)
+            answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))
+        return answer
+
+    def Allocate(self, request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.AllocateResponse:
+        answer = pb.AllocateResponse()
+        for wanted in request.container_requests:
+            ids = sorted(set(wanted.devices_ids))
+            with self._offer.allocating(self.resource, ids) as devices:
+                if isinstance(devices, Refused):
+                    log.warning("Allocate refused: %s", devices.sentence)
+                    context.abort(grpc.StatusCode.FAILED_PRECONDITION, devices.sentence)
+                if devices:
+                    self._record(ids, context)
+                    answer.container_responses.append(container_answer(devices, self._mps_root))
+                else:
+                    answer.container_responses.append(pb.ContainerAllocateResponse())
+        self._on_change()
+        return answer
+
+    def PreStartContainer(
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> pb.PreStartContainerResponse:
+        devices = [self._offer.device(id_) for id_ in request.devices_ids]
+        gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
+        for gpu, reason in self._daemons.ensure_all(gpus).items():
+            context.abort(grpc.StatusCode.UNAVAILABLE, f"MPS on {gpu} is not ready: {reason}. This is tried again.")
+        return pb.PreStartContainerResponse()
+
+    def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:
+        try:
+            self._ledger.record(self.resource, ids)
+        except OSError as error:
+            log.error("Allocate refused, the ledger cannot be written: %s", error)
+            context.abort(grpc.StatusCode.INTERNAL, f"gpuplan cannot write its ledger of allocations: {error}")
+
+    def _ended(self, stream: Stream) -> None:
+        stream.over.set()
+        with self._lock:
+            self.last_ended = time.monotonic()
+            if stream in self._streams:
+                self._streams.remove(stream)
+        self._offer.wake()
+        self._on_change()
+
+
+class Endpoint:
+    """The socket of one resource, made again when somebody removes it: the kubelet does at each start."""
+
+    def __init__(self, server: ResourceServer, directory: Path) -> None:
+        self.server = server
+        self.path = directory / socket_name(server.resource)
+        self._grpc: grpc.Server | None = None
+        self._served: Identity | None = None
+
+    def ensure_served(self) -> None:
+        """Raises OSError where the socket cannot be made."""
+        if self._grpc is not None and identity(self.path) == self._served:
+            return
+        self.stop()  # first, for it would remove the new socket, which has the same path
+        if len(str(self.path).encode()) > MAX_SOCKET_PATH_BYTES:
+            raise OSError(f"the socket path {self.path} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+        server = grpc.server(futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.path.stem))
+        rpc.add_DevicePluginServicer_to_server(self.server, server)
+        try:
+            server.add_insecure_port(unix_target(self.path))
+        except RuntimeError as error:
+            raise OSError(f"cannot serve on {self.path}: {error}") from error
+        server.start()
+        self._grpc, self._served = server, identity(self.path)
+
+    def stop(self) -> None:
+        self.server.end_streams()
+        if self._grpc is not None:
+            self._grpc.stop(grace=0.5).wait()
+            self._grpc = None
+
+
+def _list_message(listing: Listing) -> pb.ListAndWatchResponse:
+    # No topology: an empty one would hide the device from GetAllocatableResources.
+    return pb.ListAndWatchResponse(
+        devices=[pb.Device(ID=id_, health=HEALTHY if healthy else UNHEALTHY) for id_, healthy in listing.devices]
+    )

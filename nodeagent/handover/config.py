@@ -1,0 +1,209 @@
+"""The files between agent and device plugin: what is offered, what is in force, what was handed out.
+
+`config.json` is written by the agent alone, `loaded.json` and `ledger.json` by the plugin alone; both sides read and
+write them through this module, so that the format is in one place. Values in, files out, and back; a bad file comes
+back as `Unreadable`, never as an exception. Decides nothing about devices.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, with_config
+
+from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
+
+HASH_HEX_DIGITS = 12
+Text = Annotated[str, Field(min_length=1)]
+
+
+class DeviceKind(StrEnum):
+    MIG = "mig"
+    MPS = "mps"
+    WHOLE = "whole"
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device id of the kubelet: a MIG instance, an MPS slice or a whole GPU."""
+
+    id: Text
+    resource: Text
+    gpu: Text  # UUID of the GPU it lies on
+    kind: DeviceKind
+    memory_mib: Annotated[int, Field(alias="memoryMiB")] = 0
+    thread_percent: Annotated[int | None, Field(ge=1, le=100)] = None
+
+    @property
+    def sort_key(self) -> tuple[str, str, str]:
+        return (self.resource, self.gpu, self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginConfig:
+    """What the plugin shall offer. Build it with `of`, which sorts, so that equal contents have equal hashes."""
+
+    devices: tuple[Device, ...] = ()
+    withdrawn: tuple[str, ...] = ()  # ids that are not offered and that Allocate refuses, listed above or not
+    unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
+    boot_id: str = ""  # of the node when this was written; no part of the hash, for it says nothing of the contents
+
+    @classmethod
+    def of(
+        cls,
+        devices: Iterable[Device],
+        withdrawn: Iterable[str] = (),
+        unhealthy: Iterable[str] = (),
+        *,
+        boot_id: str = "",
+    ) -> "PluginConfig":
+        return cls(
+            devices=tuple(sorted(devices, key=lambda device: device.sort_key)),
+            withdrawn=tuple(sorted(set(withdrawn))),
+            unhealthy=tuple(sorted(set(unhealthy))),
+            boot_id=boot_id,
+        )
+
+    @property
+    def hash(self) -> str:
+        body = {"devices": _DEVICES.dump_python(self.devices, by_alias=True, mode="json"), "withdrawn": self.withdrawn}
+        if self.unhealthy:
+            # Absent where it is empty: a plugin that does not know the list agrees on every other config.
+            body["unhealthy"] = self.unhealthy
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
+
+    def offered(self) -> tuple[Device, ...]:
+        """Devices in the kubelet's list, healthy or not: its capacity."""
+        return tuple(device for device in self.devices if device.id not in self.withdrawn)
+
+    def healthy(self) -> tuple[Device, ...]:
+        """Devices that pods can get: the kubelet's allocatable."""
+        return tuple(device for device in self.offered() if device.id not in self.unhealthy)
+
+    def in_boot(self, boot_id: str) -> "PluginConfig":
+        """As far as it holds in this boot: no MIG instance outlives the one in which it was seen."""
+        if "" in (boot_id, self.boot_id) or boot_id == self.boot_id:
+            return self
+        gone = {device.id for device in self.devices if device.kind is DeviceKind.MIG}
+        return replace(self, unhealthy=tuple(sorted(gone.union(self.unhealthy))))
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What stands in the way, and of which GPU or resource (neither: of the file itself)."""
+
+    message: str
+    gpu: str | None = None
+    resource: str | None = None
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What the plugin has in force: the hash of that config, its registrations, and what is wrong."""
+
+    hash: str  # empty: nothing was loaded yet
+    loaded_at: float  # epoch seconds
+    boot_token: str  # another one means another plugin process
+    registered: Mapping[str, bool]
+    errors: tuple[Problem, ...] = ()
+    version: Literal[1] = 1
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The latest Allocate of one device id that was answered."""
+
+    id: str
+    resource: str
+    at: float  # epoch seconds
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ConfigFile:
+    hash: str
+    devices: tuple[Device, ...]
+    withdrawn: tuple[str, ...]
+    unhealthy: tuple[str, ...] = ()
+    boot_id: str = ""
+    version: Literal[1]
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LedgerFile:
+    allocations: tuple[Allocation, ...]
+    version: Literal[1]
+
+
+_DEVICES = TypeAdapter(tuple[Device, ...])
+_CONFIG, _LOADED, _LEDGER = TypeAdapter(_ConfigFile), TypeAdapter(Loaded), TypeAdapter(_LedgerFile)
+
+
+class PluginFiles:
+    """The paths of the three files below the state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.directory = state_dir / "plugin"
+        self.config, self.loaded = self.directory / "config.json", self.directory / "loaded.json"
+        self.ledger = self.directory / "ledger.json"
+        self.lost_ledger = self.directory / "ledger.json.unreadable"
+        """Kept aside by the plugin because it could not be read: the ledger was begun anew after it."""
+
+
+def write_config(files: PluginFiles, config: PluginConfig) -> None:
+    body = _ConfigFile(
+        hash=config.hash,
+        devices=config.devices,
+        withdrawn=config.withdrawn,
+        unhealthy=config.unhealthy,
+        boot_id=config.boot_id,
+        version=1,
+    )
+    write_json(files.config, _CONFIG, body)
+
+
+def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
+    found = read_json(files.config, _CONFIG)
+    if not isinstance(found, _ConfigFile):
+        return found
+    config = PluginConfig.of(found.devices, found.withdrawn, found.unhealthy, boot_id=found.boot_id)
+    twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)
+    unlimited = [d.id for d in config.devices if d.kind is DeviceKind.MPS and d.memory_mib < 1]
+    if twice:
+        reason = f"device {twice[0]} is listed twice"
+    elif unlimited:
+        reason = f"the MPS slice {unlimited[0]} has no memory"
+    elif found.hash != config.hash:
+        reason = f"hash is {found.hash!r}, the contents have {config.hash}"
+    else:
+        return config
+    return Unreadable(path=files.config, reason=reason)
+
+
+def write_loaded(files: PluginFiles, loaded: Loaded) -> None:
+    write_json(files.loaded, _LOADED, loaded, without_none=True)
+
+
+def read_loaded(files: PluginFiles) -> Loaded | Unreadable | None:
+    return read_json(files.loaded, _LOADED)
+
+
+def write_ledger(files: PluginFiles, allocations: Iterable[Allocation]) -> None:
+    ordered = tuple(sorted(allocations, key=lambda entry: entry.id))
+    write_json(files.ledger, _LEDGER, _LedgerFile(allocations=ordered, version=1))
+
+
+def read_ledger(files: PluginFiles) -> tuple[Allocation, ...] | Unreadable | None:
+    found = read_json(files.ledger, _LEDGER)
+    return found.allocations if isinstance(found, _LedgerFile) else found

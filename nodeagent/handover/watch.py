@@ -1,0 +1,60 @@
+"""Tells when something happens in a directory: inotify through watchdog, as a mere hint.
+
+In goes a directory and a callback that takes no arguments, out come calls whenever an entry may have changed. A missing
+directory, an exhausted inotify limit or a directory that was made anew costs speed, not correctness: callers look by
+themselves every now and then, and call `ensure` when they do. Reads nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+from kube.change_log import News
+
+log = logging.getLogger(__name__)
+
+OWN_READS = ("opened", "closed_no_write")  # reading the files must not wake the reader
+
+
+class DirectoryWatch(FileSystemEventHandler):
+    def __init__(self, directory: Path, on_event: Callable[[], None]) -> None:
+        self._directory, self._on_event = directory, on_event
+        self._observer: BaseObserver | None = None
+        self._inode = 0
+        self._news = News(log)
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        if event.event_type not in OWN_READS:
+            self._on_event()
+
+    def ensure(self) -> None:
+        """Watch, unless that is so already: an emitter dies without a word when its directory goes."""
+        try:
+            inode = self._directory.stat().st_ino
+        except OSError:
+            inode = 0
+        if self._observer is not None and inode == self._inode and all(e.is_alive() for e in self._observer.emitters):
+            return
+        self.stop()
+        if not inode:
+            return
+        observer = Observer()
+        try:
+            observer.schedule(self, str(self._directory))  # the directory: renames do not show on the file itself
+            observer.start()
+        except OSError as error:
+            self._news.tell(f"cannot watch {self._directory}, polling only: {error}")
+            return
+        self._news.tell("")
+        self._observer, self._inode = observer, inode
+        self._on_event()  # what happened in between
+
+    def stop(self) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join(2.0)
+            self._observer = None

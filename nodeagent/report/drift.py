@@ -1,0 +1,81 @@
+"""Finds in a pass the changes that undo what was changed outside gpuplan on a GPU whose item was confirmed before.
+
+Takes what the actuator did and which item of each GPU was confirmed last, returns one `Repair` per GPU: what it
+destroyed there appeared outside gpuplan, and what it created had vanished. A change that this agent began itself, for
+another item, and a reboot, which takes MIG instances along, are no drift. Must never decide what is repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from crds.v1alpha1.names import GpuState
+from nodeagent.report.outcome import GpuOutcome, PassResult
+from partitioning.layouts import Instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One GPU that is as planned again, or on the way there."""
+
+    index: int
+    destroyed: tuple[Instance, ...]
+    created: tuple[Instance, ...]
+
+    @property
+    def message(self) -> str:
+        parts = []
+        if self.destroyed:
+            parts.append(f"{_named(self.destroyed)} created outside gpuplan, was unused and is destroyed")
+        if self.created:
+            parts.append(f"{_named(self.created)} destroyed outside gpuplan and is created again")
+        return f"GPU {self.index}: {'; '.join(parts)}. Change the plan instead of the hardware."
+
+
+class DriftWatch:
+    """One per agent; `begin` whenever another plan is met."""
+
+    def __init__(self) -> None:
+        self._ours: set[str] = set()
+        """GPUs whose hardware this agent, or a reboot, has changed since their item was confirmed."""
+        self._boot_id = ""
+
+    def begin(self, status: Mapping[str, object]) -> None:
+        """What an earlier agent reported."""
+        node = status.get("node")
+        self._ours.clear()
+        self._boot_id = str(node.get("bootID") or "") if isinstance(node, Mapping) else ""
+
+    def repairs(self, result: PassResult, confirmed_hash: Callable[[str], str]) -> list[Repair]:
+        """`confirmed_hash` is that of before this pass."""
+        found = []
+        excused = self._rebooted(result) or result.seen.readings.node is None
+        for outcome in result.outcomes:
+            if outcome.gpu is None or not outcome.managed:
+                continue
+            uuid = outcome.gpu.uuid
+            if excused or confirmed_hash(uuid) != outcome.item_hash:
+                self._ours.add(uuid)
+            elif uuid not in self._ours and (repair := _repair(outcome, result)):
+                found.append(repair)
+            if outcome.state is GpuState.READY and not excused:
+                self._ours.discard(uuid)
+        return found
+
+    def _rebooted(self, result: PassResult) -> bool:
+        node = result.seen.readings.node
+        now = node.boot_id if node is not None else ""
+        before, self._boot_id = self._boot_id, now or self._boot_id
+        return bool(before and now and before != now)
+
+
+def _repair(outcome: GpuOutcome, result: PassResult) -> Repair | None:
+    done = result.actuated.get(outcome.gpu.uuid) if outcome.gpu is not None else None
+    if done is None or not (done.destroyed or done.created):
+        return None
+    return Repair(index=outcome.index, destroyed=done.destroyed, created=done.created)
+
+
+def _named(instances: tuple[Instance, ...]) -> str:
+    return f"{', '.join(str(instance) for instance in instances)} {'was' if len(instances) == 1 else 'were'}"

@@ -1,0 +1,115 @@
+"""Writes the plan's status: by server-side apply, forced, at most one a second, and only when it says something new.
+
+Takes the status of a pass, returns how long to wait if it could not be written now. It is compared with the live
+object, not with our last write: the controller forces Ready=Unknown on a silent agent, and that must be answered
+(`handback` says when; until then everything but Ready is written). uid and resourceVersion go with every write, so that
+a new plan of this name never gets the old one's status, and a Ready that we have not read yet is never overwritten.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1 import names
+from kube import apply
+from kube.budget import RequestBudget
+from kube.errors import ApiError, Conflict, NotFound
+from kube.latest import Cell
+from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.report.conditions import OURS
+from nodeagent.report.handback import Beats, Handback
+
+log = logging.getLogger(__name__)
+FIELDS = ("observedGeneration", "summary", "node", "models", "gpus", "devicePlugin")
+MOST_FAILURES = 3
+"""So many writes in a row may fail before the heartbeat says so."""
+MOST_PROBLEM_CHARS = 512
+
+
+class StatusWriter:
+    def __init__(
+        self,
+        api: ApiClient,
+        node_name: str,
+        cell: Cell[PlanSeen],
+        beats: Beats,
+        budget: RequestBudget,
+        *,
+        clock: Callable[[], float],
+        interval_seconds: float,
+    ) -> None:
+        self._api = api
+        self._name = node_name
+        self._cell = cell
+        self._beats, self._budget = beats, budget
+        self._handback = Handback(beats, clock=clock)
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._written_at: float | None = None
+        self.failures = 0
+        """Writes that failed since the last one that the API took."""
+        self.problem = ""
+        """Why, once there were `MOST_FAILURES` of them; the heartbeat carries it to the controller."""
+
+    def write(self, plan: PlanSeen, status: Mapping[str, Any]) -> float | None:
+        """None when the API holds it; else the seconds after which to come again. Raises ApiError."""
+        handed_back = self._handback.may_write_ready(plan.status, reporting=not self.problem)
+        live = plan.status
+        if not handed_back:
+            status, live = without_ready(status), without_ready(live)
+        later = None if handed_back else self._interval_seconds
+        if same(status, live):
+            return later
+        now = self._clock()
+        if self._written_at is not None and now < self._written_at + self._interval_seconds:
+            return self._written_at + self._interval_seconds - now
+        self._written_at = now
+        return self._interval_seconds if not self._write(plan, status) else later
+
+    def _write(self, plan: PlanSeen, status: Mapping[str, Any]) -> bool:
+        """False: the plan has changed or gone, and the watch brings what is there now."""
+        metadata = {"name": self._name, "uid": plan.uid, "resourceVersion": plan.version}
+        body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
+        path = f"/apis/{names.API_VERSION}/{names.PLURAL}/{self._name}"
+        try:
+            with self._budget.request() as timeouts:
+                written = apply.apply_status(self._api, path, body, manager=names.AGENT_MANAGER, timeouts=timeouts)
+        except (NotFound, Conflict) as error:
+            log.debug("status was not written: %s", error)
+            self._written_at = None  # the next pass, with what the watch brought, need not wait
+            return False
+        except ApiError as error:
+            self._failed(error)
+            raise
+        self._cell.accept(parse_plan(written))
+        self.failures = 0
+        if self.problem:
+            self.problem = ""
+            self._beats.beat_now()
+        return True
+
+    def _failed(self, error: ApiError) -> None:
+        self.failures += 1
+        if self.failures >= MOST_FAILURES:
+            known, self.problem = self.problem, str(error)[:MOST_PROBLEM_CHARS]
+            if not known:
+                self._beats.beat_now()
+
+
+def without_ready(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status without its condition Ready."""
+    rest = [c for c in status.get("conditions") or () if c.get("type") != names.Condition.READY.value]
+    return {**status, "conditions": rest}
+
+
+def same(status: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
+    """The live status says all of this, in the fields that are ours."""
+    if any(status.get(field) != live.get(field) for field in FIELDS):
+        return False
+    theirs = {condition.get("type"): condition for condition in live.get("conditions") or ()}
+    ours = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    return all(ours.get(kind) == theirs.get(kind) for kind in OURS)

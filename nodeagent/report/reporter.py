@@ -1,0 +1,161 @@
+"""The last stage of a pass: tells the API, Prometheus, Events and the log what came of it.
+
+Takes a `PassResult`; makes a status write, series, Events on the plan and on refused pods, and a log line for each
+change of a GPU's state. Remembers which item of each GPU was confirmed last, at first from the live status. A failed
+write is counted and tried again; it never stops a pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crds.v1alpha1 import names
+from crds.v1alpha1.names import GpuState
+from kube.change_log import News
+from kube.errors import ApiError
+from kube.events import EventType, ObjectReference
+from nodeagent.desired.plan import PlanSeen
+from nodeagent.report.drift import DriftWatch
+from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.outcome import GpuOutcome, PassResult
+from nodeagent.report.status import plan_status
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 2.0
+
+
+class Reporter:
+    def __init__(
+        self,
+        *,
+        write: Callable[[PlanSeen, Mapping[str, Any]], float | None],
+        emit: Callable[[ObjectReference, EventType, str, str], None],
+        metrics: AgentMetrics,
+        clock: Callable[[], float],
+        now: Callable[[], str],
+        agent_version: str,
+        config_path: str,
+    ) -> None:
+        """`write` is that of `publish.StatusWriter`, `emit` that of `kube.events.EventRecorder`."""
+        self._write, self._emit, self._metrics = write, emit, metrics
+        self._clock, self._now = clock, now
+        self._agent_version, self._config_path = agent_version, config_path
+        self._news, self._plan_uid = News(log), ""
+        self._drift = DriftWatch()
+        self._confirmed: dict[str, str] = {}
+        self._begun: dict[str, tuple[str, float]] = {}
+        self._states: dict[int, tuple[str, str]] = {}
+        self._started = now()
+        self._refused_uids: frozenset[str] = frozenset()
+        self._generation: int | None = None
+
+    def meet(self, plan: PlanSeen | None) -> None:
+        """Before a pass: what an earlier agent confirmed for this plan is in its status."""
+        uid = plan.uid if plan is not None else ""
+        if uid != self._plan_uid:
+            self._plan_uid = uid
+            self._drift.begin(plan.status if plan is not None else {})
+            listed = plan.status.get("gpus") or [] if plan is not None else []
+            self._confirmed = {
+                gpu["uuid"]: gpu["planHash"] for gpu in listed if gpu.get("uuid") and gpu.get("planHash")
+            }
+
+    def confirmed_hash(self, gpu_uuid: str) -> str:
+        """Of the item that was confirmed last on this GPU; empty if none was."""
+        return self._confirmed.get(gpu_uuid, "")
+
+    def report(self, result: PassResult) -> float | None:
+        """The seconds after which the status must be written again, if it could not be now."""
+        for done in result.actuated.values():
+            self._metrics.actuated(done)
+        self._note_repairs(result)
+        for outcome in result.outcomes:
+            self._note(outcome, result.seen.plan)
+        self._note_refused(result)
+        if result.seen.driver_problem is not None:
+            self._metrics.error(f"driver-{result.seen.driver_problem.kind}")
+        plan = result.seen.plan
+        if plan is None:
+            self._metrics.found(result.outcomes, None)
+            return None
+        if not result.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
+            self._generation = plan.generation
+        self._metrics.found(result.outcomes, self._generation)
+        status = plan_status(
+            result, plan, agent_version=self._agent_version, config_path=self._config_path, now=self._now()
+        )
+        try:
+            seconds = self._write(plan, status)
+        except ApiError as error:
+            self._news.tell(f"status was not written: {error}")
+            self._metrics.error("status")
+            return RETRY_SECONDS
+        self._news.tell("")
+        return seconds
+
+    def _note(self, outcome: GpuOutcome, plan: PlanSeen | None) -> None:
+        """One GPU: what was confirmed, how long it took, and whether its state is news."""
+        state = (str(outcome.state), str(outcome.reason))
+        before = self._states.get(outcome.index)
+        if before != state:
+            self._states[outcome.index] = state
+            log.info("GPU %d: %s (%s)%s", outcome.index, *state, f": {outcome.message}" if outcome.message else "")
+            # Of a GPU that an earlier agent has confirmed already, Ready is no news.
+            known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
+            if outcome.state is GpuState.FAILED and plan is not None:
+                self._tell(plan, "Warning", outcome)
+            elif outcome.state is GpuState.READY and plan is not None and not known:
+                self._tell(plan, "Normal", outcome)
+        if outcome.gpu is None:
+            return
+        uuid = outcome.gpu.uuid
+        if not outcome.managed:
+            self._begun.pop(uuid, None)
+            self._confirmed.pop(uuid, None)
+        elif outcome.state is not GpuState.READY:
+            if self._begun.get(uuid, ("", 0.0))[0] != outcome.item_hash:
+                self._begun[uuid] = (outcome.item_hash, self._clock())
+        else:
+            self._confirmed[uuid] = outcome.item_hash
+            _, since = self._begun.pop(uuid, ("", None))
+            if since is not None:
+                self._metrics.confirmed(self._clock() - since)
+
+    def _note_repairs(self, result: PassResult) -> None:
+        for repair in self._drift.repairs(result, self.confirmed_hash):
+            self._metrics.drift_repaired(len(repair.created), len(repair.destroyed))
+            log.warning("%s", repair.message)
+            if result.seen.plan is not None:
+                self._emit(_about(result.seen.plan), "Warning", "DriftRepaired", repair.message)
+
+    def _tell(self, plan: PlanSeen, kind: EventType, outcome: GpuOutcome) -> None:
+        self._emit(_about(plan), kind, str(outcome.reason), _event_text(outcome))
+
+    def _note_refused(self, result: PassResult) -> None:
+        """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
+        refused = [pod for pod in result.seen.pods.pods if pod.refused]
+        for pod in refused:
+            # The kubelet writes startTime with its refusal; an earlier agent has told of what is older than this one.
+            told = bool(pod.began) and pod.began < self._started
+            if pod.uid not in self._refused_uids and not told:
+                self._metrics.refused_pod()
+                about = ObjectReference(
+                    api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace
+                )
+                message = (
+                    "The pod was bound to a GPU partition that this node no longer had. A controller such as a "
+                    "Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, must be created again."
+                )
+                self._emit(about, "Warning", "PartitionGone", message)
+        self._refused_uids = frozenset(pod.uid for pod in refused)
+
+
+def _about(plan: PlanSeen) -> ObjectReference:
+    name = plan.plan.metadata.name if plan.plan is not None else ""
+    return ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
+
+
+def _event_text(outcome: GpuOutcome) -> str:
+    return f"GPU {outcome.index}: {outcome.message}" if outcome.message else f"GPU {outcome.index} matches the plan."

@@ -1,0 +1,142 @@
+"""The plan's status, from the outcomes of a pass: summary, models, GPUs, partitions, device plugin.
+
+In go outcomes, out comes the JSON that is applied; conditions are made in `conditions`. Everything is cut to the sizes
+that the schema admits, because a status that is refused tells nobody anything. Pure but for the given time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crds.v1alpha1.names import Mode
+from crds.v1alpha1.status import (
+    DevicePluginStatus,
+    GpuStatus,
+    ModelReport,
+    NodeFacts,
+    PartitionStatus,
+    PlanStatus,
+    ProfileReport,
+    Summary,
+)
+from nodeagent.desired.plan import PlanSeen
+from nodeagent.handover.config import DeviceKind
+from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.report.conditions import conditions
+from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult
+from partitioning.models import ProfileSpec
+
+MOST_GPUS = 16
+MOST_MODELS = 8
+MOST_PARTITIONS = 48
+MOST_MESSAGE_CHARS = 1024
+
+
+def plan_status(
+    result: PassResult, plan: PlanSeen, *, agent_version: str, config_path: str, now: str
+) -> dict[str, Any]:
+    """The status to apply. Times of what did not change are those that the API holds."""
+    live = plan.status
+    return PlanStatus(
+        observed_generation=plan.generation,
+        summary=_summary(result.outcomes, plan),
+        conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
+        node=_node(result, agent_version),
+        models=_models(result.seen.gpus),
+        gpus=[_gpu(outcome) for outcome in result.outcomes[:MOST_GPUS]],
+        device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
+    ).wire()
+
+
+def _node(result: PassResult, agent_version: str) -> NodeFacts:
+    node = result.seen.readings.node
+    return NodeFacts(
+        uid=node.uid if node else None,
+        boot_id=(node.boot_id or None) if node else None,
+        driver_version=result.seen.driver_version[:64] or None,
+        agent_version=agent_version,
+    )
+
+
+def _summary(outcomes: Iterable[GpuOutcome], plan: PlanSeen) -> Summary:
+    found = [partition for outcome in outcomes for partition in outcome.partitions]
+
+    def used_of(kind: DeviceKind) -> str | None:
+        mine = [entry for entry in found if entry.partition.kind is kind]
+        return f"{sum(entry.used for entry in mine)}/{len(mine)}" if mine else None
+
+    return Summary(
+        mode=(plan.plan.spec.mode or Mode.AUTO) if plan.plan is not None else None,
+        mig=used_of(DeviceKind.MIG),
+        mps=used_of(DeviceKind.MPS),
+        whole=used_of(DeviceKind.WHOLE),
+    )
+
+
+def _models(gpus: Iterable[ObservedGpu]) -> list[ModelReport]:
+    found: dict[str, ModelReport] = {}
+    for gpu in gpus:
+        if gpu.model is None or gpu.problem or gpu.name in found:
+            continue
+        major, minor = gpu.model.compute_capability
+        found[gpu.name] = ModelReport(
+            name=gpu.name[:128],
+            memory_mib=gpu.model.memory_mib,
+            compute_capability=f"{major}.{minor}",
+            profiles=[_profile(spec) for spec in gpu.model.profiles if spec.size] or None,
+        )
+    return [report for _, report in sorted(found.items())][:MOST_MODELS]
+
+
+def _profile(spec: ProfileSpec) -> ProfileReport:
+    return ProfileReport(
+        name=spec.name,
+        id=spec.profile_id,
+        slices=spec.compute_slices,
+        size=spec.size,
+        starts=list(spec.starts),
+        memory_mib=spec.memory_mib,
+    )
+
+
+def _gpu(outcome: GpuOutcome) -> GpuStatus:
+    gpu = outcome.gpu
+    return GpuStatus(
+        index=outcome.index,
+        uuid=gpu.uuid if gpu else None,
+        model=(gpu.name or None) if gpu else None,
+        state=outcome.state.value,
+        plan_hash=outcome.plan_hash or None,
+        reason=outcome.reason.value,
+        message=outcome.message[:MOST_MESSAGE_CHARS] or None,
+        mig_mode=gpu.mig_mode.value if gpu and not gpu.problem else None,
+        health=gpu.health.value if gpu else None,
+        missing=list(outcome.missing[:MOST_PARTITIONS]) or None,
+        partitions=[_partition(entry) for entry in outcome.partitions[:MOST_PARTITIONS]],
+    )
+
+
+def _partition(entry: PartitionOutcome) -> PartitionStatus:
+    partition = entry.partition
+    return PartitionStatus(
+        resource=partition.resource,
+        uuid=partition.id,
+        start=partition.placed.start if partition.placed else None,
+        size=partition.placed.size if partition.placed else None,
+        memory_mib=partition.memory_mib or None,
+        state=entry.state.value,
+        pod=entry.pod or None,
+    )
+
+
+def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
+    desired, known = result.config.hash, live.get("confirmedHash")
+    confirmed = desired if result.confirmation.taken else known
+    return DevicePluginStatus(
+        backend="gpuplan",
+        config=config_path[:253],
+        desired_hash=desired,
+        confirmed_hash=confirmed,
+        confirmed_at=live.get("confirmedAt") if confirmed == known else now,
+    )

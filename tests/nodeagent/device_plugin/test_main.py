@@ -1,0 +1,91 @@
+"""The process: it ends well on SIGTERM, keeps a second one away, and comes back after SIGKILL."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from nodeagent.handover.boot import boot_id
+from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
+from tests.nodeagent.device_plugin.conftest import Node
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+
+MIG = "nvidia.com/mig-1g.10gb"
+CONFIG = PluginConfig.of([Device(id="MIG-0", resource=MIG, gpu="GPU-a", kind=DeviceKind.MIG)])
+Spawn = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def spawn(node: Node) -> Iterator[Spawn]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> "subprocess.Popen[str]":
+        folders = {
+            "--state-dir": node.files.directory.parent,
+            "--kubelet-dir": node.kubelet_dir,
+            "--mps-root": node.mps_root,
+        }
+        arguments = [str(part) for pair in folders.items() for part in pair]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nodeagent.device_plugin", *arguments], stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def is_another(node: Node, boot_token: str) -> bool:
+    loaded = node.loaded()
+    return loaded is not None and loaded.boot_token != boot_token
+
+
+def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    process = spawn()
+    node.load(CONFIG)
+    second = spawn()
+    assert second.wait(timeout=20) == 1
+    assert second.stderr is not None
+    assert "another device plugin runs on" in second.stderr.read()
+    assert kubelet.open_streams(MIG) == 1
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    eventually(lambda: kubelet.open_streams(MIG) == 0)
+    assert not list((node.kubelet_dir / "device-plugins").glob("gpuplan-*"))
+    loaded = node.loaded()
+    assert loaded is not None
+    assert (loaded.hash, loaded.registered) == ("", {MIG: False})
+
+
+def test_it_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    process = spawn()
+    before = node.load(CONFIG)
+    kubelet.allocate(MIG)
+    for _ in range(2):
+        process.kill()
+        process.wait(timeout=20)
+        process = spawn()
+        eventually(partial(is_another, node, before.boot_token))
+        before = node.load(CONFIG)
+        assert kubelet.healthy(MIG) == {"MIG-0"}
+    assert kubelet.overlaps == []
+    assert "MIG-0" in node.files.ledger.read_text()
+
+
+def test_it_knows_the_boot_of_the_machine(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    write_config(node.files, replace(CONFIG, boot_id="another"))
+    spawn()
+    eventually(lambda: MIG in kubelet.resources and kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy"})
+
+    write_config(node.files, replace(CONFIG, boot_id=boot_id()))
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"})

@@ -1,0 +1,203 @@
+"""One stream per resource, whatever kubelet and plugin do to each other."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from nodeagent.device_plugin.server import socket_name
+from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, write_config
+from tests.nodeagent.device_plugin.conftest import Node, Start
+from tests.nodeagent.device_plugin.devices import messages
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+
+MIG = "nvidia.com/mig-1g.10gb"
+WHOLE = "nvidia.com/gpu"
+CONFIG = PluginConfig.of(
+    [
+        Device(id="MIG-0", resource=MIG, gpu="GPU-a", kind=DeviceKind.MIG),
+        Device(id="GPU-b", resource=WHOLE, gpu="GPU-b", kind=DeviceKind.WHOLE),
+    ]
+)
+
+
+def loaded_of(node: Node) -> Loaded:
+    eventually(node.loaded, "a first loaded.json")
+    loaded = node.loaded()
+    assert loaded is not None
+    return loaded
+
+
+def settled(kubelet: FakeKubelet) -> bool:
+    return kubelet.healthy(MIG) == {"MIG-0"} and kubelet.healthy(WHOLE) == {"GPU-b"}
+
+
+def test_kubelet_comes_after_the_plugin(node: Node, start_plugin: Start) -> None:
+    start_plugin()
+    write_config(node.files, CONFIG)
+    eventually(lambda: node.loaded() and loaded_of(node).hash == CONFIG.hash)
+    loaded = loaded_of(node)
+    assert loaded.registered == {MIG: False, WHOLE: False}
+    kubelet = FakeKubelet(node.kubelet_dir)
+    kubelet.start()
+    node.load(CONFIG)
+    assert settled(kubelet)
+    kubelet.stop()
+
+
+def test_kubelet_restarts(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    node.load(CONFIG)
+    for _ in range(3):
+        kubelet.stop()
+        eventually(lambda: not any(loaded_of(node).registered.values()))
+        kubelet.start()  # removes our sockets, as a kubelet does
+        eventually(lambda: settled(kubelet))
+        eventually(lambda: all(loaded_of(node).registered.values()))
+        assert kubelet.overlaps == []
+        assert [kubelet.open_streams(resource) for resource in (MIG, WHOLE)] == [1, 1]
+
+
+def test_kubelet_ends_a_stream(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    node.load(CONFIG)
+    first = kubelet.resources[MIG].newest
+    ended = time.monotonic()
+    kubelet.end_stream(MIG)
+    eventually(lambda: kubelet.resources[MIG].newest is not first and settled(kubelet))
+    assert time.monotonic() - ended >= 0.2  # not before the kubelet has dealt with the end of the old one
+    assert kubelet.overlaps == []
+    assert len(kubelet.resources[WHOLE].connections) == 1  # the other resource was left alone
+
+
+def test_sockets_removed_and_stream_ended(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    node.load(CONFIG)
+    path = node.kubelet_dir / "device-plugins" / socket_name(MIG)
+    path.unlink()
+    kubelet.end_stream(MIG)
+    eventually(lambda: len(kubelet.resources[MIG].connections) == 2 and settled(kubelet))
+    assert path.exists()
+
+
+def test_a_registration_that_does_not_show_is_repeated(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    kubelet.hidden.add(MIG)
+    start_plugin()
+    write_config(node.files, CONFIG)
+    eventually(lambda: MIG in kubelet.resources and len(kubelet.resources[MIG].connections) >= 2)
+    loaded = loaded_of(node)
+    assert not loaded.registered[MIG]
+    kubelet.hidden.clear()
+    node.load(CONFIG)
+    assert kubelet.overlaps == []
+    assert len(kubelet.resources[WHOLE].connections) == 1
+
+
+def test_what_breaks_after_the_first_look_is_found_by_the_second(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    start_plugin(verify_again_seconds=0.3)
+    node.load(CONFIG)
+    kubelet.hidden.add(MIG)
+    eventually(lambda: len(kubelet.resources[MIG].connections) >= 2)
+    kubelet.hidden.clear()
+    eventually(lambda: settled(kubelet) and all(loaded_of(node).registered.values()))
+
+
+def test_a_resource_of_which_nothing_is_offered_is_left_to_another_plugin(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    start_plugin(verify_again_seconds=0.2)
+    node.load(CONFIG)
+    node.load(PluginConfig.of(CONFIG.devices, ["MIG-0"]))
+    eventually(lambda: kubelet.healthy(MIG) == set())
+    kubelet.foreign[MIG] = {"MIG-0::0"}
+    kubelet.end_stream(MIG)  # as a kubelet does when another plugin registers
+    eventually(lambda: any("another device plugin" in problem.message for problem in loaded_of(node).errors))
+    assert len(kubelet.resources[MIG].connections) == 1
+    kubelet.foreign.clear()
+    node.load(CONFIG)
+    eventually(lambda: settled(kubelet))
+
+
+def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    directory = kubelet.paths.pod_resources_socket.parent
+    directory.rename(directory.with_name("not-mounted"))
+    start_plugin(verify_again_seconds=0.2, unanswered_seconds=0.5)
+    node.load(CONFIG)
+
+    eventually(lambda: "registrations are not verified" in messages(loaded_of(node)))
+    assert str(kubelet.paths.pod_resources_socket) in messages(loaded_of(node))
+
+    directory.with_name("not-mounted").rename(directory)
+    eventually(lambda: loaded_of(node).errors == ())
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_ids_of_ours_that_the_kubelet_still_shows_are_anothers_only_beside_its_socket(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start, served: bool
+) -> None:
+    """NVIDIA's plugin gives the same ids; without it the kubelet has missed our list, and must get it again."""
+    start_plugin(verify_again_seconds=0.2)
+    node.load(CONFIG)
+    node.load(PluginConfig.of(CONFIG.devices, ["MIG-0"]))
+    kubelet.foreign[MIG] = {"MIG-0"}
+    with socket.socket(socket.AF_UNIX) as rival:
+        rival.bind(str(node.kubelet_dir / "device-plugins" / "nvidia-mig-1g.10gb.sock"))
+        if served:
+            rival.listen(8)
+        kubelet.end_stream(MIG)
+        if served:
+            eventually(lambda: "another device plugin serves it" in messages(loaded_of(node)))
+            assert len(kubelet.resources[MIG].connections) == 1
+        else:
+            eventually(lambda: len(kubelet.resources[MIG].connections) > 2)
+
+
+def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    bad = Device(id="x", resource="nvidia.com/mig-1g.10gb+me", gpu="GPU-a", kind=DeviceKind.MIG)
+    write_config(node.files, PluginConfig.of([*CONFIG.devices, bad]))
+    eventually(lambda: settled(kubelet))
+    eventually(lambda: any("is invalid" in problem.message for problem in loaded_of(node).errors))
+    loaded = loaded_of(node)
+    assert {problem.resource for problem in loaded.errors} == {bad.resource}
+
+
+def test_a_socket_path_that_is_too_long_is_told(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    long = Device(id="x", resource=f"nvidia.com/{'x' * 90}", gpu="GPU-a", kind=DeviceKind.MIG)
+    write_config(node.files, PluginConfig.of([*CONFIG.devices, long]))
+    eventually(lambda: any("longer than 107" in p.message for p in loaded_of(node).errors))
+    eventually(lambda: settled(kubelet))
+
+
+def test_many_quick_changes_end_in_the_last_one(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    node.load(CONFIG)
+    for count in range(1, 40):
+        devices = [Device(id=f"MIG-{n}", resource=MIG, gpu="GPU-a", kind=DeviceKind.MIG) for n in range(count)]
+        last = PluginConfig.of(devices)
+        write_config(node.files, last)
+    node.load(last)
+    assert kubelet.healthy(MIG) == {f"MIG-{n}" for n in range(39)}
+    assert kubelet.healthy(WHOLE) == set()
+    assert len(kubelet.resources[MIG].connections) == 1
+
+
+def test_restarts_of_the_plugin_in_place(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    for _ in range(5):
+        plugin = start_plugin()
+        node.load(CONFIG)
+        assert settled(kubelet)
+        threading.Thread(target=plugin.service.stop).start()
+        plugin.stop()
+    assert kubelet.overlaps == []
+
+
+def test_socket_names_are_short_and_differ() -> None:
+    assert socket_name(MIG) == "gpuplan-mig-1g.10gb.sock"
+    assert socket_name("aliyun.com/gpu-mem") == "gpuplan-aliyun.com-gpu-mem.sock"

@@ -1,0 +1,123 @@
+"""The whole plugin against a strict kubelet: when a config is in force, and what a bad or missing one leaves so."""
+
+import re
+import threading
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from nodeagent.device_plugin.service import PluginService
+from nodeagent.handover.config import PluginConfig, write_config
+from tests.nodeagent.device_plugin.conftest import Node, Start
+from tests.nodeagent.device_plugin.devices import ALL, GPU_C, MIG, WHOLE, messages, mig, refusal
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+
+
+def test_a_withdrawal_is_confirmed_only_after_running_allocates(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    plugin = start_plugin()
+    first = node.load(PluginConfig.of([mig(0), mig(1)]))
+    withdrawn = PluginConfig.of([mig(1)], ["MIG-0"])
+    with plugin.service._offer.allocating(MIG, ["MIG-0"]):  # an Allocate that takes its time
+        write_config(node.files, withdrawn)
+        eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"})
+        assert "is being withdrawn" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-0"}))
+        loaded = node.loaded()
+        assert loaded is not None
+        assert loaded.hash == first.hash
+    node.load(withdrawn)
+
+
+def test_a_resource_that_fell_to_nothing_stays_registered(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    plugin = start_plugin()
+    node.load(PluginConfig.of([mig(0)]))
+    empty = node.load(PluginConfig.of([]))
+    assert empty.registered == {MIG: True}
+    assert kubelet.resources[MIG].lists[-1] == frozenset()
+    plugin.stop()
+    eventually(lambda: kubelet.open_streams(MIG) == 0)
+    start_plugin()
+    eventually(lambda: kubelet.open_streams(MIG) == 1)  # and over a restart of the plugin
+    eventually(lambda: (node.loaded() or empty).boot_token != empty.boot_token)
+    assert kubelet.resources[MIG].lists[-1] == frozenset()
+
+
+def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    write_config(node.files, replace(ALL, boot_id="one"))
+    start_plugin(boot_id="two")
+    eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C})
+    node.load(replace(ALL, boot_id="one"))
+    assert kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy", "MIG-1": "Unhealthy"}
+    assert "the node was restarted" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-0"}))
+
+    write_config(node.files, replace(ALL, boot_id="two"))
+
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"})
+
+
+def says(node: Node, sentence: str) -> bool:
+    return sentence in messages(node.loaded())
+
+
+def test_a_bad_config_leaves_the_last_good_one_in_force(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    good = node.load(PluginConfig.of([mig(0)]))
+    text = node.files.config.read_text()
+    for bad, sentence in (("{", "config.json: Invalid JSON"), (text.replace("9728", "1"), "config.json: hash is")):
+        node.files.config.write_text(bad)
+        eventually(partial(says, node, sentence))
+        assert (node.loaded() or good).hash == good.hash
+        assert kubelet.healthy(MIG) == {"MIG-0"}
+    node.files.config.unlink()
+    eventually(lambda: "config.json is gone" in messages(node.loaded()))
+    assert kubelet.allocate(MIG).envs == {"NVIDIA_VISIBLE_DEVICES": "MIG-0"}
+    node.load(PluginConfig.of([mig(0), mig(1)]))
+    assert messages(node.loaded()) == ""
+
+
+def test_every_config_file_is_answered_also_one_with_the_old_text(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    start_plugin()
+    first = node.load(ALL)
+    written = node.files.loaded.stat().st_mtime_ns
+    write_config(node.files, ALL)
+    eventually(lambda: node.files.loaded.stat().st_mtime_ns > written)
+    second = node.loaded()
+    assert second is not None
+    assert second.loaded_at > first.loaded_at
+    assert replace(second, loaded_at=first.loaded_at) == first
+
+
+def test_without_a_config_the_plugin_says_that_it_lives(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    eventually(node.loaded)
+    loaded = node.loaded()
+    assert loaded is not None
+    assert (loaded.hash, loaded.registered, loaded.errors) == ("", {}, ())
+    assert re.fullmatch(r"[0-9a-f-]{36}", loaded.boot_token)
+
+
+def test_a_pass_that_fails_is_not_the_end_of_the_plugin(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+    tend = PluginService._tend_daemons
+
+    def fails_once(service: PluginService) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("a broken world")
+        tend(service)
+
+    monkeypatch.setattr(PluginService, "_tend_daemons", fails_once)
+    start_plugin(failed_seconds=0.01)
+
+    node.load(PluginConfig.of([mig(0)]))
+    assert failed.is_set()

@@ -1,0 +1,114 @@
+"""The whole plugin and its MPS daemons: who runs, who is ended, and no container without the one of its GPU."""
+
+import json
+import os
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from nodeagent.handover.config import PluginConfig, write_config
+from tests.nodeagent.device_plugin.conftest import Node, Start
+from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, WHOLE, messages, mig, mps, whole
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+
+
+def state_of(node: Node, gpu: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads((node.pipe(gpu) / ".sandbox-mps.json").read_text())
+    return found
+
+
+def daemon_runs(node: Node, gpu: str) -> bool:
+    return (node.pipe(gpu) / ".sandbox-mps.json").exists()
+
+
+def test_each_gpu_with_slices_has_a_daemon_until_the_last_slice_goes(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    start_plugin()
+    node.load(PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B), mig(0, GPU_C)]))
+    assert [daemon_runs(node, gpu) for gpu in (GPU_A, GPU_B, GPU_C)] == [True, True, False]
+    assert state_of(node, GPU_A)["percentage"] == 100.0  # clients carry their own limits
+    node.load(PluginConfig.of([mps(0, GPU_B)]))
+    eventually(lambda: not daemon_runs(node, GPU_A))
+    assert daemon_runs(node, GPU_B)
+
+
+def test_a_daemon_with_clients_is_not_ended(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin(daemon_check_seconds=0.1)
+    node.load(PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B)]))
+    path = node.pipe(GPU_A) / ".sandbox-mps.json"
+    state = json.loads(path.read_text())
+    state["servers"] = {"5000": {"clients": [{"pid": 77}]}}
+    path.write_text(json.dumps(state))
+    node.load(PluginConfig.of([mps(0, GPU_B)]))
+    (node.pipe(GPU_B) / ".sandbox-mps.json").unlink()
+    eventually(lambda: daemon_runs(node, GPU_B))  # checks went on meanwhile
+    assert json.loads(path.read_text())["servers"] == state["servers"]
+    state["servers"] = {}
+    path.write_text(json.dumps(state))
+    eventually(lambda: not path.exists())
+
+
+def test_slices_without_a_daemon_are_not_given_out(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    node.mps_root.mkdir()
+    (node.mps_root / GPU_A[:13]).write_text("a file where its directory should be")
+    start_plugin(daemon_check_seconds=0.2)
+    config = PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B)])
+    loaded = node.load(config)
+    assert [problem.gpu for problem in loaded.errors] == [GPU_A]
+    assert kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"}
+    with pytest.raises(grpc.RpcError, match=r"is not ready: .* This is tried again\."):
+        kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
+    kubelet.pre_start(SLICE, f"{GPU_B}::10gb::0")
+
+    (node.mps_root / GPU_A[:13]).unlink()
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 2)
+    eventually(lambda: (node.loaded() or loaded).errors == ())
+
+
+def test_a_container_never_starts_on_another_gpus_daemon(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    """UUIDs that begin alike would share a directory: the daemon that answers there is the first GPU's."""
+    start_plugin()
+    twin = f"{GPU_A[:13]}9999-2222-3333-444444444444"
+    node.load(PluginConfig.of([mps(0, GPU_A), mps(0, twin)]))
+    first, second = sorted((GPU_A, twin))
+    kubelet.pre_start(SLICE, f"{first}::10gb::0")
+    with pytest.raises(grpc.RpcError, match="would share one MPS directory"):
+        kubelet.pre_start(SLICE, f"{second}::10gb::0")
+
+
+def test_a_daemon_that_died_is_started_again(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin(daemon_check_seconds=0.1)
+    node.load(PluginConfig.of([mps(0, GPU_A)]))
+    (node.pipe(GPU_A) / ".sandbox-mps.json").unlink()
+    eventually(lambda: daemon_runs(node, GPU_A))
+
+
+def test_a_start_of_a_container_brings_the_daemon_back(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin(daemon_check_seconds=3600.0)
+    node.load(PluginConfig.of([mps(0, GPU_A)]))
+    (node.pipe(GPU_A) / ".sandbox-mps.json").unlink()
+    kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
+    assert daemon_runs(node, GPU_A)
+
+
+def test_a_resource_that_turns_to_mps_is_registered_anew(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    start_plugin()
+    node.load(PluginConfig.of([whole(GPU_A)]))
+    assert not kubelet.resources[WHOLE].newest.options.pre_start_required
+    shared = replace(mps(0, GPU_A), resource=WHOLE)
+    write_config(node.files, PluginConfig.of([shared]))
+    eventually(lambda: kubelet.resources[WHOLE].newest.options.pre_start_required)
+    eventually(lambda: kubelet.healthy(WHOLE) == {shared.id})
+    assert kubelet.overlaps == []
+
+
+def test_a_plugin_without_the_mps_command_says_so(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.nodeagent.device_plugin.conftest.STAND_IN", node.root)
+    if any((os.access(f"{d}/nvidia-cuda-mps-control", os.X_OK)) for d in os.environ["PATH"].split(":")):
+        pytest.skip("this machine has the real command")
+    start_plugin()
+    assert messages(node.load(PluginConfig.of([mps(0)]))) == "nvidia-cuda-mps-control is not on PATH"

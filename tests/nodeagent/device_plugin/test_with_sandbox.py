@@ -1,0 +1,159 @@
+"""The plugin with the sandbox's kubelet and API server: pods get devices, over restarts of either side."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient
+
+from kube import apply, clients
+from nodeagent.device_plugin.registration import read_allocatable
+from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
+from sandbox.apiserver import ApiServer
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.nodeagent.device_plugin.conftest import Node, Running
+from tests.nodeagent.device_plugin.fake_kubelet import eventually
+
+MIG, SLICE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
+GPU_A, GPU_B = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def config(migs: int, slices: int, withdrawn: tuple[str, ...] = ()) -> PluginConfig:
+    devices = [Device(id=f"MIG-{n}", resource=MIG, gpu=GPU_A, kind=DeviceKind.MIG) for n in range(migs)]
+    devices += [
+        Device(id=f"{GPU_B}::10gb::{n}", resource=SLICE, gpu=GPU_B, kind=DeviceKind.MPS, memory_mib=9536)
+        for n in range(slices)
+    ]
+    return PluginConfig.of(devices, withdrawn)
+
+
+class Cluster:
+    """One API server and one node; the kubelet can be killed and started again over the same containers."""
+
+    def __init__(self, server: ApiServer, node: Node) -> None:
+        self.api: ApiClient = clients.for_url(server.url)
+        self._server, self._node = server, node
+        self.runtime = ScriptedRuntime()
+        self.kubelet = self.start_kubelet()
+
+    def start_kubelet(self) -> Kubelet:
+        access = ClusterApi(clients.for_url(self._server.url), "n")
+        self.kubelet = Kubelet("n", self._node.kubelet_dir, access, status_tick_seconds=0.2, runtime=self.runtime)
+        self.kubelet.start()
+        return self.kubelet
+
+    def run(self, name: str, resource: str, count: int = 1) -> None:
+        limits = {resource: str(count)}
+        container = {"name": "c", "image": "i", "command": ["sleep", "600"], "resources": {"limits": limits}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
+        apply.create(self.api, PODS, {**body, "spec": {"nodeName": "n", "containers": [container]}})
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = apply.get(self.api, f"{PODS}/{name}").get("status") or {}
+        return found
+
+    def phase(self, name: str) -> str:
+        return str(self.status(name).get("phase"))
+
+    def allocatable(self, resource: str) -> str:
+        return self._counted("allocatable", resource)
+
+    def capacity(self, resource: str) -> str:
+        return self._counted("capacity", resource)
+
+    def _counted(self, which: str, resource: str) -> str:
+        status = apply.get(self.api, "/api/v1/nodes/n").get("status") or {}
+        return str((status.get(which) or {}).get(resource))
+
+    def taken(self) -> dict[str, frozenset[str]]:
+        shown = read_allocatable(self.kubelet.paths.pod_resources_socket, timeout_seconds=5)
+        return dict(shown or {})
+
+
+@pytest.fixture
+def cluster(node: Node) -> Iterator[Cluster]:
+    with ApiServer() as server:
+        apply.create(
+            clients.for_url(server.url),
+            "/api/v1/nodes",
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
+        )
+        cluster = Cluster(server, node)
+        yield cluster
+        cluster.kubelet.stop()
+
+
+def test_pods_run_on_what_the_plugin_offers(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
+    plugin = start_plugin()
+    node.load(config(2, 3))
+    eventually(lambda: (cluster.allocatable(MIG), cluster.allocatable(SLICE)) == ("2", "3"))
+    cluster.run("mig", MIG)
+    cluster.run("mps", SLICE)
+    eventually(lambda: (cluster.phase("mig"), cluster.phase("mps")) == ("Running", "Running"))
+    given = {
+        value
+        for record in cluster.runtime.containers()
+        for name, value in record.request.options.env.items()
+        if name == "NVIDIA_VISIBLE_DEVICES"
+    }
+    assert given in ({"MIG-0", GPU_B}, {"MIG-1", GPU_B})
+
+    cluster.run("two", SLICE, 2)
+    eventually(lambda: cluster.phase("two") == "Failed")
+    assert "a container can use one MPS slice, this one asks for 2" in cluster.status("two")["message"]
+
+    cluster.kubelet.kill()
+    cluster.start_kubelet()
+    eventually(lambda: len(cluster.taken().get(MIG, ())) == 2 and len(cluster.taken().get(SLICE, ())) == 3)
+    node.load(config(3, 3))
+    eventually(lambda: cluster.allocatable(MIG) == "3")
+    assert cluster.phase("mig") == "Running"
+
+    plugin.stop()
+    eventually(lambda: cluster.taken() == {})
+    start_plugin()
+    node.load(config(3, 3))
+    eventually(lambda: len(cluster.taken().get(MIG, ())) == 3)
+    cluster.run("more", MIG)
+    eventually(lambda: cluster.phase("more") == "Running")
+
+
+def test_a_withdrawn_id_goes_to_nobody(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
+    start_plugin()
+    node.load(config(1, 0))
+    eventually(lambda: cluster.taken() == {MIG: frozenset({"MIG-0"})})
+    write_config(node.files, config(1, 0, ("MIG-0",)))
+    eventually(lambda: cluster.taken() == {})
+    cluster.run("late", MIG)
+    eventually(lambda: cluster.phase("late") == "Failed")
+    assert cluster.status("late")["reason"] in {"UnexpectedAdmissionError", f"OutOf{MIG}"}
+    assert not node.files.ledger.exists()
+    node.load(config(1, 0))
+    cluster.run("next", MIG)
+    eventually(lambda: cluster.phase("next") == "Running")
+    assert "MIG-0" in node.files.ledger.read_text()
+
+
+def test_an_unhealthy_id_goes_to_no_pod_and_stays_with_its_holder(
+    node: Node, cluster: Cluster, start_plugin: Callable[..., Running]
+) -> None:
+    start_plugin()
+    node.load(config(1, 0))
+    eventually(lambda: cluster.allocatable(MIG) == "1")
+    cluster.run("holder", MIG)
+    eventually(lambda: cluster.phase("holder") == "Running")
+
+    node.load(replace(config(1, 0), unhealthy=("MIG-0",)))
+
+    eventually(lambda: (cluster.capacity(MIG), cluster.allocatable(MIG)) == ("1", "0"))
+    assert cluster.taken() == {}
+    cluster.run("late", MIG)
+    eventually(lambda: cluster.phase("late") == "Failed")
+    assert cluster.phase("holder") == "Running"
+    (status,) = cluster.status("holder")["containerStatuses"]
+    assert status["allocatedResourcesStatus"][0]["resources"] == [{"resourceID": "MIG-0", "health": "Unhealthy"}]
+
+    node.load(config(1, 0))
+    eventually(lambda: cluster.allocatable(MIG) == "1")

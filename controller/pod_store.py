@@ -29,6 +29,8 @@ class PodChange:
     """The pod, if it was pending and has got a node now."""
     came_at: float = 0.0
     """Since when it was pending."""
+    unplaced: bool = False
+    """The served pod had no place after the last pass, nor have others: what was kept for it is for them."""
     around: bool = False
     """Where waiting pods fit depends on pods of all nodes, so that `left` matters wherever it is."""
 
@@ -41,6 +43,8 @@ class PodStore:
         self._default_spread = any(profile.default_spread for profile in options.profiles.values())
         self._promises: dict[str, str] = {}
         self._promised_nodes: frozenset[str] = frozenset()
+        self._unplaced: set[str] = set()
+        """Uids of pods that wanted a place when the last pass ended, and got none."""
         self._nominated: dict[str, str] = {}
         self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
@@ -64,6 +68,9 @@ class PodStore:
         """Take one pod as it is now; None or a finished one: it is gone."""
         looked_around = self.look_around()  # asked before as well: the pod that leaves may be the reason for it
         change = self._observe(key, seen, now)
+        if change.served in self._unplaced:
+            self._unplaced.discard(change.served)
+            change = replace(change, unplaced=bool(self._unplaced))
         return replace(change, around=looked_around or self.look_around()) if change.left else change
 
     def _observe(self, key: PodKey, seen: PodView | None, now: float) -> PodChange:
@@ -92,6 +99,7 @@ class PodStore:
         """Pod uid -> node, as the last pass placed them."""
         self._promises = promises
         self._promised_nodes = frozenset(promises.values())
+        self._unplaced = self.wanting.keys() - promises.keys()
 
     def withdraw_promises(self, uids: Collection[str]) -> None:
         """Forget the promises to these pods."""

@@ -101,6 +101,8 @@ class State:
                 self._window.add(_pod_key(change.asks), extend=True)
             if change.left and (change.around or self._plans_for(change.left)):
                 self._capacity(change.left)
+            if change.unplaced:
+                self._window.add("pods without a place")
             if any(pod is not None and pod.gpu for pod in (old, new)):
                 self.version += 1
         self._changed()

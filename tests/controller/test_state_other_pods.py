@@ -177,3 +177,25 @@ def test_a_promise_to_a_pod_that_is_to_be_deleted_is_for_others() -> None:
     bench.pod(terminating(pod("waits")))
     assert bench.triggers() == ("node n1",)
     assert bench.state.promises() == {}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [None, terminating(pod("waits")), pod("waits", node="cpu"), pod("waits", asks={"cpu": "1"})],
+    ids=["gone", "terminating", "bound", "needs no GPU"],
+)
+@pytest.mark.parametrize("others", ["unplaced", "placed"])
+def test_what_was_kept_for_a_pod_without_a_place_is_for_others_without_one(after: Json | None, others: str) -> None:
+    """Such as the GPU that is reserved for the pod that has waited longest."""
+    bench = waiting(PLAIN, pod("second"))
+    bench.state.promise({"uid-second": "n1"} if others == "placed" else {})
+    bench.gone("waits") if after is None else bench.pod(after)
+    assert bench.triggers() == (("pods without a place",) if others == "unplaced" else ())
+
+
+def test_a_pod_that_no_pass_has_seen_leaves_nothing() -> None:
+    bench = waiting(PLAIN)
+    bench.state.promise({})
+    bench.pod(pod("second"))
+    bench.gone("second")
+    assert bench.triggers() == ()

@@ -176,7 +176,7 @@ class Loop:
     def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:
         """A refused node is left out of the next pass; the state asks for another one when it may be tried again."""
         for outcome in outcomes:
-            if outcome.written is Written.OVERTAKEN:
+            if outcome.written in (Written.OVERTAKEN, Written.UNANSWERED):
                 self._parts.window.add(f"node {outcome.node}")
         self._at_once = any(outcome.written in (Written.UNSENT, Written.FAILED) for outcome in outcomes)
 

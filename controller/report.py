@@ -32,6 +32,7 @@ PLANNED = "Planned"
 PLAN_WRITTEN = "PlanWritten"
 PLAN_FAILED = "PlanFailed"
 HOST_IPC_MISSING = "HostIPCMissing"
+ERRORS = (Written.FAILED, Written.UNANSWERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ class Reporter:
                 self._metrics.plans_applied.inc()
                 self._metrics.apply_seconds.observe(outcome.seconds)
                 self._written_at[outcome.node] = self._clock()
-            elif outcome.written is Written.FAILED and not outcome.repeated:
+            elif outcome.written in ERRORS and not outcome.repeated:
                 self._metrics.errors.labels(stage="write").inc()
 
     def _waits(self, key: PodKey, uid: str) -> bool:
@@ -181,7 +182,7 @@ class Reporter:
             seconds,
         )
         for outcome in outcomes:
-            if outcome.written in (Written.OVERTAKEN, Written.FAILED) and not outcome.repeated:
+            if outcome.written in (*ERRORS, Written.OVERTAKEN) and not outcome.repeated:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
         if tally[Written.UNSENT]:
             log.info("%d plans were not sent in time and are planned again", tally[Written.UNSENT])

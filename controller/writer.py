@@ -31,11 +31,16 @@ from controller.views import PlanView, Snapshot
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 from kube.retry import RetryGate
+from kube.transport import DEFAULT_TIMEOUTS, Timeouts
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 8
 FIRST_PAUSE_SECONDS = 5.0
 """Half of it, the least pause, is longer than the loop rests: the next pass sees the node as refused."""
+TOO_MANY_REQUESTS = 429
+"""The API server turned the request away before it looked at it."""
+LOOK = Timeouts(read_seconds=5.0)
+"""After a write without an answer: a turn that waits twice as long would look stuck."""
 
 Items = list[dict[str, Any]]
 
@@ -48,9 +53,11 @@ class Written(Enum):
     OVERTAKEN = "overtaken"
     """The plan or its use changed meanwhile: plan again."""
     NOT_OURS = "not ours"
-    """Manual, paused, not enabled any more, refused a moment ago, or we lead no more."""
+    """Manual, paused, not enabled any more, or we lead no more."""
     UNSENT = "unsent"
     """The turn's time for writing was over: plan again at once."""
+    UNANSWERED = "unanswered"
+    """Perhaps written: plan again, after a window, with what the watch has brought by then."""
     FAILED = "failed"
     """The API server refused it: plan again at once, around this node."""
 
@@ -149,16 +156,23 @@ class Writer:
         if reading.mode != Mode.AUTO or reading.paused:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
         if not self._retries.may_send(change.node):
-            return Outcome(node=change.node, written=Written.NOT_OURS, message="it was refused a moment ago")
+            return self._still_refused(change.node)
         try:
-            outcome = self._apply(basis, reading, planned_items(change, reading))
+            outcome = self._apply_or_look(basis, reading, planned_items(change, reading))
         except errors.ApiError as error:
             return self._failed(change.node, error)
         except Exception as error:  # noqa: BLE001 - items that cannot be written are no reason to lose other nodes' plans
             failure = errors.ApiError(NodeFailure.of(change.node, error).message)
             return self._failed(change.node, failure, cause=error)
-        self._retries.succeeded(change.node)
+        if outcome.in_force:
+            self._retries.succeeded(change.node)
         return outcome
+
+    def _still_refused(self, node: str) -> Outcome:
+        """Its plan was gone or unreadable for a moment, so the state has forgotten the refusal: it is told again."""
+        message = self._retries.reported(node)
+        self._state.write_refused(node, message, until=self._retries.retry_at(node))
+        return Outcome(node=node, written=Written.FAILED, message=message, repeated=True)
 
     def _failed(self, node: str, error: errors.ApiError, *, cause: Exception | None = None) -> Outcome:
         """Plan around this node until its back-off ends: the planner would choose it again and again."""
@@ -168,9 +182,28 @@ class Writer:
         self._state.write_refused(node, error.message, until=self._retries.retry_at(node))
         return Outcome(node=node, written=Written.FAILED, message=error.message, repeated=not news)
 
+    def _apply_or_look(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
+        """A write without an answer may have been carried out: then its pods must not be planned on another node.
+
+        Where the plan cannot be read either, its node stays open, so that the next pass chooses it again.
+        """
+        name, began = reading.name, self._clock()
+        try:
+            return self._apply(basis, reading, items)
+        except errors.Unavailable as error:
+            if error.status == TOO_MANY_REQUESTS:
+                raise
+            try:
+                current = self._read(name, timeouts=LOOK)
+            except errors.Unavailable:
+                return Outcome(node=name, written=Written.UNANSWERED, message=error.message)
+            if current is None or current.planned_json != _json(items):
+                raise
+            return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
+
     def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         name, began = reading.name, self._clock()
-        planned_json = json.dumps(items, separators=(",", ":"))
+        planned_json = _json(items)
         current: PlanReading | None = reading
         for _ in range(ATTEMPTS):
             if current is None or not basis.allows(self._basis(current)):
@@ -193,9 +226,9 @@ class Writer:
             return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
         return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
 
-    def _read(self, name: str) -> PlanReading | None:
+    def _read(self, name: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> PlanReading | None:
         try:
-            found = self._state.read_plan(apply.get(self._api, paths.plan(name)))
+            found = self._state.read_plan(apply.get(self._api, paths.plan(name), timeouts=timeouts))
         except errors.NotFound:
             return None
         self._state.observe_plan(name, found)
@@ -224,6 +257,10 @@ def planned_items(change: NodeChange, reading: PlanReading) -> Items:
         keep = gpu.index not in change.changed and gpu.index in stored
         items.append(stored[gpu.index] if keep else item_of(gpu).wire())
     return items
+
+
+def _json(items: Items) -> str:
+    return json.dumps(items, separators=(",", ":"))
 
 
 def _body(reading: PlanReading, items: Items) -> dict[str, Any]:

@@ -60,6 +60,12 @@ class RetryGate(Generic[Key]):
             entry = self._entries.get(key)
             return entry.retry_at if entry is not None else -math.inf
 
+    def reported(self, key: Key) -> str:
+        """The last failure of this key that was reported; empty where none is known."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return entry.reported if entry is not None else ""
+
     def succeeded(self, key: Key, *, pause_seconds: float = 0.0) -> None:
         """Reset the back-off; `pause_seconds` is how long the same request would be useless even so."""
         with self._lock:

@@ -14,7 +14,7 @@ from controller.results import NodeChange, Placed, PlanningResult, Supply
 from controller.views import MigDesired, PlannerOptions, Snapshot
 from controller.writer import Outcome, Written
 from controller.written import as_written
-from sandbox.apiserver import Refuse
+from sandbox.apiserver import Disconnect, Refuse
 from tests.controller.cluster import Bench
 from tests.controller.objects import gpu, item, node, pod, status
 from tests.controller.planner.builders import A100, cluster, layout, mig, server
@@ -146,6 +146,32 @@ def test_only_plans_in_force_keep_their_pods(written: Written) -> None:
     result = PlanningResult(placed=(placed("a"),))
     kept = as_written(result, [Outcome(node="n1", written=written)]).placed
     assert bool(kept) == (written in (Written.APPLIED, Written.UNCHANGED))
+
+
+@pytest.mark.parametrize(("readable", "landed"), [(True, True), (False, True), (False, False)])
+def test_pods_of_a_plan_that_may_have_been_written_are_planned_on_no_other_node(
+    rig: Rig, readable: bool, landed: bool
+) -> None:
+    broken = True
+
+    def fault(request: Any) -> Disconnect | None:
+        if not broken or not request.path.endswith("/gpupartitionplans/n1"):
+            return None
+        if request.method == "PATCH":
+            return Disconnect(after_write=landed)
+        return None if readable or request.method != "GET" else Disconnect()
+
+    rig.bench.cluster.server.faults.append(fault)
+    rig.bench.cluster.pod(pod())
+    rig.turn()
+    rig.turn(after=10)
+    rig.loop.turn()  # before the watch brings anything
+    broken = False
+    turns(rig, 30)
+    assert spec_planned(rig, "n1") is not None
+    assert spec_planned(rig, "n2") is None
+    assert list(rig.bench.state.promises().values()) == ["n1"]
+    assert rig.idle()
 
 
 # --------------------------------------------------------------------------------------------- the planner

@@ -2,9 +2,9 @@
 
 import pytest
 
+from controller.known import FOREIGN_NOMINATION_SECONDS
 from controller.planner import plan as planned
 from controller.reasons import UnplacedReason
-from controller.state import FOREIGN_NOMINATION_SECONDS
 from tests.controller.objects import Json, node, pod
 from tests.controller.state_bench import Bench, settled
 

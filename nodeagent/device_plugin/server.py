@@ -2,6 +2,7 @@
 
 In come the kubelet's calls, out go lists, answers and refusals. Allocate writes the ledger and answers at once: it
 blocks the kubelet's only sync loop; whatever can take time waits in PreStartContainer, which the kubelet tries again.
+PreStartContainer never takes all workers, so that the other calls always find one.
 Keeps count of its own streams, because the kubelet never opens one again by itself.
 """
 # ruff: noqa: N802, ARG002 - the protocol's method names and signatures
@@ -29,7 +30,8 @@ from nodeagent.handover.files import Identity, identity
 
 log = logging.getLogger(__name__)
 
-WORKERS = 8  # of one socket; a stream holds one for as long as it is open
+WORKERS = 32  # of one socket; a stream holds one for as long as it is open
+PRE_STARTS = 24  # of the workers, at most: Allocate must find one at once
 UNSENT = -1
 
 
@@ -66,6 +68,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self.told_pre_start: bool | None = None  # what the kubelet knows from its last registration
         self._offer, self._ledger, self._daemons, self._mps_root = offer, ledger, daemons, mps_root
         self._on_change = on_change
+        self._pre_starts = threading.BoundedSemaphore(PRE_STARTS)
         self._lock = threading.Lock()
         self._streams: list[Stream] = []
 
@@ -134,9 +137,18 @@ class ResourceServer(rpc.DevicePluginServicer):
     ) -> pb.PreStartContainerResponse:
         devices = [self._offer.device(id_) for id_ in request.devices_ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
-        for gpu, reason in self._daemons.ensure_all(gpus).items():
-            context.abort(grpc.StatusCode.UNAVAILABLE, f"MPS on {gpu} is not ready: {reason}. This is tried again.")
+        for gpu in sorted(gpus):
+            if (reason := self._not_ready(gpu)) is not None:
+                context.abort(grpc.StatusCode.UNAVAILABLE, f"MPS on {gpu} is not ready: {reason}. This is tried again.")
         return pb.PreStartContainerResponse()
+
+    def _not_ready(self, gpu: str) -> str | None:
+        if not self._pre_starts.acquire(blocking=False):
+            return f"{PRE_STARTS} containers wait for MPS control daemons already"
+        try:
+            return self._daemons.confirm(gpu)
+        finally:
+            self._pre_starts.release()
 
     def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:
         try:

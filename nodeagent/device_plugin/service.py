@@ -5,7 +5,7 @@
          |      MPS daemons   v
          +-------------> loaded.json   (in force: pushed, and no Allocate of a withdrawn id still running)
 
-One loop that compares and acts, woken by whatever may have changed and every 30 s. A bad config changes nothing: the
+One loop that compares and acts, woken by whatever may have changed and every 10 s. A bad config changes nothing: the
 last good one stays in force and `loaded.json` says why. Never reads GPUs and never decides what is offered.
 """
 
@@ -19,7 +19,8 @@ from pathlib import Path
 
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.device_plugin.ledger import Ledger
-from nodeagent.device_plugin.mps_daemons import MpsDaemons
+from nodeagent.device_plugin.mps_control import MpsControl
+from nodeagent.device_plugin.mps_daemons import DaemonTiming, MpsDaemons
 from nodeagent.device_plugin.offer import Offer
 from nodeagent.device_plugin.registration import Registrar, RegistrationTiming
 from nodeagent.device_plugin.server import Endpoint, ResourceServer
@@ -41,9 +42,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTiming:
-    poll_seconds: float = 30.0
+    poll_seconds: float = 10.0
     failed_seconds: float = 5.0
-    daemon_check_seconds: float = 10.0
+    daemons: DaemonTiming = field(default_factory=DaemonTiming)
     registration: RegistrationTiming = field(default_factory=RegistrationTiming)
 
 
@@ -67,7 +68,12 @@ class PluginService:
         self._boot_token = str(uuid.uuid4())
         self._offer = Offer()
         self._ledger = Ledger(self._files)
-        self._daemons = MpsDaemons(mps_root, environment)
+        self._daemons = MpsDaemons(
+            mps_root,
+            control=lambda directory: MpsControl(directory / "pipe", environment),
+            timing=self._timing.daemons,
+            on_change=self._wake.set,
+        )
         self._registrar = Registrar(
             self._paths, self._offer, on_change=self._wake.set, timing=self._timing.registration
         )
@@ -79,8 +85,6 @@ class PluginService:
         self._loaded_once = False
         self._config_problem = ""
         self._daemon_problems: Mapping[str, str] = {}
-        self._daemons_due = 0.0  # monotonic
-        self._daemons_unneeded = False  # there may be some to end
         self._reported: Loaded | None = None
         self._watches = (
             DirectoryWatch(self._files.directory, self._wake.set),
@@ -120,7 +124,7 @@ class PluginService:
             # A plugin that ends takes every device from the kubelet: worse than one that is late.
             log.exception("the pass failed")
             return self._timing.failed_seconds
-        return max(min(self._timing.poll_seconds, self._daemons_due - time.monotonic()), 0.0)
+        return min(self._timing.poll_seconds, self._daemons.seconds_to_due())
 
     def _take_config(self) -> None:
         file = identity(self._files.config)  # before reading: a newer text under an older identity is read again
@@ -142,27 +146,20 @@ class PluginService:
 
     def _put_on_offer(self, config: PluginConfig) -> None:
         log.info("config %s: %d devices, %d withdrawn", config.hash, len(config.devices), len(config.withdrawn))
-        wanted = _gpus_with_slices(config)
-        self._daemons.claim(wanted)
-        # Slices of a GPU whose daemon was not seen yet start unhealthy: nobody may get one before it answers.
-        ready = _gpus_with_slices(self._config) - self._daemon_problems.keys()
-        self._offer.replace(config.in_boot(self._boot_id), unready=wanted - ready)
+        self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
+        # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
+        self._offer.replace(config.in_boot(self._boot_id), unready=self._daemons.unready())
         self._config, self._loaded_once = config, True
-        self._daemons_due, self._daemons_unneeded = 0.0, True
         self._ledger.forget({*config.withdrawn, *(device.id for device in config.devices)})
 
     def _tend_daemons(self) -> None:
-        if time.monotonic() < self._daemons_due:
-            return
-        wanted = _gpus_with_slices(self._config)
-        problems = self._daemons.ensure_all(wanted)
+        if self._loaded_once:  # before, a daemon that a GPU needs would be ended
+            self._daemons.tend()
+        problems = self._daemons.problems()
         for gpu in sorted(problems.keys() - self._daemon_problems.keys()):
             log.error("MPS on %s: %s", gpu, problems[gpu])
         self._daemon_problems = problems
-        self._offer.set_unready(problems.keys())
-        if self._daemons_unneeded:
-            self._daemons_unneeded = not self._daemons.quit_unused(wanted)
-        self._daemons_due = time.monotonic() + self._timing.daemon_check_seconds
+        self._offer.set_unready(self._daemons.unready())
 
     def _serve(self) -> None:
         for resource in self._offer.resources():
@@ -227,7 +224,3 @@ class PluginService:
             endpoint.stop()
         self._loaded_once, self._in_force = False, ""
         self._report()
-
-
-def _gpus_with_slices(config: PluginConfig) -> set[str]:
-    return {device.gpu for device in config.devices if device.kind is DeviceKind.MPS}

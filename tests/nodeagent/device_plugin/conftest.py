@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sandbox
+from nodeagent.device_plugin.mps_daemons import DaemonTiming
 from nodeagent.device_plugin.registration import RegistrationTiming
 from nodeagent.device_plugin.service import PluginService, ServiceTiming
 from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, read_loaded, write_config
@@ -99,12 +100,16 @@ def start_plugin(node: Node) -> Iterator[Start]:
             verify_again_seconds=timing.pop("verify_again_seconds", 10),
             unanswered_seconds=timing.pop("unanswered_seconds", 60),
         )
+        daemons = DaemonTiming(
+            check_seconds=timing.pop("daemon_check_seconds", 10),
+            confirm_seconds=timing.pop("confirm_seconds", 15),  # the stand-in starts Python for each command
+        )
         service = PluginService(
             state_dir=node.files.directory.parent,
             kubelet_dir=node.kubelet_dir,
             mps_root=node.mps_root,
             environment=node.environment,
-            timing=ServiceTiming(registration=registration, **timing),
+            timing=ServiceTiming(registration=registration, daemons=daemons, **timing),
             boot_id=boot_id,
         )
         thread = threading.Thread(target=service.run, name="plugin")

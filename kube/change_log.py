@@ -6,11 +6,11 @@ In goes the sentence of each look, empty while all is well; out comes a warning 
 import logging
 
 
-class News:
+class ChangeLog:
     def __init__(self, log: logging.Logger) -> None:
         self._log, self._last = log, ""
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         if text and text != self._last:
             self._log.warning("%s", text)
         self._last = text

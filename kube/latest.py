@@ -26,14 +26,14 @@ class Versioned(Protocol):
 V = TypeVar("V", bound=Versioned)
 
 
-class Cell(Generic[V]):
+class LatestVersion(Generic[V]):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: V | None = None
         self._watched: V | None = None
         """What the watch brought last."""
 
-    def change(self, _key: object, _old: V | None, new: V | None) -> None:
+    def on_event(self, _key: object, _old: V | None, new: V | None) -> None:
         """One event of the watch."""
         with self._lock:
             before, self._watched = self._watched, new

@@ -17,20 +17,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
-from nodeagent.advertise.advertiser import Advertiser, capacities, counts, rendered, silenced
+from nodeagent.advertise.advertiser import Advertiser, capacities, counts, render, withdraw_all
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Readings, Stage
 from nodeagent.advertise.faults import Faults
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
-from nodeagent.desired.items import Orders, orders
+from nodeagent.desired.items import DesiredItems, desired_items
 from nodeagent.desired.target import no_such_gpu
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.partitions import Partition, existing
-from nodeagent.observation import Observer, Seen
+from nodeagent.observation import Observation, Observer
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Verdict
 from nodeagent.report.conditions import UNDER_WAY
-from nodeagent.report.debounce import Steady
+from nodeagent.report.debounce import DebouncedVerdicts
 from nodeagent.report.outcome import GpuOutcome, PassResult, Situation, absent_gpu, gpu_outcome
 from nodeagent.report.reporter import Reporter
 from nodeagent.steps.actuator import Actuated, Actuator
@@ -62,38 +62,44 @@ class Agent:
     _ages: Ages = field(init=False)
     _faults: Faults = field(init=False)
     _orphan_book: OrphanBook = field(default_factory=OrphanBook, init=False)
-    _steady: Steady = field(init=False)
+    _debounced: DebouncedVerdicts = field(init=False)
 
     def __post_init__(self) -> None:
         self._ages = Ages(self.clock)
         self._faults = Faults(self.clock)
-        self._steady = Steady(clock=self.clock, patience_seconds=DOUBT_SECONDS)
+        self._debounced = DebouncedVerdicts(clock=self.clock, patience_seconds=DOUBT_SECONDS)
 
     def reconcile(self) -> float:
         """One pass. Returns the seconds after which another is due even if nothing happens."""
-        seen = self.observer.look()
-        self.reporter.meet(seen.plan)
-        plan = orders(seen.plan, seen.gpus)
-        changes = self._changes(plan, seen)
+        observation = self.observer.observe()
+        self.reporter.load_confirmed(observation.plan)
+        desired = desired_items(observation.plan, observation.gpus)
+        changes = self._changes(desired, observation)
         # Beside another plugin the withdrawal proves nothing: its pods may hold what stands behind our ids.
-        acting = () if self._yields(seen) else changes.values()
+        acting = () if self._yields(observation) else changes.values()
         until = self.clock() + ACTING_SECONDS
-        actuated = {change.gpu.uuid: self._actuate(change, plan, until=until) for change in acting}
+        actuated = {change.gpu.uuid: self._actuate(change, desired, until=until) for change in acting}
         if any(done.acted for done in actuated.values()):
-            seen = self.observer.look_again(seen)
-            plan = orders(seen.plan, seen.gpus)
-            changes = self._changes(plan, seen)
+            observation = self.observer.observe_hardware(observation)
+            desired = desired_items(observation.plan, observation.gpus)
+            changes = self._changes(desired, observation)
         # Before the config is written anew: it still names the GPU of a device that is gone.
-        orphans = self._orphan_book.by_gpu(seen.usage.held, seen.gpus, self.advertiser.config.devices)
-        pending = self._advertise(seen, changes)
-        confirmation, readings, unwritten = self._confirm(seen)
+        orphans = self._orphan_book.by_gpu(observation.usage.held, observation.gpus, self.advertiser.config.devices)
+        pending = self._advertise(observation, changes)
+        confirmation, readings, unwritten = self._confirm(observation)
         outcomes = self._outcomes(
-            seen, plan, changes, actuated=actuated, confirmation=confirmation, pending=pending, orphans=orphans
+            observation,
+            desired,
+            changes,
+            actuated=actuated,
+            confirmation=confirmation,
+            pending=pending,
+            orphans=orphans,
         )
         unconfirmed = (stage.message for stage in confirmation.stages.values())
         result = PassResult(
-            seen=seen,
-            plan=plan,
+            observation=observation,
+            desired=desired,
             outcomes=outcomes,
             actuated=actuated,
             confirmation=confirmation,
@@ -102,37 +108,39 @@ class Agent:
         )
         return self._due(result, self.reporter.report(result), actuated)
 
-    def _changes(self, plan: Orders, seen: Seen) -> dict[int, GpuChange]:
+    def _changes(self, desired: DesiredItems, observation: Observation) -> dict[int, GpuChange]:
         """By index of the GPU."""
         found = {}
-        for order in plan.orders:
-            if order.gpu is not None:
-                standing = seen.standing(order.gpu, self.advertiser.config)
-                if plan.paused:
+        for item in desired.items:
+            if item.gpu is not None:
+                judged = observation.judge(item.gpu, self.advertiser.config)
+                if desired.paused:
                     # Not even what this agent left half-made is touched.
-                    standing = replace(standing, unfinished=frozenset())
-                busy = [p.placed for p in standing.partitions if p.placed and not standing.verdict(p).free]
-                found[order.index] = gpu_change(plan.target(order, busy, mig_manager=seen.pods.mig_manager), standing)
+                    judged = replace(judged, unfinished=frozenset())
+                in_use = [p.placed for p in judged.partitions if p.placed and not judged.verdict(p).free]
+                found[item.index] = gpu_change(
+                    desired.target(item, in_use, mig_manager=observation.pods.mig_manager), judged
+                )
         return found
 
-    def _actuate(self, change: GpuChange, plan: Orders, *, until: float) -> Actuated:
+    def _actuate(self, change: GpuChange, desired: DesiredItems, *, until: float) -> Actuated:
         def may_go_on() -> bool:
             newest = self.observer.plan.get()
-            current = (newest.edition if newest else ("", 0)) == plan.edition
+            current = (newest.spec_version if newest else ("", 0)) == desired.spec_version
             return current and not self.stopping() and self.clock() < until
 
-        return self.actuator.run(change, edition=plan.edition, may_go_on=may_go_on)
+        return self.actuator.run(change, spec_version=desired.spec_version, may_go_on=may_go_on)
 
-    def _advertise(self, seen: Seen, changes: dict[int, GpuChange]) -> str:
+    def _advertise(self, observation: Observation, changes: dict[int, GpuChange]) -> str:
         """Write the plugin's config; the answer says why it could not be written yet."""
-        if seen.driver_problem is not None:
-            return f"the driver does not answer: {seen.driver_problem}"
-        advertiser, readings = self.advertiser, seen.readings
-        broken = self._faults.broken(seen.gpus)
-        config = rendered(changes.values(), advertiser.config, broken=broken, boot_id=advertiser.boot_id)
-        yields = self._yields(seen)
+        if observation.driver_problem is not None:
+            return f"the driver does not answer: {observation.driver_problem}"
+        advertiser, readings = self.advertiser, observation.readings
+        broken = self._faults.broken(observation.gpus)
+        config = render(changes.values(), advertiser.config, broken=broken, boot_id=advertiser.boot_id)
+        yields = self._yields(observation)
         if yields:
-            config = silenced(config)
+            config = withdraw_all(config)
         if config != advertiser.config and not yields:
             why = self.guard.before_push(self.observer.node.get(), counts(config), self._ours(readings, config))
             if why:
@@ -146,26 +154,26 @@ class Agent:
             return "the device plugin has not loaded the config before this one yet"
         return yields
 
-    def _yields(self, seen: Seen) -> str:
+    def _yields(self, observation: Observation) -> str:
         """Why our plugin offers nothing, and nothing is changed, while another one serves this node."""
-        if seen.rival:
-            return seen.rival
+        if observation.rival:
+            return observation.rival
         if contested := ", ".join(self.confirmer.contested()):
             return f"another device plugin offers {contested} too, so ours offers nothing: stop it on this node"
         return ""
 
-    def _confirm(self, seen: Seen) -> tuple[Confirmation, Readings, str]:
+    def _confirm(self, observation: Observation) -> tuple[Confirmation, Readings, str]:
         """With what was compared, and why the Node could not be written."""
-        advertiser, before = self.advertiser, seen.readings
+        advertiser, before = self.advertiser, observation.readings
         readings = replace(
             before,
             config=advertiser.config,
             in_force=advertiser.in_force(before.loaded),
             node=self.observer.node.get(),
         )
-        confirmation = self.confirmer.confirm(readings, [gpu.uuid for gpu in seen.gpus])
+        confirmation = self.confirmer.confirm(readings, [gpu.uuid for gpu in observation.gpus])
         config = advertiser.config
-        if self._yields(seen):
+        if self._yields(observation):
             # The other plugin shows our ids for as long as it runs, and the taint would stand as long.
             unwritten = self.guard.lift(readings.node)
         else:
@@ -174,8 +182,8 @@ class Agent:
                 counts(config),
                 capacities(config),
                 self._ours(readings, config),
-                taken=confirmation.taken,
-                let_go=confirmation.let_go,
+                all_allocatable=confirmation.all_allocatable,
+                all_withdrawn=confirmation.all_withdrawn,
             )
         return confirmation, readings, unwritten
 
@@ -188,8 +196,8 @@ class Agent:
 
     def _outcomes(
         self,
-        seen: Seen,
-        plan: Orders,
+        observation: Observation,
+        desired: DesiredItems,
         changes: dict[int, GpuChange],
         *,
         actuated: dict[str, Actuated],
@@ -198,28 +206,28 @@ class Agent:
         orphans: Mapping[str, Orphans],
     ) -> tuple[GpuOutcome, ...]:
         found = []
-        for order in plan.orders:
-            if order.gpu is None:
+        for item in desired.items:
+            if item.gpu is None:
                 # With a driver that does not answer nobody can say how many GPUs there are.
-                if seen.driver_problem is None:
-                    refused = no_such_gpu(order.index, len(seen.gpus))
-                    found.append(absent_gpu(order.index, order.item_hash, refused))
+                if observation.driver_problem is None:
+                    refused = no_such_gpu(item.index, len(observation.gpus))
+                    found.append(absent_gpu(item.index, item.item_hash, refused))
                 continue
-            change = changes[order.index]
+            change = changes[item.index]
             found.append(
                 gpu_outcome(
                     Situation(
                         change=change,
-                        actuated=actuated.get(order.gpu.uuid, Actuated()),
-                        stage=self._stage(change, confirmation, pending, yields=self._yields(seen)),
-                        item_hash=order.item_hash,
-                        confirmed_hash=self.reporter.confirmed_hash(order.gpu.uuid),
-                        paused=plan.paused,
+                        actuated=actuated.get(item.gpu.uuid, Actuated()),
+                        stage=self._stage(change, confirmation, pending, yields=self._yields(observation)),
+                        item_hash=item.item_hash,
+                        confirmed_hash=self.reporter.confirmed_hash(item.gpu.uuid),
+                        paused=desired.paused,
                         schedulable=confirmation.schedulable,
-                        verdicts=self._verdicts(change, seen),
+                        verdicts=self._verdicts(change, observation),
                         withdrawn=frozenset(self.advertiser.config.withdrawn),
                         unhealthy=frozenset(self.advertiser.config.unhealthy),
-                        orphans=orphans.get(order.gpu.uuid, ()),
+                        orphans=orphans.get(item.gpu.uuid, ()),
                     )
                 )
             )
@@ -228,18 +236,18 @@ class Agent:
     def _stage(self, change: GpuChange, confirmation: Confirmation, pending: str, *, yields: str) -> Stage:
         if yields:
             return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=yields, failed=True)
-        wanted = {p.device for p in change.offer}
-        offered = {device for device in self.advertiser.config.offered() if device.gpu == change.gpu.uuid}
-        if wanted != offered:
+        desired = {p.device for p in change.advertise}
+        advertised = {device for device in self.advertiser.config.advertised() if device.gpu == change.gpu.uuid}
+        if desired != advertised:
             return Stage(schedulable=False, reason=Reason.ADVERTISING, message=pending)
         return confirmation.stages[change.gpu.uuid]
 
-    def _verdicts(self, change: GpuChange, seen: Seen) -> tuple[tuple[Partition, Verdict], ...]:
+    def _verdicts(self, change: GpuChange, observation: Observation) -> tuple[tuple[Partition, Verdict], ...]:
         """Everything on a GPU, what this pass has just begun to offer included."""
-        here = existing(change.gpu, self.advertiser.config, seen.usage.held)
-        by_id = {partition.id: partition for partition in [*here, *change.offer]}
+        here = existing(change.gpu, self.advertiser.config, observation.usage.held)
+        by_id = {partition.id: partition for partition in [*here, *change.advertise]}
         ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
-        return tuple((p, self._steady.word(p.id, seen.verdict(p, change.gpu))) for p in ordered)
+        return tuple((p, self._debounced.of(p.id, observation.verdict(p, change.gpu))) for p in ordered)
 
     def _due(self, result: PassResult, report_seconds: float | None, acted_on: Collection[str]) -> float:
         """Watches wake the agent for most things; the kubelet's list and the clock send no event."""
@@ -247,15 +255,19 @@ class Agent:
         # Of the GPUs that this pass would have changed: the pause of one that is left alone never ends by being used.
         retry_seconds = self.actuator.seconds_to_retry(acted_on)
         seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
-        if (young := result.seen.believed_in_seconds) is not None and young > 0:
+        if (young := result.observation.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
         if any(done.interrupted for done in result.actuated.values()):
             seconds.append(0.0)
-        if not result.confirmation.taken or result.confirmation.foreign:
-            waited = self._ages.seconds("taken", result.config.hash)
+        if not result.confirmation.all_allocatable or result.confirmation.foreign:
+            waited = self._ages.seconds("allocatable", result.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
-        if self._steady.waits or self._faults.waits or any(outcome.state in UNDER_WAY for outcome in result.outcomes):
+        if (
+            self._debounced.waits
+            or self._faults.waits
+            or any(outcome.state in UNDER_WAY for outcome in result.outcomes)
+        ):
             seconds.append(LATER_SECONDS)
-        self._steady.end_pass()
+        self._debounced.end_pass()
         self._ages.end_pass()
         return max(min(seconds), 0.0)

@@ -15,15 +15,15 @@ class Ages:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._since: dict[tuple[str, ...], float] = {}
-        self._asked: set[tuple[str, ...]] = set()
+        self._used: set[tuple[str, ...]] = set()
 
     def seconds(self, *key: str) -> float:
         """Since this key was first asked for."""
-        self._asked.add(key)
+        self._used.add(key)
         now = self._clock()
         return now - self._since.setdefault(key, now)
 
     def end_pass(self) -> None:
         """Forget what was not asked for since the last call."""
-        self._since = {key: since for key, since in self._since.items() if key in self._asked}
-        self._asked.clear()
+        self._since = {key: since for key, since in self._since.items() if key in self._used}
+        self._used.clear()

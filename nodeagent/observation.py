@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from kube.change_log import News
-from kube.latest import Cell
+from kube.change_log import ChangeLog
+from kube.latest import LatestVersion
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.confirm import Readings
 from nodeagent.advertise.rivals import rival
-from nodeagent.desired.plan import PlanSeen
+from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import PluginConfig, PluginFiles, read_ledger
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
-from nodeagent.observed.node import NodeSeen
-from nodeagent.observed.pods import PodBook, PodsSeen
+from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.pods import ObservedPods, PodBook
 from nodeagent.observed.usage import Usage, Use, Verdict, judge, with_processes
-from nodeagent.steps.changes import Standing
+from nodeagent.steps.changes import JudgedGpu
 from nodeagent.steps.journal import Journal
 from partitioning.layouts import Instance
 
@@ -49,11 +49,11 @@ class KubeletReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """One moment of the node."""
 
-    plan: PlanSeen | None
-    pods: PodsSeen
+    plan: ObservedPlan | None
+    pods: ObservedPods
     readings: Readings
     usage: Usage
     gpus: tuple[ObservedGpu, ...]
@@ -71,17 +71,17 @@ class Seen:
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The word of every witness on one partition."""
-        said = self.usage.of(partition)
+        verdict = self.usage.of(partition)
         processes = self.processes.get(gpu.uuid, "the processes on this GPU were not read")
         if isinstance(processes, str):
-            return Verdict(use=Use.UNKNOWN, why=processes) if said.free else said
-        return with_processes(said, partition, gpu, processes, self.usage.held)
+            return Verdict(use=Use.UNKNOWN, why=processes) if verdict.free else verdict
+        return with_processes(verdict, partition, gpu, processes, self.usage.held)
 
-    def standing(self, gpu: ObservedGpu, config: PluginConfig) -> Standing:
+    def judge(self, gpu: ObservedGpu, config: PluginConfig) -> JudgedGpu:
         """One GPU with verdicts; `config` is what the plugin was told last."""
         partitions = existing(gpu, config, self.usage.held)
         withdrawn = frozenset(config.withdrawn)
-        return Standing(
+        return JudgedGpu(
             gpu=gpu,
             partitions=partitions,
             verdict=lambda partition: self.verdict(partition, gpu),
@@ -105,8 +105,8 @@ class Seen:
 class Observer:
     """Looks; remembers only the last GPUs that could be read."""
 
-    plan: Cell[PlanSeen]
-    node: Cell[NodeSeen]
+    plan: LatestVersion[ObservedPlan]
+    node: LatestVersion[ObservedNode]
     pods: PodBook
     kubelet: KubeletReader
     driver: GpuDriver
@@ -119,9 +119,9 @@ class Observer:
     """Of the last observation."""
     _gpus: tuple[ObservedGpu, ...] = field(default=(), init=False)
     _driver_version: str = field(default="", init=False)
-    _news: News = field(default_factory=lambda: News(log), init=False)
+    _change_log: ChangeLog = field(default_factory=lambda: ChangeLog(log), init=False)
 
-    def look(self) -> Seen:
+    def observe(self) -> Observation:
         """Read everything, in the order that the module's head gives."""
         plan, loaded = self.plan.get(), self.advertiser.loaded()
         allocatable = self.kubelet.allocatable()
@@ -133,12 +133,12 @@ class Observer:
         too_early = self._too_early(kubelet_seconds) or unusable
         listed = self.kubelet.listed()
         checkpoint = self.kubelet.checkpoint()
-        pods = self.pods.seen()
+        pods = self.pods.observed()
         handed_out = () if isinstance(allocations, Unreadable) else allocations
         votes = self.holdings.votes(pods, listed, handed_out, checkpoint)
         too_early = too_early or self.holdings.problem
         gpus, problem = self._observed()
-        return Seen(
+        return Observation(
             plan=plan,
             pods=pods,
             readings=Readings(
@@ -158,21 +158,21 @@ class Observer:
             believed_in_seconds=self.kubelet_start_seconds - kubelet_seconds if kubelet_seconds is not None else None,
         )
 
-    def look_again(self, seen: Seen) -> Seen:
+    def observe_hardware(self, observation: Observation) -> Observation:
         """The hardware only, after it was changed."""
         gpus, problem = self._observed()
-        return replace(seen, gpus=gpus, driver_problem=problem)
+        return replace(observation, gpus=gpus, driver_problem=problem)
 
     def _observed(self) -> tuple[tuple[ObservedGpu, ...], DriverError | None]:
         try:
             self._driver_version = self._driver_version or self.driver.version()
             self._gpus = self.driver.observe()
         except DriverError as error:
-            self._news.tell(f"driver: {error}")
+            self._change_log.warn(f"driver: {error}")
             self._driver_version = ""  # another one may come back
             self.driver_problem = error
             return tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus), error
-        self._news.tell("")
+        self._change_log.warn("")
         self.driver_problem = None
         return self._gpus, None
 

@@ -19,7 +19,7 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1 import names
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
-from kube.latest import Cell
+from kube.latest import LatestVersion
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
@@ -27,7 +27,7 @@ from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.taint import NodeGuard, NodeWriter
 from nodeagent.agent import Agent
-from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.watch import DirectoryWatch
 from nodeagent.hardware.driver import GpuDriver
@@ -36,7 +36,7 @@ from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
-from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.publish import StatusWriter
@@ -72,13 +72,13 @@ class AgentProcess:
         """Why `run` returned without `stop`: this process cannot go on, and another one can."""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
-        self._plan, self._node = Cell[PlanSeen](), Cell[NodeSeen]()
+        self._plan, self._node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
         self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
         self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
         self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
         self.metrics = AgentMetrics(node_name, __version__)
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
-        self._heartbeat = self._made_heartbeat()
+        self._heartbeat = self._build_heartbeat()
         self._budget = RequestBudget()
         self._status = StatusWriter(
             api,
@@ -91,7 +91,7 @@ class AgentProcess:
         )
         self.metrics.watch_status(lambda: self._status.failures)
         self.metrics.watch_heartbeat(self._heartbeat.age_seconds)
-        self._agent = self._made_agent()
+        self._agent = self._build_agent()
         plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
         own = {"fieldSelector": f"metadata.name={node_name}"}
         bound = {"fieldSelector": f"spec.nodeName={node_name}"}
@@ -113,7 +113,7 @@ class AgentProcess:
             },
         )
 
-    def _made_heartbeat(self) -> Heartbeat:
+    def _build_heartbeat(self) -> Heartbeat:
         renew_seconds = self._settings.heartbeat_seconds
         return Heartbeat(
             self._api,
@@ -131,7 +131,7 @@ class AgentProcess:
         problem = self._status.problem
         return {names.ANNOTATION_STATUS_PROBLEM: problem} if problem else {}
 
-    def _made_agent(self) -> Agent:
+    def _build_agent(self) -> Agent:
         settings, clock = self._settings, time.monotonic
         journal, advertiser = Journal(self._state.journal), Advertiser(self._state.plugin, boot_id=boot_id())
         return Agent(
@@ -158,13 +158,13 @@ class AgentProcess:
                 loaded_deadline_seconds=settings.loaded_deadline_seconds,
                 allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
             ),
-            reporter=self._made_reporter(),
+            reporter=self._build_reporter(),
             clock=clock,
             resync_seconds=settings.resync_seconds,
             stopping=self._stopping.is_set,
         )
 
-    def _made_reporter(self) -> Reporter:
+    def _build_reporter(self) -> Reporter:
         return Reporter(
             write=self._status.write,
             emit=self._events.emit,
@@ -251,20 +251,20 @@ class AgentProcess:
         if self._idle_seconds() > SILENT_SECONDS:
             raise NoPassError(f"not sent: no pass came to its end for more than {SILENT_SECONDS:g} s")
 
-    def _plan_changed(self, key: tuple[str, str], old: PlanSeen | None, new: PlanSeen | None) -> None:
+    def _plan_changed(self, key: tuple[str, str], old: ObservedPlan | None, new: ObservedPlan | None) -> None:
         known = self._plan.get()
-        self._plan.change(key, old, new)
+        self._plan.on_event(key, old, new)
         # Our own status comes back by the watch too, and is no news.
-        if known is None or new is None or new.edition != known.edition or new.status != known.status:
+        if known is None or new is None or new.spec_version != known.spec_version or new.status != known.status:
             self._wake.set()
 
-    def _node_changed(self, key: tuple[str, str], old: NodeSeen | None, new: NodeSeen | None) -> None:
-        self._node.change(key, old, new)
+    def _node_changed(self, key: tuple[str, str], old: ObservedNode | None, new: ObservedNode | None) -> None:
+        self._node.on_event(key, old, new)
         if old is None or new is None or new.without_version != old.without_version:
             self._wake.set()
 
     def _pod_changed(self, key: tuple[str, str], old: NodePod | None, new: NodePod | None) -> None:
-        self._pods.change(key, old, new)
+        self._pods.on_event(key, old, new)
         self._wake.set()
 
     def _health(self) -> list[str]:

@@ -28,8 +28,8 @@ from crds.v1alpha1 import names
 from kube import clients
 from kube.reflector import Reflector
 from kube.settings import read
-from nodeagent.desired.plan import PlanSeen, parse_plan
-from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.desired.plan import ObservedPlan, parse_plan
+from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.settings import Settings
 
 WORKERS = 12
@@ -99,10 +99,10 @@ class Fleet:
     def _my_pod(self, raw: dict[str, Any]) -> BoundPod | None:
         return bound_pod(raw) if raw["spec"].get("nodeName") in self.nodes else None
 
-    def _plan_changed(self, key: tuple[str, str], old: PlanSeen | None, new: PlanSeen | None) -> None:
+    def _plan_changed(self, key: tuple[str, str], old: ObservedPlan | None, new: ObservedPlan | None) -> None:
         self.nodes[key[1]].plan_changed(key, old, new)
 
-    def _node_changed(self, key: tuple[str, str], old: NodeSeen | None, new: NodeSeen | None) -> None:
+    def _node_changed(self, key: tuple[str, str], old: ObservedNode | None, new: ObservedNode | None) -> None:
         self.nodes[key[1]].node_changed(key, old, new)
 
     def _pod_changed(self, key: tuple[str, str], old: BoundPod | None, new: BoundPod | None) -> None:

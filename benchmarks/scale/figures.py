@@ -154,7 +154,7 @@ def table(result: Mapping[str, Any]) -> str:
     head = "".join(f"{f'p{percent}':>9}" for percent in PERCENTS)
     lines.append(f"{'seconds':<28}{'pods':>8}{head}")
     for name, row in result["waits"].items():
-        lines.append(f"{name:<28}{row['pods']:>8}" + "".join(_cell(row[f"p{percent}"]) for percent in PERCENTS))
+        lines.append(f"{name:<28}{row['pods']:>8}" + "".join(_latest(row[f"p{percent}"]) for percent in PERCENTS))
     lines += ["", f"{'requests by':<28}{'all':>8}{'per pod':>9}{'leases':>9}{'refused':>9}{'409, 422':>9}"]
     for name, row in result["requests"].items():
         lines.append(
@@ -168,7 +168,7 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cell(value: float | None) -> str:
+def _latest(value: float | None) -> str:
     return f"{'-' if value is None else format(value, '.1f'):>9}"
 
 

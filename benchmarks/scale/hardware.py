@@ -168,7 +168,7 @@ class SimulatedKubelet:
     def load(self, config: PluginConfig) -> dict[str, bool]:
         """The plugin lists what the config offers; which resources are registered. It never forgets one."""
         found: dict[str, list[str]] = {device.resource: [] for device in config.devices}
-        for device in config.offered():
+        for device in config.advertised():
             found[device.resource].append(device.id)
         with self._lock:
             self._devices = {**dict.fromkeys(self._devices, ()), **{name: tuple(ids) for name, ids in found.items()}}

@@ -24,17 +24,17 @@ from crds.v1alpha1 import names
 from kube import apply, errors
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
-from kube.latest import Cell
+from kube.latest import LatestVersion
 from kube.leases import Heartbeat
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.taint import NodeGuard, NodeWriter, stale
 from nodeagent.agent import Agent
-from nodeagent.desired.plan import PlanSeen
+from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import Loaded, write_loaded
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
-from nodeagent.observed.node import NodeSeen
+from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics
@@ -89,7 +89,7 @@ class SimulatedNode:
         self._api, self._kubelet_api, self._settings, self._timetable = api, kubelet_api, settings, timetable
         self._state = StateDir(root / name)
         self._state.plugin.directory.mkdir(parents=True)
-        self._plan, self._node = Cell[PlanSeen](), Cell[NodeSeen]()
+        self._plan, self._node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
         self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
         self._kubelet = SimulatedKubelet()
         self._driver = SimulatedDriver(gpus, self._kubelet)
@@ -106,10 +106,10 @@ class SimulatedNode:
             renew_seconds=settings.heartbeat_seconds,
         )
         self._budget = RequestBudget()
-        self._agent = self._made_agent()
+        self._agent = self._build_agent()
         self._passing = Job(self._pass, pause_seconds=LEAST_PAUSE_SECONDS)
 
-    def _made_agent(self) -> Agent:
+    def _build_agent(self) -> Agent:
         """As nodeagent.process makes it."""
         settings, clock = self._settings, time.monotonic
         journal = Journal(self._state.journal)
@@ -136,12 +136,12 @@ class SimulatedNode:
                 loaded_deadline_seconds=settings.loaded_deadline_seconds,
                 allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
             ),
-            reporter=self._made_reporter(),
+            reporter=self._build_reporter(),
             clock=clock,
             resync_seconds=RESYNC_SECONDS,
         )
 
-    def _made_reporter(self) -> Reporter:
+    def _build_reporter(self) -> Reporter:
         clock, interval_seconds = time.monotonic, self._settings.status_interval_seconds
         status = StatusWriter(
             self._api,
@@ -172,20 +172,20 @@ class SimulatedNode:
 
     # ------------------------------------------------------------------------------- from the watches
 
-    def plan_changed(self, key: PodKey, old: PlanSeen | None, new: PlanSeen | None) -> None:
+    def plan_changed(self, key: PodKey, old: ObservedPlan | None, new: ObservedPlan | None) -> None:
         """As nodeagent.process has it: our own status comes back by the watch, and is no news."""
         known = self._plan.get()
-        self._plan.change(key, old, new)
-        if known is None or new is None or new.edition != known.edition or new.status != known.status:
+        self._plan.on_event(key, old, new)
+        if known is None or new is None or new.spec_version != known.spec_version or new.status != known.status:
             self._timetable.wake(self._passing)
 
-    def node_changed(self, key: PodKey, old: NodeSeen | None, new: NodeSeen | None) -> None:
-        self._node.change(key, old, new)
+    def node_changed(self, key: PodKey, old: ObservedNode | None, new: ObservedNode | None) -> None:
+        self._node.on_event(key, old, new)
         if old is None or new is None or new.without_version != old.without_version:
             self._timetable.wake(self._passing)
 
     def pod_changed(self, key: PodKey, old: BoundPod | None, new: BoundPod | None) -> None:
-        self._pods.change(key, old.pod if old else None, new.pod if new else None)
+        self._pods.on_event(key, old.pod if old else None, new.pod if new else None)
         if new is None:
             self._kubelet.release(key)
         elif new.phase == "Pending" and new.pod.containers and not new.pod.handled and old is None:

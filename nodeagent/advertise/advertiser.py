@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kube.change_log import News
+from kube.change_log import ChangeLog
 from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.driver import Health, ObservedGpu
@@ -23,7 +23,7 @@ from nodeagent.steps.changes import GpuChange
 log = logging.getLogger(__name__)
 
 
-def rendered(
+def render(
     changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
 ) -> PluginConfig:
     """Every partition that exists and may be offered, the withdrawn ones among them.
@@ -35,10 +35,10 @@ def rendered(
     found = tuple(changes)
     seen = {change.gpu.uuid for change in found}
     kept = [device for device in before.devices if device.gpu not in seen] if "" in seen else []
-    offered = [partition for change in found for partition in change.offer]
+    advertised = [partition for change in found for partition in change.advertise]
     withdrawn = [partition for change in found for partition in change.withdraw]
-    devices = {partition.id: partition.device for partition in [*withdrawn, *offered]}
-    refused = {p.id for p in withdrawn} - {p.id for p in offered}
+    devices = {partition.id: partition.device for partition in [*withdrawn, *advertised]}
+    refused = {p.id for p in withdrawn} - {p.id for p in advertised}
     refused |= {device.id for device in kept} & set(before.withdrawn)
     unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
     unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
@@ -55,7 +55,7 @@ def _unhealthy(
     return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
 
 
-def silenced(config: PluginConfig) -> PluginConfig:
+def withdraw_all(config: PluginConfig) -> PluginConfig:
     """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
     return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))
 
@@ -67,7 +67,7 @@ def counts(config: PluginConfig) -> dict[str, int]:
 
 def capacities(config: PluginConfig) -> dict[str, int]:
     """Listed devices per resource, the unhealthy ones included, as the Node's capacity counts them."""
-    return _counted(config, config.offered())
+    return _counted(config, config.advertised())
 
 
 def _counted(config: PluginConfig, devices: Iterable[Device]) -> dict[str, int]:
@@ -79,7 +79,7 @@ class Advertiser:
     """Owns `config.json`; the plugin owns `loaded.json`."""
 
     def __init__(self, files: PluginFiles, *, boot_id: str = "") -> None:
-        self._files, self._news = files, News(log)
+        self._files, self._change_log = files, ChangeLog(log)
         self.boot_id = boot_id
         found = read_config(files)
         if isinstance(found, Unreadable):
@@ -96,7 +96,7 @@ class Advertiser:
         self._answered_ns = _changed_ns(self._files.loaded) or 0
         found = read_loaded(self._files)
         problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
-        self._news.tell(problem)
+        self._change_log.warn(problem)
         return found if isinstance(found, Loaded) else None
 
     def in_force(self, loaded: Loaded | None) -> bool:
@@ -108,20 +108,20 @@ class Advertiser:
 
     def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
         """Write it if it differs and may be written now, or `again`; True if it is on disk."""
-        if self._exists and config == self.config and self._stands() and not again:
+        if self._exists and config == self.config and self._on_disk() and not again:
             return True
-        before = {device.id for device in self.config.offered()}
-        takes_away = before - {device.id for device in config.offered()}
+        before = {device.id for device in self.config.advertised()}
+        takes_away = before - {device.id for device in config.advertised()}
         if self._exists and takes_away and not (in_force or overdue):
             return False
         write_config(self._files, config)
         self.config, self._exists = config, True
         if counts(config) != self._logged:
             self._logged = counts(config)
-            log.info("advertised to the kubelet from now on: %s", _spelled(self._logged))
+            log.info("advertised to the kubelet from now on: %s", _as_text(self._logged))
         return True
 
-    def _stands(self) -> bool:
+    def _on_disk(self) -> bool:
         """There, and not from the future: after a clock was set back no answer would ever be younger."""
         written_ns = _changed_ns(self._files.config)
         return written_ns is not None and written_ns <= time.time_ns()
@@ -134,5 +134,5 @@ def _changed_ns(path: Path) -> int | None:
         return None
 
 
-def _spelled(amounts: Mapping[str, int]) -> str:
+def _as_text(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"

@@ -18,7 +18,7 @@ from nodeagent.advertise.taint import lowered
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Device, Loaded, PluginConfig
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
-from nodeagent.observed.node import NodeSeen
+from nodeagent.observed.node import ObservedNode
 from partitioning.resources import classify
 
 NOTHING: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Readings:
     in_force: bool
     """The plugin loaded exactly `config`."""
     allocatable: Allocatable | NoAnswer
-    node: NodeSeen | None
+    node: ObservedNode | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class Stage:
 class Confirmation:
     """The whole offer, and each GPU in it."""
 
-    taken: bool
+    all_allocatable: bool
     """In force, and the kubelet has exactly these ids."""
-    let_go: bool
+    all_withdrawn: bool
     """In force, and the kubelet has none of the withdrawn ids, whatever it lacks beside them."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
     """By GPU UUID."""
@@ -84,18 +84,18 @@ class Confirmer:
         """One look. Call it once a pass: it also keeps the deadlines."""
         # GetAllocatableResources and the Node's allocatable leave out what is listed as Unhealthy.
         healthy = frozenset(device.id for device in readings.config.healthy())
-        taken = _taken(readings.allocatable)
-        self._schedulable = self._covered(readings, taken) & healthy
+        allocatable = _allocatable_ids(readings.allocatable)
+        self._schedulable = self._covered(readings, allocatable) & healthy
         overdue = self.overdue(readings)
-        stages = {gpu: self._stage(gpu, readings, taken, overdue=overdue) for gpu in sorted(set(gpus))}
-        if taken is not None and readings.in_force:
-            self._contest.look(taken, self._own(readings.config, healthy))
+        stages = {gpu: self._stage(gpu, readings, allocatable, overdue=overdue) for gpu in sorted(set(gpus))}
+        if allocatable is not None and readings.in_force:
+            self._contest.record(allocatable, self._own(readings.config, healthy))
         foreign = sorted({i for ids in self.contested().values() for i in ids})
-        shown = NOTHING.union(*taken.values()) if readings.in_force and taken is not None else None
+        shown = NOTHING.union(*allocatable.values()) if readings.in_force and allocatable is not None else None
         self._ages.end_pass()
         return Confirmation(
-            taken=shown == healthy,
-            let_go=shown is not None and shown.isdisjoint(readings.config.withdrawn),
+            all_allocatable=shown == healthy,
+            all_withdrawn=shown is not None and shown.isdisjoint(readings.config.withdrawn),
             stages=stages,
             schedulable=self._schedulable,
             foreign=tuple(foreign),
@@ -127,18 +127,18 @@ class Confirmer:
     def _loading_seconds(self, readings: Readings) -> float:
         return self._ages.seconds("loaded", readings.config.hash)
 
-    def _covered(self, readings: Readings, taken: Mapping[str, frozenset[str]] | None) -> frozenset[str]:
+    def _covered(self, readings: Readings, allocatable: Mapping[str, frozenset[str]] | None) -> frozenset[str]:
         """Once a Node showed as many of a resource as the kubelet has, each of these ids can be had."""
-        if taken is None or readings.node is None:
+        if allocatable is None or readings.node is None:
             return self._schedulable
         shown = readings.node.allocatable
-        covered = {i for resource, ids in taken.items() if shown.get(resource, 0) == len(ids) for i in ids}
-        absent = sorted(self._schedulable - set().union(*taken.values()))
+        covered = {i for resource, ids in allocatable.items() if shown.get(resource, 0) == len(ids) for i in ids}
+        absent = sorted(self._schedulable - set().union(*allocatable.values()))
         gone = {i for i in absent if self._ages.seconds("absent", i) >= BLINK_SECONDS}
         return (self._schedulable - gone) | covered
 
     def _stage(
-        self, gpu: str, readings: Readings, taken: Mapping[str, frozenset[str]] | None, *, overdue: bool
+        self, gpu: str, readings: Readings, allocatable: Mapping[str, frozenset[str]] | None, *, overdue: bool
     ) -> Stage:
         mine = [device for device in readings.config.healthy() if device.gpu == gpu]
         digest = _digest(repr(device) for device in mine)
@@ -151,18 +151,18 @@ class Confirmer:
         if new and not readings.in_force:
             return self._not_loaded(readings, overdue=overdue)
         covered = all(device.id in self._schedulable for device in mine)
-        if taken is None:
+        if allocatable is None:
             why = readings.allocatable.reason if isinstance(readings.allocatable, NoAnswer) else ""
-            unanswered = late("taken", f"whether the kubelet still has these devices is unknown: {why}")
+            unanswered = late("allocatable", f"whether the kubelet still has these devices is unknown: {why}")
             # One question without an answer takes nothing back; a whole deadline without one does.
             return Stage(schedulable=True) if covered and not new and not unanswered.failed else unanswered
         known = NOTHING if new else self._schedulable
-        absent = sorted(d.id for d in mine if d.id not in taken.get(d.resource, NOTHING) and d.id not in known)
+        absent = sorted(d.id for d in mine if d.id not in allocatable.get(d.resource, NOTHING) and d.id not in known)
         if absent:
-            return late("taken", f"the kubelet does not show {_some(absent, mine)}")
+            return late("allocatable", f"the kubelet does not show {_some(absent, mine)}")
         if readings.node is None:
             return late("node", "this Node was not read from the API")
-        counts = {resource: len(ids) for resource, ids in taken.items()}
+        counts = {resource: len(ids) for resource, ids in allocatable.items()}
         short = {device.resource for device in mine if device.id not in self._schedulable}
         wrong = sorted(short | set(lowered(readings.node, counts))) if new else sorted(short)
         if wrong:
@@ -205,7 +205,7 @@ class Confirmer:
         )
 
 
-def _taken(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | None:
+def _allocatable_ids(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | None:
     """Of GPU resources only: other plugins' devices are none of our business."""
     if isinstance(allocatable, NoAnswer):
         return None

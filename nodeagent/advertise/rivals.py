@@ -28,10 +28,10 @@ class Contest:
         self._deadline_seconds = deadline_seconds
         self._sightings: dict[str, _Sighting] = {}
 
-    def look(self, taken: Mapping[str, Collection[str]], ours: Collection[str]) -> None:
+    def record(self, registered: Mapping[str, Collection[str]], ours: Collection[str]) -> None:
         """Take in what the kubelet shows; `ours` are the ids that it can have from our plugin now."""
         now = self._clock()
-        for resource, ids in sorted(taken.items()):
+        for resource, ids in sorted(registered.items()):
             strange = tuple(sorted(set(ids) - set(ours)))
             if strange:
                 before = self._sightings.get(resource, _Sighting(strange, now, now))

@@ -18,19 +18,19 @@ from crds.v1alpha1.names import AGENT_MANAGER, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, Invalid
-from kube.latest import Cell
-from nodeagent.observed.node import NodeSeen, parse_node
+from kube.latest import LatestVersion
+from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
 TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
 
 
-def lowered(node: NodeSeen, counts: Mapping[str, int]) -> tuple[str, ...]:
+def lowered(node: ObservedNode, counts: Mapping[str, int]) -> tuple[str, ...]:
     """Resources of which the Node still promises more than is offered."""
     return tuple(name for name, count in sorted(node.allocatable.items()) if count > counts.get(name, 0))
 
 
-def stale(node: NodeSeen, counts: Mapping[str, int]) -> dict[str, int]:
+def stale(node: ObservedNode, counts: Mapping[str, int]) -> dict[str, int]:
     """Counts that the Node does not show yet, either way."""
     names = sorted({*node.allocatable, *counts})
     return {name: counts.get(name, 0) for name in names if node.allocatable.get(name, 0) != counts.get(name, 0)}
@@ -39,7 +39,7 @@ def stale(node: NodeSeen, counts: Mapping[str, int]) -> dict[str, int]:
 class NodeWriting(Protocol):
     """See `NodeWriter`."""
 
-    def set_taint(self, wanted: bool) -> str: ...
+    def set_taint(self, present: bool) -> str: ...
 
     def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str: ...
 
@@ -51,7 +51,7 @@ class NodeGuard:
         self._writer = writer
         self._write_allocatable = write_allocatable
 
-    def before_push(self, node: NodeSeen | None, counts: Mapping[str, int], ours: Iterable[str]) -> str:
+    def before_push(self, node: ObservedNode | None, counts: Mapping[str, int], ours: Iterable[str]) -> str:
         """Why a push that lowers these counts must wait; empty when it may go."""
         if self._write_allocatable:
             return ""
@@ -63,13 +63,13 @@ class NodeGuard:
 
     def after_push(
         self,
-        node: NodeSeen | None,
+        node: ObservedNode | None,
         counts: Mapping[str, int],
         capacity: Mapping[str, int],
         ours: Iterable[str],
         *,
-        taken: bool,
-        let_go: bool,
+        all_allocatable: bool,
+        all_withdrawn: bool,
     ) -> str:
         """Write the counts that the kubelet has taken; lift the taint once the Node promises no more than is offered.
 
@@ -79,13 +79,13 @@ class NodeGuard:
         if node is None:
             return ""
         shown = _of_ours(node, ours)
-        if self._write_allocatable and taken and (wrong := stale(shown, counts)):
+        if self._write_allocatable and all_allocatable and (wrong := stale(shown, counts)):
             return self._writer.set_counts(wrong, {name: capacity.get(name, 0) for name in wrong})
-        if node.changing and let_go and not lowered(shown, counts):
+        if node.changing and all_withdrawn and not lowered(shown, counts):
             return self._writer.set_taint(False)
         return ""
 
-    def lift(self, node: NodeSeen | None) -> str:
+    def lift(self, node: ObservedNode | None) -> str:
         """Take the taint off, whatever the Node counts."""
         return self._writer.set_taint(False) if node is not None and node.changing else ""
 
@@ -93,26 +93,28 @@ class NodeGuard:
 class NodeWriter:
     """Writes to one Node, nothing but these two things. Failures are values: the next pass tries again."""
 
-    def __init__(self, api: ApiClient, node_name: str, cell: Cell[NodeSeen], budget: RequestBudget) -> None:
+    def __init__(
+        self, api: ApiClient, node_name: str, latest: LatestVersion[ObservedNode], budget: RequestBudget
+    ) -> None:
         self._api, self._budget = api, budget
         self._path = f"/api/v1/nodes/{node_name}"
-        self._cell = cell
+        self._latest = latest
 
-    def set_taint(self, wanted: bool) -> str:
+    def set_taint(self, present: bool) -> str:
         """Why it could not be done; empty when the Node has (or lacks) the taint now."""
         try:
             with self._budget.request() as timeouts:
                 raw = apply.get(self._api, self._path, timeouts=timeouts)
-            operations = _taint_operations(raw, wanted)
+            operations = _taint_operations(raw, present)
             if operations:
                 with self._budget.request() as timeouts:
                     raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
-                log.info("node taint %s %s", TAINT_CHANGING, "set" if wanted else "removed")
+                log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
         except (Conflict, Invalid):
             return "the Node was changed by somebody else in between"
         except ApiError as error:
             return f"cannot change the taint {TAINT_CHANGING}: {error}"
-        self._cell.accept(parse_node(raw))
+        self._latest.accept(parse_node(raw))
         return ""
 
     def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
@@ -127,24 +129,24 @@ class NodeWriter:
         except ApiError as error:
             return f"cannot write the Node's allocatable: {error}"
         log.info("node allocatable written: %s", texts)
-        self._cell.accept(parse_node(raw))
+        self._latest.accept(parse_node(raw))
         return ""
 
 
-def _of_ours(node: NodeSeen, ours: Iterable[str]) -> NodeSeen:
+def _of_ours(node: ObservedNode, ours: Iterable[str]) -> ObservedNode:
     """Another plugin's resources on this node are none of our business."""
     names = frozenset(ours)
     return replace(node, allocatable={name: count for name, count in node.allocatable.items() if name in names})
 
 
-def _taint_operations(raw: Mapping[str, Any], wanted: bool) -> list[dict[str, Any]]:
+def _taint_operations(raw: Mapping[str, Any], present: bool) -> list[dict[str, Any]]:
     """A JSON patch with a test: a taint list that was sent whole would drop what others add meanwhile."""
     taints = (raw.get("spec") or {}).get("taints") or []
     places = [n for n, taint in enumerate(taints) if taint.get("key") == TAINT_CHANGING]
-    if bool(places) == wanted:
+    if bool(places) == present:
         return []
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": raw["metadata"]["resourceVersion"]}
-    if not wanted:
+    if not present:
         # From the back, so that the positions stay right.
         return [unchanged, *({"op": "remove", "path": f"/spec/taints/{n}"} for n in reversed(places))]
     if taints:

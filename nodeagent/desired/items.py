@@ -12,63 +12,67 @@ from dataclasses import dataclass
 from crds.v1alpha1.names import Reason
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.plan import PlanSeen
-from nodeagent.desired.target import AsItIs, MigTarget, Refused, Target, beside_mig_manager, refused_for_all, target
+from nodeagent.desired.plan import ObservedPlan
+from nodeagent.desired.target import MigTarget, Refused, Target, Unchanged, refused_for_all, target, unless_mig_manager
 from nodeagent.hardware.driver import ObservedGpu
 from partitioning.layouts import Instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DesiredItem:
     """What the plan says of one index. Without an item the GPU is left as it is."""
 
     index: int
     gpu: ObservedGpu | None
-    item: GpuItem | None = None
+    gpu_item: GpuItem | None = None
     item_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class DesiredItems:
     """One edition of the plan against the GPUs of the node."""
 
-    edition: tuple[str, int] = ("", 0)
+    spec_version: tuple[str, int] = ("", 0)
     paused: bool = False
     refused: Refused | None = None
     """Why nothing of the plan can be carried out."""
-    orders: tuple[Order, ...] = ()
+    items: tuple[DesiredItem, ...] = ()
     """Sorted by index."""
 
-    def target(self, order: Order, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
+    def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
         """What a GPU is to become in this pass, beside that pod of NVIDIA's mig-manager if there is one."""
-        if order.item is None or order.gpu is None:
-            return AsItIs()
-        found = self.refused or target(order.item, order.gpu, in_use)
+        if item.gpu_item is None or item.gpu is None:
+            return Unchanged()
+        found = self.refused or target(item.gpu_item, item.gpu, in_use)
         if mig_manager and isinstance(found, MigTarget):
-            found = beside_mig_manager(found, order.gpu, mig_manager)
+            found = unless_mig_manager(found, item.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still said.
-        if not self.paused or isinstance(found, Refused | AsItIs):
+        if not self.paused or isinstance(found, Refused | Unchanged):
             return found
-        return AsItIs(planned=found)
+        return Unchanged(planned=found)
 
 
-def orders(plan: PlanSeen | None, gpus: Iterable[ObservedGpu]) -> Orders:
+def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu]) -> DesiredItems:
     """Without a plan, or with one that cannot be read, every GPU is left as it is."""
     by_index = {gpu.index: gpu for gpu in gpus}
-    if plan is None or plan.plan is None:
-        left = tuple(Order(index=index, gpu=gpu) for index, gpu in sorted(by_index.items()))
+    if plan is None or plan.content is None:
+        left = tuple(DesiredItem(index=index, gpu=gpu) for index, gpu in sorted(by_index.items()))
         problem = plan.problem if plan is not None else ""
         refused = Refused(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
-        return Orders(edition=plan.edition if plan else ("", 0), refused=refused if problem else None, orders=left)
-    spec = plan.plan.spec
+        return DesiredItems(
+            spec_version=plan.spec_version if plan else ("", 0), refused=refused if problem else None, items=left
+        )
+    spec = plan.content.spec
     items = effective_items(spec)
     found = [
-        Order(
+        DesiredItem(
             index=index,
             gpu=by_index.get(index),
-            item=items.get(index),
+            gpu_item=items.get(index),
             item_hash=item_hash(items[index]) if index in items else "",
         )
         for index in sorted({*by_index, *items})
     ]
-    return Orders(edition=plan.edition, paused=bool(spec.paused), refused=refused_for_all(spec), orders=tuple(found))
+    return DesiredItems(
+        spec_version=plan.spec_version, paused=bool(spec.paused), refused=refused_for_all(spec), items=tuple(found)
+    )

@@ -16,40 +16,40 @@ from crds.v1alpha1.plan import GPUPartitionPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSeen:
+class ObservedPlan:
     """One version of the plan."""
 
     uid: str
     generation: int
     version: str
     """resourceVersion."""
-    plan: GPUPartitionPlan | None
+    content: GPUPartitionPlan | None
     """None where the object cannot be read, which `problem` explains."""
     problem: str = ""
     status: Mapping[str, Any] = field(default_factory=dict)
     """As the API holds it, for comparing before writing."""
 
     @property
-    def edition(self) -> tuple[str, int]:
+    def spec_version(self) -> tuple[str, int]:
         """Changes with the spec only; a plan that was created anew starts at generation 1 again."""
         return (self.uid, self.generation)
 
 
-def parse_plan(raw: Mapping[str, Any]) -> PlanSeen:
+def parse_plan(raw: Mapping[str, Any]) -> ObservedPlan:
     """Read a plan of the API; never raises."""
     metadata = raw["metadata"]
-    plan, problem = None, ""
+    content, problem = None, ""
     try:
         # The status is ours and is compared raw: an unreadable old one must not stop a good spec.
-        plan = GPUPartitionPlan.read({**raw, "status": None})
+        content = GPUPartitionPlan.read({**raw, "status": None})
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-    return PlanSeen(
+    return ObservedPlan(
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation") or 0),
         version=metadata.get("resourceVersion", ""),
-        plan=plan,
+        content=content,
         problem=problem,
         status=raw.get("status") or {},
     )

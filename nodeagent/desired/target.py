@@ -38,7 +38,7 @@ class WholeTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsItIs:
+class Unchanged:
     """Unmanaged, or paused: what there is stays and is offered."""
 
     planned: MigTarget | MpsTarget | WholeTarget | None = None
@@ -53,7 +53,7 @@ class Refused:
     message: str
 
 
-Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | AsItIs | Refused
+Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | Unchanged | Refused
 
 
 def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Target:
@@ -94,10 +94,10 @@ def no_such_gpu(index: int, count: int) -> Refused:
     return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: remove GPU {index} from the plan")
 
 
-def beside_mig_manager(wanted: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
+def unless_mig_manager(desired: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
     """Two that cut one GPU undo each other's work: where something is to be changed, it is left to people."""
-    if wanted.layout == gpu.layout:
-        return wanted
+    if desired.layout == gpu.layout:
+        return desired
     return Refused(reason=Reason.FOREIGN_OWNER, message=f"nothing is cut while {mig_manager_remedy(pod)}")
 
 

@@ -81,7 +81,7 @@ class Offer:
         with self._condition:
             return self._by_id.get(device_id)
 
-    def offered(self, device_id: str) -> Device | None:
+    def advertised(self, device_id: str) -> Device | None:
         with self._condition:
             return None if device_id in self._config.withdrawn else self._by_id.get(device_id)
 
@@ -123,7 +123,7 @@ class Offer:
         fresh: dict[str, list[tuple[str, bool]]] = {resource: [] for resource in self._listings}
         for device in self._config.devices:
             fresh.setdefault(device.resource, [])
-        for device in self._config.offered():
+        for device in self._config.advertised():
             without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
             healthy = device.id not in self._config.unhealthy and not without_daemon
             fresh[device.resource].append((device.id, healthy))

@@ -178,7 +178,7 @@ class Registrar:
             self._register(link, socket)
             return timing.verify_pause_seconds
         outdated = socket is not None and link.kubelet is not None and socket != link.kubelet
-        unaware = server.told_pre_start is False and self._offer.needs_pre_start(server.resource)
+        unaware = server.announced_pre_start is False and self._offer.needs_pre_start(server.resource)
         if len(streams) > 1 or outdated or unaware:
             server.end_streams()
             return timing.rest_seconds

@@ -65,7 +65,7 @@ class ResourceServer(rpc.DevicePluginServicer):
     ) -> None:
         self.resource = resource
         self.last_ended = float("-inf")  # monotonic, of the latest stream
-        self.told_pre_start: bool | None = None  # what the kubelet knows from its last registration
+        self.announced_pre_start: bool | None = None  # what the kubelet knows from its last registration
         self._offer, self._ledger, self._daemons, self._mps_root = offer, ledger, daemons, mps_root
         self._on_change = on_change
         self._pre_starts = threading.BoundedSemaphore(PRE_STARTS)
@@ -87,8 +87,10 @@ class ResourceServer(rpc.DevicePluginServicer):
         self._offer.wake()
 
     def GetDevicePluginOptions(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
-        self.told_pre_start = self._offer.needs_pre_start(self.resource)
-        return pb.DevicePluginOptions(pre_start_required=self.told_pre_start, get_preferred_allocation_available=True)
+        self.announced_pre_start = self._offer.needs_pre_start(self.resource)
+        return pb.DevicePluginOptions(
+            pre_start_required=self.announced_pre_start, get_preferred_allocation_available=True
+        )
 
     def ListAndWatch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.ListAndWatchResponse]:
         stream = Stream()
@@ -110,7 +112,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         answer = pb.PreferredAllocationResponse()
         for wanted in request.container_requests:
             available, required = list(wanted.available_deviceIDs), list(wanted.must_include_deviceIDs)
-            devices = {id_: self._offer.offered(id_) for id_ in {*available, *required}}
+            devices = {id_: self._offer.advertised(id_) for id_ in {*available, *required}}
             gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
             chosen = preferred(available, required, wanted.allocation_size, gpu_of)
             answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))

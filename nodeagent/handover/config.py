@@ -79,13 +79,13 @@ class PluginConfig:
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
 
-    def offered(self) -> tuple[Device, ...]:
+    def advertised(self) -> tuple[Device, ...]:
         """Devices in the kubelet's list, healthy or not: its capacity."""
         return tuple(device for device in self.devices if device.id not in self.withdrawn)
 
     def healthy(self) -> tuple[Device, ...]:
         """Devices that pods can get: the kubelet's allocatable."""
-        return tuple(device for device in self.offered() if device.id not in self.unhealthy)
+        return tuple(device for device in self.advertised() if device.id not in self.unhealthy)
 
     def in_boot(self, boot_id: str) -> "PluginConfig":
         """As far as it holds in this boot: no MIG instance outlives the one in which it was seen."""

@@ -13,7 +13,7 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from kube.change_log import News
+from kube.change_log import ChangeLog
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class DirectoryWatch(FileSystemEventHandler):
         self._directory, self._on_event = directory, on_event
         self._observer: BaseObserver | None = None
         self._inode = 0
-        self._news = News(log)
+        self._change_log = ChangeLog(log)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         if event.event_type not in OWN_READS:
@@ -47,9 +47,9 @@ class DirectoryWatch(FileSystemEventHandler):
             observer.schedule(self, str(self._directory))  # the directory: renames do not show on the file itself
             observer.start()
         except OSError as error:
-            self._news.tell(f"cannot watch {self._directory}, polling only: {error}")
+            self._change_log.warn(f"cannot watch {self._directory}, polling only: {error}")
             return
-        self._news.tell("")
+        self._change_log.warn("")
         self._observer, self._inode = observer, inode
         self._on_event()  # what happened in between
 

@@ -57,8 +57,8 @@ class MigReader:
 
     def full_compute_profile(self, gpu_uuid: str, spec: ProfileSpec, instance: Any) -> ComputeProfile | None:
         """The one that spans the GPU instance; of several the one with the most multiprocessors."""
-        offered = self._compute_profiles_of(gpu_uuid, spec, instance)
-        full = [profile for profile in offered if profile.slices == spec.compute_slices]
+        advertised = self._compute_profiles_of(gpu_uuid, spec, instance)
+        full = [profile for profile in advertised if profile.slices == spec.compute_slices]
         return max(full, key=lambda profile: (profile.multiprocessors, -profile.id), default=None)
 
     def instances(self, gpu_uuid: str, handle: Any) -> tuple[GpuInstance, ...]:

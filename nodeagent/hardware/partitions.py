@@ -26,7 +26,7 @@ class Partition(Device):
 
     placed: Instance | None = None
     """Of a MIG instance."""
-    offerable: bool = True
+    advertisable: bool = True
     """False where somebody cut a MIG instance into parts of their own: it is reported and left alone."""
 
     @property
@@ -109,7 +109,7 @@ def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:
         kind=DeviceKind.MIG,
         memory_mib=(spec.memory_mib or 0) if spec else 0,
         placed=instance.placed,
-        offerable=instance.uuid is not None,
+        advertisable=instance.uuid is not None,
     )
 
 

@@ -22,7 +22,7 @@ from nodeagent.handover.config import Allocation
 from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, write_json
 from nodeagent.hardware.partitions import concerns_gpus
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
-from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, PodsSeen
+from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.usage import Votes, lists_all_of
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Holdings:
 
     def votes(
         self,
-        pods: PodsSeen,
+        pods: ObservedPods,
         listed: Listed | NoAnswer,
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],
@@ -127,7 +127,7 @@ class Holdings:
                 return
             self._saved = memory
 
-    def _known(self, pods: PodsSeen, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
+    def _known(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
         found = {uid: set(holding.ids) for uid, holding in self._pods.items()}
         for pod in _unended(pods):
             found.setdefault(pod.uid, set()).update(pod.reported)
@@ -135,7 +135,7 @@ class Holdings:
             found.setdefault(entry.pod_uid, set()).update(entry.ids)
         return {uid: frozenset(ids) for uid, ids in sorted(found.items())}
 
-    def _remember(self, pods: PodsSeen, listed: Listed | NoAnswer) -> None:
+    def _remember(self, pods: ObservedPods, listed: Listed | NoAnswer) -> None:
         for pod in pods.pods:
             if pod.ended:
                 self._pods.pop(pod.uid, None)
@@ -160,7 +160,7 @@ class Holdings:
                 uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
             )
 
-    def _forget(self, pods: PodsSeen) -> None:
+    def _forget(self, pods: ObservedPods) -> None:
         living = {pod.uid for pod in pods.pods}
         vanished = {gone.pod.uid for gone in pods.vanished}
         for uid, holding in sorted(self._pods.items()):
@@ -174,7 +174,7 @@ class Holdings:
                 # Its line in the checkpoint is no other pod's, and as old.
                 self._ended = (*self._ended, uid)
 
-    def _dropped_doubts(self, pods: PodsSeen) -> dict[str, str]:
+    def _dropped_doubts(self, pods: ObservedPods) -> dict[str, str]:
         """As long as for a pod that vanished: the containers of the earlier pod may run on for its grace period."""
         doubtful: dict[str, str] = {}
         still: dict[str, Holding] = {}
@@ -209,7 +209,9 @@ class Holdings:
         self._answered = answered
         return doubtful
 
-    def _checkpointed(self, checkpoint: tuple[CheckpointEntry, ...], pods: PodsSeen) -> Iterable[tuple[str, str, str]]:
+    def _checkpointed(
+        self, checkpoint: tuple[CheckpointEntry, ...], pods: ObservedPods
+    ) -> Iterable[tuple[str, str, str]]:
         """Id, holder (or nothing), and why it is doubtful."""
         living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
@@ -227,7 +229,7 @@ class Holdings:
         return DEFAULT_GRACE_SECONDS + self._slack_seconds
 
 
-def _unended(pods: PodsSeen) -> list[NodePod]:
+def _unended(pods: ObservedPods) -> list[NodePod]:
     """Those that vanished before they were seen to end, then those that live."""
     return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
 

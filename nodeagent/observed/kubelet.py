@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from kube.change_log import News
+from kube.change_log import ChangeLog
 from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
@@ -71,7 +71,7 @@ class Kubelet:
         self._identity: tuple[int, int] | None = None
         self._started_at: float | None = None
         self._channel: grpc.Channel | None = None
-        self._news = News(log)
+        self._change_log = ChangeLog(log)
 
     def listed(self) -> Listed | NoAnswer:
         try:
@@ -100,9 +100,9 @@ class Kubelet:
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            self._news.tell(f"{self._paths.checkpoint.name} is no witness, it cannot be read: {error!r}")
+            self._change_log.warn(f"{self._paths.checkpoint.name} is no witness, it cannot be read: {error!r}")
             return ()
-        self._news.tell("")
+        self._change_log.warn("")
         return found
 
     def rival_sockets(self) -> tuple[str, ...]:

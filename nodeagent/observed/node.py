@@ -17,7 +17,7 @@ from partitioning.resources import classify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen:
+class ObservedNode:
     """What the agent must know of its Node."""
 
     name: str
@@ -36,17 +36,17 @@ class NodeSeen:
         return 0
 
     @property
-    def without_version(self) -> NodeSeen:
+    def without_version(self) -> ObservedNode:
         """For telling news from heartbeats."""
         return replace(self, version="")
 
 
-def parse_node(raw: Mapping[str, Any]) -> NodeSeen:
+def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
     """Read a Node of the API."""
     status = raw.get("status") or {}
     amounts = status.get("allocatable") or {}
     taints = (raw.get("spec") or {}).get("taints") or []
-    return NodeSeen(
+    return ObservedNode(
         name=raw["metadata"]["name"],
         uid=raw["metadata"].get("uid", ""),
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),

@@ -76,8 +76,8 @@ class NodePod:
     @property
     def resources(self) -> tuple[str, ...]:
         """Every resource it may hold."""
-        asked = {resource for _, amounts in self.containers for resource, _ in amounts}
-        return tuple(sorted(asked | {resource for resource, _ in self.hidden}))
+        requested = {resource for _, amounts in self.containers for resource, _ in amounts}
+        return tuple(sorted(requested | {resource for resource, _ in self.hidden}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class VanishedPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodsSeen:
+class ObservedPods:
     """One moment of the pod book."""
 
     pods: tuple[NodePod, ...] = ()
@@ -121,20 +121,20 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     init = spec.get("initContainers") or []
     labels = (metadata.get("labels") or {}).items()
     staying = [c for c in init if c.get("restartPolicy") == "Always"] + list(spec.get("containers") or [])
-    asks = [(container["name"], _asked(container)) for container in staying]
+    requests = [(container["name"], _requested(container)) for container in staying]
     return NodePod(
         uid=metadata.get("uid", ""),
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
-        containers=tuple((name, amounts) for name, amounts in asks if amounts),
-        hidden=_hidden(init, [amounts for _, amounts in asks]),
+        containers=tuple((name, amounts) for name, amounts in requests if amounts),
+        hidden=_hidden(init, [amounts for _, amounts in requests]),
         ended=status.get("phase") in ENDED and not running,
         ending=status.get("phase") in ENDED and running,
         handled=bool(status.get("startTime")),
         began=status.get("startTime") or metadata.get("creationTimestamp") or "",
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
-        refused=_refused(status, {name for c in [*init, *staying] for name, _ in _asked(c)}),
+        refused=_refused(status, {name for c in [*init, *staying] for name, _ in _requested(c)}),
         mig_manager=MIG_MANAGER in labels,
         device_plugin=any(label in labels for label in DEVICE_PLUGINS) and _serves_plugins(spec),
     )
@@ -146,11 +146,11 @@ def _serves_plugins(spec: Mapping[str, Any]) -> bool:
     return any(path.rstrip("/").endswith("/device-plugins") for path in paths)
 
 
-def _asked(container: Mapping[str, Any]) -> Amounts:
+def _requested(container: Mapping[str, Any]) -> Amounts:
     resources = container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    asked = ((name, to_int(amount)) for name, amount in sorted(amounts.items()) if classify(name) is not None)
-    return tuple((name, count) for name, count in asked if count > 0)
+    requested = ((name, to_int(amount)) for name, amount in sorted(amounts.items()) if classify(name) is not None)
+    return tuple((name, count) for name, count in requested if count > 0)
 
 
 def _hidden(init: Iterable[Mapping[str, Any]], staying: Iterable[Amounts]) -> Amounts:
@@ -162,7 +162,7 @@ def _hidden(init: Iterable[Mapping[str, Any]], staying: Iterable[Amounts]) -> Am
     peak: dict[str, int] = {}
     kept: dict[str, int] = {}
     for container in init:
-        for name, count in _asked(container):
+        for name, count in _requested(container):
             if container.get("restartPolicy") == "Always":
                 kept[name] = kept.get(name, 0) + count
             else:
@@ -206,7 +206,7 @@ class PodBook:
         """Since when, by UID."""
         self._synced = False
 
-    def change(self, key: tuple[str, str], _old: NodePod | None, new: NodePod | None) -> None:
+    def on_event(self, key: tuple[str, str], _old: NodePod | None, new: NodePod | None) -> None:
         """One event of the watch; a pod of the same name with another uid is another pod."""
         with self._lock:
             known = self._pods.pop(key, None)
@@ -232,7 +232,7 @@ class PodBook:
         with self._lock:
             self._synced = True
 
-    def seen(self) -> PodsSeen:
+    def observed(self) -> ObservedPods:
         """Pods and the vanished ones that still count as holders."""
         now = self._clock()
         with self._lock:
@@ -243,7 +243,7 @@ class PodBook:
             }
             self._end_late(now)
             self._departed = {key: at for key, at in self._departed.items() if now < at + DEPARTED_SECONDS}
-            return PodsSeen(
+            return ObservedPods(
                 pods=tuple(pod for _, pod in sorted(self._pods.items())),
                 vanished=tuple(gone for _, gone in sorted(self._vanished.items())),
                 ended=frozenset(self._ended),

@@ -16,7 +16,7 @@ from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.kubelet import Held, Listed, NoAnswer
-from nodeagent.observed.pods import NodePod, PodsSeen
+from nodeagent.observed.pods import NodePod, ObservedPods
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -96,13 +96,13 @@ def with_processes(
         clients = sorted(process.pid for process in processes if process.mps_client)
         why = f"MPS client process {clients[0]} runs on the GPU, and no pod holds a slice of it" if clients else ""
         return Verdict(use=Use.UNKNOWN, why=why) if clients else verdict
-    standing = gpu.at(partition.placed) if partition.placed is not None else None
-    place = standing.id if standing is not None else None
+    instance = gpu.at(partition.placed) if partition.placed is not None else None
+    place = instance.id if instance is not None else None
     found = sorted(process.pid for process in processes if process.instance == place)
     return Verdict(use=Use.USED, why=f"process {found[0]} runs on it") if found else verdict
 
 
-def judge(pods: PodsSeen, listed: Listed | NoAnswer, votes: Votes, *, too_early: str = "") -> Usage:
+def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_early: str = "") -> Usage:
     """`too_early` says why a List is not to be believed yet, however complete it looks."""
     held = dict(votes.held)
     if isinstance(listed, Listed):
@@ -114,7 +114,7 @@ def judge(pods: PodsSeen, listed: Listed | NoAnswer, votes: Votes, *, too_early:
     return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind)
 
 
-def shortfalls(pods: PodsSeen, listed: Listed, votes: Votes) -> dict[str, str]:
+def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, str]:
     """Per resource: the first pod of which not every device is known, and what is missing."""
     found: dict[str, str] = {}
     for pod in pods.pods:
@@ -125,8 +125,8 @@ def shortfalls(pods: PodsSeen, listed: Listed, votes: Votes) -> dict[str, str]:
                 why = f"init containers of pod {pod.title} hold {count} more of {resource}, unlisted, until it ends"
                 found.setdefault(resource, why)
     for gone in pods.vanished:
-        asked = sum(count for _, amounts in gone.pod.containers for _, count in amounts)
-        if len(votes.known.get(gone.pod.uid, ())) < asked or gone.pod.hidden:
+        requested = sum(count for _, amounts in gone.pod.containers for _, count in amounts)
+        if len(votes.known.get(gone.pod.uid, ())) < requested or gone.pod.hidden:
             for resource in gone.pod.resources:
                 found.setdefault(resource, f"pod {gone.pod.title} left the API before it ended and may still run")
     return found
@@ -145,7 +145,7 @@ def _unlisted(pod: NodePod, containers: Mapping[str, Held]) -> Iterable[tuple[st
                 yield resource, f"pod {pod.title} asks for {count} of {resource} and the kubelet lists {shown}"
 
 
-def _blind(pods: PodsSeen, listed: Listed | NoAnswer) -> str:
+def _blind(pods: ObservedPods, listed: Listed | NoAnswer) -> str:
     if isinstance(listed, NoAnswer):
         return listed.reason
     if not pods.synced:

@@ -20,27 +20,27 @@ from nodeagent.report.outcome import GpuOutcome, PassResult
 MOST_MESSAGE_CHARS = 4096
 UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
 OURS = tuple(condition for condition in Condition if condition is not Condition.AGENT_ALIVE)
-Said: TypeAlias = tuple[bool, Reason, str]
+ConditionValue: TypeAlias = tuple[bool, Reason, str]
 """Status, reason and message."""
 
 
 def conditions(
-    found: PassResult, live: Iterable[Mapping[str, Any]], *, generation: int, now: str
+    result: PassResult, live: Iterable[Mapping[str, Any]], *, generation: int, now: str
 ) -> list[ConditionStatus]:
     """Sorted by type. `live` are the conditions that the API holds."""
     before = {condition.get("type"): condition for condition in live}
-    said: dict[Condition, Said] = {
-        Condition.READY: _ready(found),
-        Condition.RECONCILING: _reconciling(found),
-        Condition.STALLED: _stalled(found),
-        Condition.APPLIED: _applied(found),
-        Condition.ADVERTISED: _advertised(found),
-        Condition.DRIFTED: _drifted(found),
-        Condition.OWNERSHIP_CONFLICT: _ownership(found),
-        Condition.GPUS_HEALTHY: _health(found),
+    values: dict[Condition, ConditionValue] = {
+        Condition.READY: _ready(result),
+        Condition.RECONCILING: _reconciling(result),
+        Condition.STALLED: _stalled(result),
+        Condition.APPLIED: _applied(result),
+        Condition.ADVERTISED: _advertised(result),
+        Condition.DRIFTED: _drifted(result),
+        Condition.OWNERSHIP_CONFLICT: _ownership(result),
+        Condition.GPUS_HEALTHY: _health(result),
     }
     written = []
-    for kind, (is_so, reason, message) in sorted(said.items()):
+    for kind, (is_so, reason, message) in sorted(values.items()):
         status: Literal["True", "False"] = "True" if is_so else "False"
         known = before.get(kind.value, {})
         unchanged = known.get("status") == status and bool(known.get("lastTransitionTime"))
@@ -57,93 +57,93 @@ def conditions(
     return written
 
 
-def _ready(found: PassResult) -> Said:
-    if found.problem:
-        return False, *found.problem
+def _ready(result: PassResult) -> ConditionValue:
+    if result.problem:
+        return False, *result.problem
     unready = (
-        found.of_state(GpuState.FAILED) or found.of_state(GpuState.WAITING_FOR_RELEASE) or found.of_state(*UNDER_WAY)
+        result.of_state(GpuState.FAILED) or result.of_state(GpuState.WAITING_FOR_RELEASE) or result.of_state(*UNDER_WAY)
     )
     if unready:
         return False, unready[0].reason, _sentences(unready)
-    return True, Reason.CONFIRMED, _matching(found)
+    return True, Reason.CONFIRMED, _matching(result)
 
 
-def _matching(found: PassResult) -> str:
-    managed = sum(outcome.managed for outcome in found.outcomes)
-    rest = len(found.outcomes) - managed
+def _matching(result: PassResult) -> str:
+    managed = sum(outcome.managed for outcome in result.outcomes)
+    rest = len(result.outcomes) - managed
     unmanaged = f" ({rest} unmanaged)" if rest else ""
     if not managed:
         return f"No GPU is in the plan{unmanaged}."
     return f"{'1 GPU matches' if managed == 1 else f'{managed} GPUs match'} the plan{unmanaged}."
 
 
-def _reconciling(found: PassResult) -> Said:
-    if found.plan.paused:
+def _reconciling(result: PassResult) -> ConditionValue:
+    if result.desired.paused:
         return False, Reason.PAUSED, "Nothing is changed while spec.paused is true."
-    return _any(found.of_state(*UNDER_WAY), otherwise="No change is under way.")
+    return _any(result.of_state(*UNDER_WAY), otherwise="No change is under way.")
 
 
-def _stalled(found: PassResult) -> Said:
-    if found.problem:
-        return True, *found.problem
-    return _any(found.of_state(GpuState.FAILED), otherwise="Nothing needs a person to act.")
+def _stalled(result: PassResult) -> ConditionValue:
+    if result.problem:
+        return True, *result.problem
+    return _any(result.of_state(GpuState.FAILED), otherwise="Nothing needs a person to act.")
 
 
-def _any(outcomes: list[GpuOutcome], *, otherwise: str) -> Said:
+def _any(outcomes: list[GpuOutcome], *, otherwise: str) -> ConditionValue:
     """True where there is such a GPU."""
     return (True, outcomes[0].reason, _sentences(outcomes)) if outcomes else (False, Reason.IDLE, otherwise)
 
 
-def _applied(found: PassResult) -> Said:
-    behind = [outcome for outcome in found.outcomes if outcome.managed and not outcome.converged]
+def _applied(result: PassResult) -> ConditionValue:
+    behind = [outcome for outcome in result.outcomes if outcome.managed and not outcome.converged]
     if behind:
         return False, behind[0].reason, _sentences(behind)
     return True, Reason.AS_PLANNED, "The hardware of every GPU in the plan is as planned."
 
 
-def _advertised(found: PassResult) -> Said:
-    if not found.advertised:
-        why = found.advertise_message or "The kubelet and the Node do not show every advertised device yet."
+def _advertised(result: PassResult) -> ConditionValue:
+    if not result.advertised:
+        why = result.advertise_message or "The kubelet and the Node do not show every advertised device yet."
         return False, Reason.ADVERTISING, why
-    loaded = found.seen.readings.loaded
+    loaded = result.observation.readings.loaded
     # The plugin's own troubles, which no GPU or resource feels yet.
     general = [problem.message for problem in loaded.errors if not (problem.gpu or problem.resource)] if loaded else []
     message = "; ".join(f"device plugin: {message}" for message in general)
     return True, Reason.CONFIRMED, message or "The kubelet and the Node show every advertised device."
 
 
-def _drifted(found: PassResult) -> Said:
+def _drifted(result: PassResult) -> ConditionValue:
     """Confirmed once for this very item, and different now: somebody else changed the hardware."""
     drifted = [
         outcome
-        for outcome in found.outcomes
+        for outcome in result.outcomes
         if outcome.managed
         and outcome.plan_hash == outcome.item_hash
         and not outcome.converged
-        and not found.plan.paused
+        and not result.desired.paused
     ]
     if drifted:
         return True, Reason.DRIFT, _sentences(drifted)
     return False, Reason.AS_PLANNED, "No GPU in the plan was changed outside gpuplan."
 
 
-def _ownership(found: PassResult) -> Said:
-    if found.seen.rival:
-        return True, Reason.FOREIGN_OWNER, found.seen.rival
-    foreign = found.confirmation.foreign
+def _ownership(result: PassResult) -> ConditionValue:
+    if result.observation.rival:
+        return True, Reason.FOREIGN_OWNER, result.observation.rival
+    foreign = result.confirmation.foreign
     if foreign:
         return (
             True,
             Reason.FOREIGN_OWNER,
             f"another device plugin offers {', '.join(foreign[:4])}: stop it on this node",
         )
-    if pod := found.seen.pods.mig_manager:
+    if pod := result.observation.pods.mig_manager:
         return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)
     return False, Reason.NO_CONFLICT, "Nothing else partitions or advertises the GPUs of this node."
 
 
-def _health(found: PassResult) -> Said:
-    gpus = [outcome.gpu for outcome in found.outcomes if outcome.gpu is not None]
+def _health(result: PassResult) -> ConditionValue:
+    gpus = [outcome.gpu for outcome in result.outcomes if outcome.gpu is not None]
     ill = [f"GPU {gpu.index}: {gpu.health_message}" for gpu in gpus if gpu.health is Health.UNHEALTHY]
     if ill:
         return False, Reason.UNHEALTHY, "; ".join(ill)

@@ -13,7 +13,7 @@ from nodeagent.ages import Ages
 from nodeagent.observed.usage import Use, Verdict
 
 
-class Steady:
+class DebouncedVerdicts:
     def __init__(self, *, clock: Callable[[], float], patience_seconds: float) -> None:
         self._ages = Ages(clock)
         self._patience_seconds = patience_seconds
@@ -22,7 +22,7 @@ class Steady:
         self.waits = False
         """Some doubt was held back in the pass before `end_pass`."""
 
-    def word(self, device_id: str, verdict: Verdict) -> Verdict:
+    def of(self, device_id: str, verdict: Verdict) -> Verdict:
         """What to say of an id in this pass."""
         doubted = verdict.use is Use.UNKNOWN and device_id in self._free
         if doubted and self._ages.seconds(device_id) < self._patience_seconds:

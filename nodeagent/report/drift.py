@@ -50,7 +50,7 @@ class DriftWatch:
     def repairs(self, result: PassResult, confirmed_hash: Callable[[str], str]) -> list[Repair]:
         """`confirmed_hash` is that of before this pass."""
         found = []
-        excused = self._rebooted(result) or result.seen.readings.node is None
+        excused = self._rebooted(result) or result.observation.readings.node is None
         for outcome in result.outcomes:
             if outcome.gpu is None or not outcome.managed:
                 continue
@@ -64,7 +64,7 @@ class DriftWatch:
         return found
 
     def _rebooted(self, result: PassResult) -> bool:
-        node = result.seen.readings.node
+        node = result.observation.readings.node
         now = node.boot_id if node is not None else ""
         before, self._boot_id = self._boot_id, now or self._boot_id
         return bool(before and now and before != now)

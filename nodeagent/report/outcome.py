@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.confirm import Confirmation, Stage
-from nodeagent.desired.items import Orders
-from nodeagent.desired.target import AsItIs, Refused
+from nodeagent.desired.items import DesiredItems
+from nodeagent.desired.target import Refused, Unchanged
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import Health, InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
-from nodeagent.observation import Seen
+from nodeagent.observation import Observation
 from nodeagent.observed.orphans import Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.steps.actuator import Actuated
@@ -65,8 +65,8 @@ class GpuOutcome:
 class PassResult:
     """A whole pass, for those who tell of it."""
 
-    seen: Seen
-    plan: Orders
+    observation: Observation
+    desired: DesiredItems
     outcomes: tuple[GpuOutcome, ...]
     actuated: Mapping[str, Actuated]
     """By GPU UUID."""
@@ -78,9 +78,11 @@ class PassResult:
     @property
     def problem(self) -> tuple[Reason, str] | None:
         """What stands before any GPU's own state: the driver does not answer, or the plan cannot be read."""
-        if self.seen.driver_problem is not None:
-            return Reason.DRIVER_ERROR, str(self.seen.driver_problem)
-        unreadable = self.plan.refused if self.seen.plan is not None and self.seen.plan.problem else None
+        if self.observation.driver_problem is not None:
+            return Reason.DRIVER_ERROR, str(self.observation.driver_problem)
+        unreadable = (
+            self.desired.refused if self.observation.plan is not None and self.observation.plan.problem else None
+        )
         return (unreadable.reason, unreadable.message) if unreadable is not None else None
 
     @property
@@ -158,7 +160,7 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
         return GpuState.FAILED, Reason.UNHEALTHY, fault
     if found.stage.reason is Reason.FOREIGN_OWNER:
         return GpuState.FAILED, found.stage.reason, found.stage.message
-    if found.paused and isinstance(change.target, AsItIs):
+    if found.paused and isinstance(change.target, Unchanged):
         if found.confirmed_hash == found.item_hash and change.converged:
             return GpuState.READY, Reason.CONFIRMED, "matches the plan, which is paused"
         lacks = f"; {', '.join(change.missing)} is not there" if change.missing else ""
@@ -209,33 +211,33 @@ def _orphaned(orphans: Orphans) -> list[str]:
 
 
 def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
-    in_the_way = {partition.id for partition, _ in change.in_the_way}
-    withdrawing = [partition.title for partition in change.withdraw if partition.id not in in_the_way]
+    blocking = {partition.id for partition, _ in change.blocking}
+    withdrawing = [partition.title for partition in change.withdraw if partition.id not in blocking]
     if withdrawing and stage.failed:
         return GpuState.FAILED, stage.reason, stage.message
     if withdrawing:
         message = f"being withdrawn from the kubelet, then destroyed if unused: {', '.join(withdrawing)}"
         return GpuState.CHANGING, Reason.WITHDRAWING, f"{message}; {stage.message}" if stage.message else message
-    if change.acts or not change.in_the_way:
+    if change.acts or not change.blocking:
         return GpuState.CHANGING, Reason.CHANGING, f"being created: {', '.join(change.missing) or 'nothing'}"
-    known = any(verdict.use is Use.USED for _, verdict in change.in_the_way)
+    known = any(verdict.use is Use.USED for _, verdict in change.blocking)
     reason = Reason.WAITING_FOR_RELEASE if known else Reason.USE_UNKNOWN
     return GpuState.WAITING_FOR_RELEASE, reason, _holders(change)
 
 
 def _unmanaged(change: GpuChange) -> str:
     message = "not managed by the plan: advertised unchanged"
-    return f"{message}, except where it is not free: {_holders(change)}" if change.in_the_way else message
+    return f"{message}, except where it is not free: {_holders(change)}" if change.blocking else message
 
 
 def _holders(change: GpuChange) -> str:
-    holders = [_holder(partition, verdict) for partition, verdict in change.in_the_way]
+    holders = [_holder(partition, verdict) for partition, verdict in change.blocking]
     more = f", and {len(holders) - NAMED_HOLDERS} more" if len(holders) > NAMED_HOLDERS else ""
     return "; ".join(holders[:NAMED_HOLDERS]) + more
 
 
 def _holder(partition: Partition, verdict: Verdict) -> str:
-    if not partition.offerable:
+    if not partition.advertisable:
         return f"{partition.title} was cut into compute instances by somebody else: destroy them there"
     if verdict.pod:
         given_as = f", which got it as {verdict.other_id}" if verdict.other_id else ""
@@ -250,7 +252,7 @@ def _partition(partition: Partition, verdict: Verdict, found: Situation) -> Part
         return PartitionOutcome(partition=partition, state=PartitionState.USED, pod=verdict.pod)
     if partition.id in found.withdrawn:
         return PartitionOutcome(partition=partition, state=PartitionState.WITHDRAWN)
-    if verdict.use is Use.UNKNOWN or not partition.offerable or partition.id in found.unhealthy:
+    if verdict.use is Use.UNKNOWN or not partition.advertisable or partition.id in found.unhealthy:
         return PartitionOutcome(partition=partition, state=PartitionState.UNKNOWN)
     covered = partition.id in found.schedulable
     return PartitionOutcome(partition=partition, state=PartitionState.FREE if covered else PartitionState.PENDING)

@@ -18,8 +18,8 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, NotFound
-from kube.latest import Cell
-from nodeagent.desired.plan import PlanSeen, parse_plan
+from kube.latest import LatestVersion
+from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.conditions import OURS
 from nodeagent.report.handback import Beats, Handback
 
@@ -35,7 +35,7 @@ class StatusWriter:
         self,
         api: ApiClient,
         node_name: str,
-        cell: Cell[PlanSeen],
+        latest: LatestVersion[ObservedPlan],
         beats: Beats,
         budget: RequestBudget,
         *,
@@ -44,7 +44,7 @@ class StatusWriter:
     ) -> None:
         self._api = api
         self._name = node_name
-        self._cell = cell
+        self._latest = latest
         self._beats, self._budget = beats, budget
         self._handback = Handback(beats, clock=clock)
         self._clock = clock
@@ -55,7 +55,7 @@ class StatusWriter:
         self.problem = ""
         """Why, once there were `MOST_FAILURES` of them; the heartbeat carries it to the controller."""
 
-    def write(self, plan: PlanSeen, status: Mapping[str, Any]) -> float | None:
+    def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
         """None when the API holds it; else the seconds after which to come again. Raises ApiError."""
         handed_back = self._handback.may_write_ready(plan.status, reporting=not self.problem)
         live = plan.status
@@ -70,7 +70,7 @@ class StatusWriter:
         self._written_at = now
         return self._interval_seconds if not self._write(plan, status) else later
 
-    def _write(self, plan: PlanSeen, status: Mapping[str, Any]) -> bool:
+    def _write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> bool:
         """False: the plan has changed or gone, and the watch brings what is there now."""
         metadata = {"name": self._name, "uid": plan.uid, "resourceVersion": plan.version}
         body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
@@ -85,7 +85,7 @@ class StatusWriter:
         except ApiError as error:
             self._failed(error)
             raise
-        self._cell.accept(parse_plan(written))
+        self._latest.accept(parse_plan(written))
         self.failures = 0
         if self.problem:
             self.problem = ""

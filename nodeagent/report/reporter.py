@@ -13,10 +13,10 @@ from typing import Any
 
 from crds.v1alpha1 import names
 from crds.v1alpha1.names import GpuState
-from kube.change_log import News
+from kube.change_log import ChangeLog
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
-from nodeagent.desired.plan import PlanSeen
+from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.outcome import GpuOutcome, PassResult
@@ -30,7 +30,7 @@ class Reporter:
     def __init__(
         self,
         *,
-        write: Callable[[PlanSeen, Mapping[str, Any]], float | None],
+        write: Callable[[ObservedPlan, Mapping[str, Any]], float | None],
         emit: Callable[[ObjectReference, EventType, str, str], None],
         metrics: AgentMetrics,
         clock: Callable[[], float],
@@ -42,7 +42,7 @@ class Reporter:
         self._write, self._emit, self._metrics = write, emit, metrics
         self._clock, self._now = clock, now
         self._agent_version, self._config_path = agent_version, config_path
-        self._news, self._plan_uid = News(log), ""
+        self._change_log, self._plan_uid = ChangeLog(log), ""
         self._drift = DriftWatch()
         self._confirmed: dict[str, str] = {}
         self._begun: dict[str, tuple[str, float]] = {}
@@ -51,7 +51,7 @@ class Reporter:
         self._refused_uids: frozenset[str] = frozenset()
         self._generation: int | None = None
 
-    def meet(self, plan: PlanSeen | None) -> None:
+    def load_confirmed(self, plan: ObservedPlan | None) -> None:
         """Before a pass: what an earlier agent confirmed for this plan is in its status."""
         uid = plan.uid if plan is not None else ""
         if uid != self._plan_uid:
@@ -72,11 +72,11 @@ class Reporter:
             self._metrics.actuated(done)
         self._note_repairs(result)
         for outcome in result.outcomes:
-            self._note(outcome, result.seen.plan)
+            self._note(outcome, result.observation.plan)
         self._note_refused(result)
-        if result.seen.driver_problem is not None:
-            self._metrics.error(f"driver-{result.seen.driver_problem.kind}")
-        plan = result.seen.plan
+        if result.observation.driver_problem is not None:
+            self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
+        plan = result.observation.plan
         if plan is None:
             self._metrics.found(result.outcomes, None)
             return None
@@ -89,13 +89,13 @@ class Reporter:
         try:
             seconds = self._write(plan, status)
         except ApiError as error:
-            self._news.tell(f"status was not written: {error}")
+            self._change_log.warn(f"status was not written: {error}")
             self._metrics.error("status")
             return RETRY_SECONDS
-        self._news.tell("")
+        self._change_log.warn("")
         return seconds
 
-    def _note(self, outcome: GpuOutcome, plan: PlanSeen | None) -> None:
+    def _note(self, outcome: GpuOutcome, plan: ObservedPlan | None) -> None:
         """One GPU: what was confirmed, how long it took, and whether its state is news."""
         state = (str(outcome.state), str(outcome.reason))
         before = self._states.get(outcome.index)
@@ -105,9 +105,9 @@ class Reporter:
             # Of a GPU that an earlier agent has confirmed already, Ready is no news.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
             if outcome.state is GpuState.FAILED and plan is not None:
-                self._tell(plan, "Warning", outcome)
+                self._emit_event(plan, "Warning", outcome)
             elif outcome.state is GpuState.READY and plan is not None and not known:
-                self._tell(plan, "Normal", outcome)
+                self._emit_event(plan, "Normal", outcome)
         if outcome.gpu is None:
             return
         uuid = outcome.gpu.uuid
@@ -127,19 +127,19 @@ class Reporter:
         for repair in self._drift.repairs(result, self.confirmed_hash):
             self._metrics.drift_repaired(len(repair.created), len(repair.destroyed))
             log.warning("%s", repair.message)
-            if result.seen.plan is not None:
-                self._emit(_about(result.seen.plan), "Warning", "DriftRepaired", repair.message)
+            if result.observation.plan is not None:
+                self._emit(_about(result.observation.plan), "Warning", "DriftRepaired", repair.message)
 
-    def _tell(self, plan: PlanSeen, kind: EventType, outcome: GpuOutcome) -> None:
+    def _emit_event(self, plan: ObservedPlan, kind: EventType, outcome: GpuOutcome) -> None:
         self._emit(_about(plan), kind, str(outcome.reason), _event_text(outcome))
 
     def _note_refused(self, result: PassResult) -> None:
         """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
-        refused = [pod for pod in result.seen.pods.pods if pod.refused]
+        refused = [pod for pod in result.observation.pods.pods if pod.refused]
         for pod in refused:
             # The kubelet writes startTime with its refusal; an earlier agent has told of what is older than this one.
-            told = bool(pod.began) and pod.began < self._started
-            if pod.uid not in self._refused_uids and not told:
+            reported_before = bool(pod.began) and pod.began < self._started
+            if pod.uid not in self._refused_uids and not reported_before:
                 self._metrics.refused_pod()
                 about = ObjectReference(
                     api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace
@@ -152,8 +152,8 @@ class Reporter:
         self._refused_uids = frozenset(pod.uid for pod in refused)
 
 
-def _about(plan: PlanSeen) -> ObjectReference:
-    name = plan.plan.metadata.name if plan.plan is not None else ""
+def _about(plan: ObservedPlan) -> ObjectReference:
+    name = plan.content.metadata.name if plan.content is not None else ""
     return ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
 
 

@@ -20,7 +20,7 @@ from crds.v1alpha1.status import (
     ProfileReport,
     Summary,
 )
-from nodeagent.desired.plan import PlanSeen
+from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.report.conditions import conditions
@@ -34,7 +34,7 @@ MOST_MESSAGE_CHARS = 1024
 
 
 def plan_status(
-    result: PassResult, plan: PlanSeen, *, agent_version: str, config_path: str, now: str
+    result: PassResult, plan: ObservedPlan, *, agent_version: str, config_path: str, now: str
 ) -> dict[str, Any]:
     """The status to apply. Times of what did not change are those that the API holds."""
     live = plan.status
@@ -43,23 +43,23 @@ def plan_status(
         summary=_summary(result.outcomes, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
         node=_node(result, agent_version),
-        models=_models(result.seen.gpus),
+        models=_models(result.observation.gpus),
         gpus=[_gpu(outcome) for outcome in result.outcomes[:MOST_GPUS]],
         device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
     ).wire()
 
 
 def _node(result: PassResult, agent_version: str) -> NodeFacts:
-    node = result.seen.readings.node
+    node = result.observation.readings.node
     return NodeFacts(
         uid=node.uid if node else None,
         boot_id=(node.boot_id or None) if node else None,
-        driver_version=result.seen.driver_version[:64] or None,
+        driver_version=result.observation.driver_version[:64] or None,
         agent_version=agent_version,
     )
 
 
-def _summary(outcomes: Iterable[GpuOutcome], plan: PlanSeen) -> Summary:
+def _summary(outcomes: Iterable[GpuOutcome], plan: ObservedPlan) -> Summary:
     found = [partition for outcome in outcomes for partition in outcome.partitions]
 
     def used_of(kind: DeviceKind) -> str | None:
@@ -67,7 +67,7 @@ def _summary(outcomes: Iterable[GpuOutcome], plan: PlanSeen) -> Summary:
         return f"{sum(entry.used for entry in mine)}/{len(mine)}" if mine else None
 
     return Summary(
-        mode=(plan.plan.spec.mode or Mode.AUTO) if plan.plan is not None else None,
+        mode=(plan.content.spec.mode or Mode.AUTO) if plan.content is not None else None,
         mig=used_of(DeviceKind.MIG),
         mps=used_of(DeviceKind.MPS),
         whole=used_of(DeviceKind.WHOLE),
@@ -132,7 +132,7 @@ def _partition(entry: PartitionOutcome) -> PartitionStatus:
 
 def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
     desired, known = result.config.hash, live.get("confirmedHash")
-    confirmed = desired if result.confirmation.taken else known
+    confirmed = desired if result.confirmation.all_allocatable else known
     return DevicePluginStatus(
         backend="gpuplan",
         config=config_path[:253],

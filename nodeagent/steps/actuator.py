@@ -44,7 +44,7 @@ class Actuated:
 class _Pause:
     """After a failure on one GPU: the same plan is not tried again at once."""
 
-    edition: tuple[str, int]
+    spec_version: tuple[str, int]
     error: DriverError
     failures: int
     over_at: float
@@ -57,21 +57,21 @@ class Actuator:
         self._clock = clock
         self._pauses: dict[str, _Pause] = {}
 
-    def run(self, change: GpuChange, *, edition: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
+    def run(self, change: GpuChange, *, spec_version: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
         """Work through the steps of one GPU as far as possible. `edition` is the plan's uid and generation."""
         pause = self._pauses.get(change.gpu.uuid)
         if not change.acts:
             self._pauses.pop(change.gpu.uuid, None)
             return Actuated()
-        if pause is not None and pause.edition == edition and self._clock() < pause.over_at:
+        if pause is not None and pause.spec_version == spec_version and self._clock() < pause.over_at:
             return Actuated(error=pause.error, fresh=False)
-        result = self._work(change, edition, may_go_on)
+        result = self._work(change, spec_version, may_go_on)
         if result.error is None:
             self._pauses.pop(change.gpu.uuid, None)
         else:
-            failures = 1 + (pause.failures if pause is not None and pause.edition == edition else 0)
+            failures = 1 + (pause.failures if pause is not None and pause.spec_version == spec_version else 0)
             seconds = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LAST_PAUSE_SECONDS)
-            self._pauses[change.gpu.uuid] = _Pause(edition, result.error, failures, self._clock() + seconds)
+            self._pauses[change.gpu.uuid] = _Pause(spec_version, result.error, failures, self._clock() + seconds)
             log.warning("GPU %d: %s; tried again in %g s", change.gpu.index, result.error, seconds)
         return result
 
@@ -80,7 +80,7 @@ class Actuator:
         pauses = [pause for gpu, pause in self._pauses.items() if gpu in gpus]
         return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
 
-    def _work(self, change: GpuChange, edition: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
+    def _work(self, change: GpuChange, spec_version: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
         gpu, interrupted = change.gpu, False
         problem: DriverError | None = None
         done: dict[Action, list[Instance]] = {Action.DESTROY: [], Action.CREATE: []}
@@ -91,7 +91,7 @@ class Actuator:
             if action is Action.CREATE and any(gpu.collide(placed, other) for other in stuck):
                 continue
             try:
-                self._step(gpu, Intent.of(action, placed, edition), call)
+                self._step(gpu, Intent.of(action, placed, spec_version), call)
             except InUseError as error:
                 # Somebody holds this one; the other steps need not wait for it.
                 problem = error

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, with_config
 
-from kube.change_log import News
+from kube.change_log import ChangeLog
 from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
 from nodeagent.hardware.driver import DriverError, ObservedGpu
 from partitioning.layouts import Instance
@@ -43,9 +43,9 @@ class Intent:
     generation: int
 
     @classmethod
-    def of(cls, action: Action, placed: Instance, edition: tuple[str, int]) -> Intent:
+    def of(cls, action: Action, placed: Instance, spec_version: tuple[str, int]) -> Intent:
         """`edition` is the plan's uid and generation."""
-        uid, generation = edition
+        uid, generation = spec_version
         profile, start, size = placed.profile, placed.start, placed.size
         return cls(action=action, profile=profile, start=start, size=size, plan_uid=uid, generation=generation)
 
@@ -73,7 +73,7 @@ class NotJournalledError(DriverError):
 class Journal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._news: defaultdict[str, News] = defaultdict(lambda: News(log))
+        self._change_log: defaultdict[str, ChangeLog] = defaultdict(lambda: ChangeLog(log))
 
     def begin(self, gpu_uuid: str, intent: Intent) -> None:
         """On disk when this returns; raises NotJournalledError where that cannot be."""
@@ -95,18 +95,18 @@ class Journal:
     def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
         """What was begun and not ended, one for each placement, in the order of beginning."""
         content = read_json(self._path(gpu_uuid), _FILE)
-        self._news[gpu_uuid].tell(f"journal {content}" if isinstance(content, Unreadable) else "")
+        self._change_log[gpu_uuid].warn(f"journal {content}" if isinstance(content, Unreadable) else "")
         return content.intents if isinstance(content, _File) else ()
 
     def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:
         """End the intents that came to their end; name the placements of those that were left half-made."""
         left = set()
         for intent in self.intents(gpu.uuid) if not gpu.problem else ():
-            standing = gpu.at(intent.placed)
-            if standing is not None and standing.half_made:
+            found = gpu.at(intent.placed)
+            if found is not None and found.half_made:
                 left.add(intent.placed)
                 continue
-            how = "was not begun" if (standing is None) == (intent.action is Action.CREATE) else "is done"
+            how = "was not begun" if (found is None) == (intent.action is Action.CREATE) else "is done"
             log.info("GPU %d: the %s of %s that was cut off %s", gpu.index, intent.action, intent.placed, how)
             self.end(gpu.uuid, intent)
         return frozenset(left)

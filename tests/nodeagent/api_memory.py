@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kube.events import EventType, ObjectReference
-from kube.latest import Cell
+from kube.latest import LatestVersion
 from nodeagent.advertise.taint import _taint_operations
-from nodeagent.desired.plan import PlanSeen, parse_plan
-from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.desired.plan import ObservedPlan, parse_plan
+from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import same
 from tests.nodeagent.items import NODE, Raw
 from tests.nodeagent.node_fakes import FakeKubelet
@@ -21,7 +21,7 @@ class ApiMemory:
 
     def __init__(self, effect: Effects, kubelet: FakeKubelet) -> None:
         self.effect, self.kubelet = effect, kubelet
-        self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
+        self.latest_plan, self.latest_node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
         self.plan: Raw | None = None
         self.node: Raw = {
             "metadata": {"name": NODE, "uid": "node-uid", "resourceVersion": "1"},
@@ -62,7 +62,7 @@ class ApiMemory:
             "status": before["status"],
         }
 
-    def write(self, plan: PlanSeen, status: Mapping[str, Any]) -> float | None:
+    def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
         """StatusSink."""
         if self.plan is None or same(status, plan.status):
             return None
@@ -71,20 +71,20 @@ class ApiMemory:
         merged = {**status, "conditions": sorted([*status["conditions"], *conditions], key=lambda c: str(c["type"]))}
         metadata = {**self.plan["metadata"], "resourceVersion": str(self.version)}
         self.plan = {**self.plan, "metadata": metadata, "status": merged}
-        self.plan_cell.accept(parse_plan(self.plan))
+        self.latest_plan.accept(parse_plan(self.plan))
         self.effect("status")
         return None
 
-    def set_taint(self, wanted: bool) -> str:
+    def set_taint(self, present: bool) -> str:
         """NodeWriting, by the product's own patch."""
-        for operation in _taint_operations(self.node, wanted):
+        for operation in _taint_operations(self.node, present):
             taints = self.node["spec"].setdefault("taints", [])
             if operation["op"] == "add":
                 taints.extend(operation["value"] if isinstance(operation["value"], list) else [operation["value"]])
             elif operation["op"] == "remove":
                 del taints[int(operation["path"].rpartition("/")[2])]
         self._node_written()
-        self.effect(f"taint {wanted}")
+        self.effect(f"taint {present}")
         return ""
 
     def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
@@ -98,7 +98,7 @@ class ApiMemory:
     def _node_written(self) -> None:
         version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
         self.node = {**self.node, "metadata": {**self.node["metadata"], "resourceVersion": version}}
-        self.node_cell.accept(parse_node(self.node))
+        self.latest_node.accept(parse_node(self.node))
 
     def tick(self) -> None:
         """The kubelet writes node.status."""

@@ -52,13 +52,13 @@ class Plugin:
                 found[device.resource][device.id] = ready and real and device.id not in self.config.unhealthy
         return found
 
-    def offered(self) -> dict[str, tuple[str, ...]]:
+    def advertised(self) -> dict[str, tuple[str, ...]]:
         """The healthy ones."""
         listed = self.listed()
         return {name: tuple(i for i, healthy in ids.items() if healthy) for name, ids in listed.items()}
 
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
-        if device_id not in self.offered().get(resource, ()):
+        if device_id not in self.advertised().get(resource, ()):
             return False
         self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at)
         write_ledger(self.files, self.allocations.values())
@@ -82,7 +82,7 @@ class FakeKubelet:
 
     def step(self) -> None:
         # A resource that was registered once stays for ever, with nothing in it.
-        self.devices = {**dict.fromkeys(self.devices, ()), **self._plugin.offered()}
+        self.devices = {**dict.fromkeys(self.devices, ()), **self._plugin.advertised()}
         listed = {resource: len(ids) for resource, ids in self._plugin.listed().items()}
         self.capacity = {**dict.fromkeys(self.capacity, 0), **listed}
 

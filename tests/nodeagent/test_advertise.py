@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.advertise.advertiser import Advertiser, counts, rendered
+from nodeagent.advertise.advertiser import Advertiser, counts, render
 from nodeagent.handover.config import (
     Device,
     DeviceKind,
@@ -24,8 +24,8 @@ def device(name: str, resource: str = "nvidia.com/gpu-10gb") -> Device:
     return Device(id=name, resource=resource, gpu="GPU-1", kind=DeviceKind.MPS, memory_mib=1)
 
 
-def config(*offered: str, withdrawn: tuple[str, ...] = ()) -> PluginConfig:
-    return PluginConfig.of([device(name) for name in (*offered, *withdrawn)], withdrawn)
+def config(*advertised: str, withdrawn: tuple[str, ...] = ()) -> PluginConfig:
+    return PluginConfig.of([device(name) for name in (*advertised, *withdrawn)], withdrawn)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_the_same_config_is_written_again_in_another_boot(files: PluginFiles) ->
     load(files, config("a"))
     assert advertiser.in_force(advertiser.loaded())
 
-    advertiser.advertise(rendered([], advertiser.config, boot_id="two"), in_force=True, overdue=False)
+    advertiser.advertise(render([], advertiser.config, boot_id="two"), in_force=True, overdue=False)
 
     found = read_config(files)
     assert isinstance(found, PluginConfig)

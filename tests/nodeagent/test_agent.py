@@ -14,7 +14,7 @@ def test_cuts_an_empty_gpu_at_the_exact_placements_and_offers_them(make_world: M
     world.settle()
 
     assert world.layout() == "1g.10gb at 0, 1g.20gb at 2, 3g.40gb at 4"
-    assert world.offered() == {"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-1g.20gb": 1, "nvidia.com/mig-3g.40gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-1g.20gb": 1, "nvidia.com/mig-3g.40gb": 1}
     assert world.found() == ("Ready", "Confirmed")
     assert world.condition("Ready")["status"] == "True"
     assert world.condition("Ready")["observedGeneration"] == 1
@@ -97,7 +97,7 @@ def test_an_instance_in_use_is_kept_and_its_holder_named(make_world: MakeWorld) 
     assert world.condition("Ready")["reason"] == "WaitingForRelease"
     assert world.condition("Reconciling")["status"] == "True"
     assert world.condition("Stalled")["status"] == "False"
-    assert world.offered()["nvidia.com/mig-3g.40gb"] == 1
+    assert world.advertised()["nvidia.com/mig-3g.40gb"] == 1
 
     world.finish(holder)
     world.settle()
@@ -117,7 +117,7 @@ def test_a_pod_that_takes_the_id_just_before_the_withdrawal_keeps_it(make_world:
 
     assert world.layout() == "3g.40gb at 4"
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
-    assert world.offered() == {"nvidia.com/mig-3g.40gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-3g.40gb": 1}
 
 
 def test_a_pod_after_the_withdrawal_is_refused_not_robbed(make_world: MakeWorld) -> None:
@@ -207,7 +207,7 @@ def test_unmanaged_gpus_are_reported_and_what_they_hold_is_offered(make_world: M
     world.settle()
 
     assert world.layout() == "2g.20gb at 0"
-    assert world.offered() == {"nvidia.com/gpu": 2, "nvidia.com/mig-2g.20gb": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 2, "nvidia.com/mig-2g.20gb": 1}
     assert [world.found(n) for n in range(3)] == [("Unmanaged", "Unmanaged")] * 3
     assert world.condition("Ready")["status"] == "True"
     assert world.status()["summary"] == {"mode": "Auto", "mig": "0/1", "whole": "0/2"}
@@ -218,7 +218,7 @@ def test_without_a_plan_everything_is_offered_as_it_is(make_world: MakeWorld) ->
 
     world.settle()
 
-    assert world.offered() == {"nvidia.com/gpu": 1, "nvidia.com/mig-2g.20gb": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 1, "nvidia.com/mig-2g.20gb": 1}
     assert "status" not in world.effect.done
 
 
@@ -231,7 +231,7 @@ def test_an_item_that_leaves_the_list_wipes_nothing(make_world: MakeWorld) -> No
     world.settle()
 
     assert world.layout() == "3g.40gb at 4"
-    assert world.offered() == {"nvidia.com/gpu-10gb": 2, "nvidia.com/mig-3g.40gb": 1}
+    assert world.advertised() == {"nvidia.com/gpu-10gb": 2, "nvidia.com/mig-3g.40gb": 1}
 
 
 def test_gpus_wins_over_planned(make_world: MakeWorld) -> None:

@@ -9,7 +9,7 @@ from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, MigMode, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mig_partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.steps.changes import GpuChange, Standing, gpu_change
+from nodeagent.steps.changes import GpuChange, JudgedGpu, gpu_change
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from partitioning.packing import Packed, pack
@@ -79,28 +79,28 @@ def test_counts_become_a_possible_layout_and_stay_it(
         assert isinstance(found, Refused)
 
 
-def check(change: GpuChange, standing: Standing) -> None:
+def check(change: GpuChange, judged: JudgedGpu) -> None:
     """What holds for every change."""
-    offered, withdrawn = {p.id for p in change.offer}, {p.id for p in change.withdraw}
-    here = {p.id for p in standing.partitions}
-    assert not offered & withdrawn
-    assert len(change.offer) == len(offered)
+    listed, withdrawn = {p.id for p in change.advertise}, {p.id for p in change.withdraw}
+    here = {p.id for p in judged.partitions}
+    assert not listed & withdrawn
+    assert len(change.advertise) == len(listed)
     for partition in change.withdraw:
-        # A held id is never taken off; one that was off before may stay so while its use is not known.
-        verdict, new = standing.verdict(partition), partition.id not in here
-        off = new or partition.id in standing.withdrawn
+        # A held id is never withdrawn; one that was withdrawn before may stay so while its use is not known.
+        verdict, new = judged.verdict(partition), partition.id not in here
+        off = new or partition.id in judged.withdrawn
         assert verdict.free or verdict.other_id or (off and not held_as_advertised(partition, verdict))
-    for partition in change.offer:
+    for partition in change.advertise:
         # A second pod could get what is held under another id, and a whole GPU whose use is not known.
-        verdict, advertised = standing.verdict(partition), here - standing.withdrawn
+        verdict, advertised = judged.verdict(partition), here - judged.withdrawn
         assert not verdict.other_id
         assert partition.kind is not DeviceKind.WHOLE or partition.id in advertised or verdict.free or verdict.pod
-    for partition in standing.partitions:
-        verdict, off = standing.verdict(partition), partition.id in standing.withdrawn
+    for partition in judged.partitions:
+        verdict, off = judged.verdict(partition), partition.id in judged.withdrawn
         if held_as_advertised(partition, verdict) or (not off and not verdict.free and not verdict.other_id):
-            assert partition.id in offered
+            assert partition.id in listed
     for instance in change.destroy:
-        assert instance.half_made or instance.uuid in standing.released
+        assert instance.half_made or instance.uuid in judged.released
 
 
 def held_as_advertised(partition: Partition, verdict: Verdict) -> bool:
@@ -116,17 +116,17 @@ def test_mig_changes_touch_nothing_that_is_not_free_and_gone(
     half_made = frozenset(data.draw(st.sets(st.sampled_from(observed.instances)))) if observed else frozenset()
     found = gpu(observed, half_made)
     partitions = tuple(p for instance in found.instances if (p := mig_partition(found, instance)))
-    standing = stand(found, partitions, data)
+    judged = stand(found, partitions, data)
 
-    change = gpu_change(MigTarget(layout=desired), standing)
+    change = gpu_change(MigTarget(layout=desired), judged)
 
-    check(change, standing)
+    check(change, judged)
     left = observed.without(instance.placed for instance in change.destroy)
     assert check_layout(H100, left.union(change.create)) is None
-    kept = {p.placed for p in standing.partitions if not standing.verdict(p).free}
+    kept = {p.placed for p in judged.partitions if not judged.verdict(p).free}
     assert not kept & {instance.placed for instance in change.destroy}
     as_desired = observed == desired and not half_made
-    assert change.converged is (as_desired and not any(standing.verdict(p).other_id for p in partitions))
+    assert change.converged is (as_desired and not any(judged.verdict(p).other_id for p in partitions))
 
 
 sizes = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=8)
@@ -145,13 +145,13 @@ def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
             numbers[size] = numbers.get(size, 0) + 1
     if not partitions:
         partitions = [whole(PLAIN)]
-    standing = stand(PLAIN, tuple(partitions), data)
+    judged = stand(PLAIN, tuple(partitions), data)
     goal = WholeTarget() if whole_wanted else MpsTarget(slices=tuple(slice_of_gb(size) for size in sorted(wanted)))
 
-    change = gpu_change(goal, standing)
+    change = gpu_change(goal, judged)
 
-    check(change, standing)
-    after = [*change.offer, *change.withdraw]
+    check(change, judged)
+    after = [*change.advertise, *change.withdraw]
     kinds = {p.kind for p in after}
     assert len(kinds) <= 1
     if DeviceKind.MPS in kinds:
@@ -159,13 +159,13 @@ def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
         assert len(after) <= MAX_CLIENTS
 
 
-def stand(found: ObservedGpu, partitions: tuple[Partition, ...], data: st.DataObject) -> Standing:
+def stand(found: ObservedGpu, partitions: tuple[Partition, ...], data: st.DataObject) -> JudgedGpu:
     """Random holders, also of what is not there yet; what is released was withdrawn and is free."""
     verdicts = {p.id: data.draw(VERDICTS) for p in partitions}
     others = data.draw(VERDICTS)
     withdrawn = frozenset(p.id for p in partitions if data.draw(st.booleans()))
     free = [i for i in sorted(withdrawn) if verdicts[i].free]
-    return Standing(
+    return JudgedGpu(
         gpu=found,
         partitions=partitions,
         verdict=lambda partition: verdicts.get(partition.id, others),

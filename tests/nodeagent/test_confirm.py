@@ -7,7 +7,7 @@ import pytest
 from nodeagent.advertise.confirm import Confirmer, Readings, Stage
 from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, Problem
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
-from nodeagent.observed.node import NodeSeen
+from nodeagent.observed.node import ObservedNode
 from tests.nodeagent.watched import Clock
 
 R = "nvidia.com/mig-1g.10gb"
@@ -17,8 +17,8 @@ def device(name: str, gpu: str = "GPU-1", resource: str = R) -> Device:
     return Device(id=name, resource=resource, gpu=gpu, kind=DeviceKind.MIG)
 
 
-def node(**counts: int) -> NodeSeen:
-    return NodeSeen(name="n", uid="u", allocatable={R: counts.get("r", 0)})
+def node(**counts: int) -> ObservedNode:
+    return ObservedNode(name="n", uid="u", allocatable={R: counts.get("r", 0)})
 
 
 def loaded(*errors: Problem) -> Loaded:
@@ -46,7 +46,7 @@ class Bench:
 def test_all_seen_is_schedulable() -> None:
     found = Bench().confirmer.confirm(GOOD, ["GPU-1", "GPU-2"])
 
-    assert found.taken
+    assert found.all_allocatable
     assert found.schedulable == {"a", "b"}
     assert all(stage.schedulable for stage in found.stages.values())
 

@@ -63,7 +63,7 @@ def outcome(world: World) -> tuple[object, ...]:
     gpus = world.status()["gpus"]
     return (
         [world.layout(gpu["index"]) for gpu in gpus],
-        world.offered(),
+        world.advertised(),
         [(gpu["state"], gpu["planHash"]) for gpu in gpus],
         world.condition("Ready")["status"],
         world.tainted(),
@@ -108,12 +108,12 @@ def test_slices_survive_a_restart_after_any_effect(make_world: MakeWorld) -> Non
         return world
 
     unharmed = story(-1)
-    expected = sorted(device.id for device in unharmed.plugin.config.offered())
+    expected = sorted(device.id for device in unharmed.plugin.config.advertised())
     assert unharmed.found() == ("Ready", "Confirmed")
 
     for kill_after in range(1, len(unharmed.effect.done) + 1):
         world = story(kill_after)
-        assert sorted(device.id for device in world.plugin.config.offered()) == expected
+        assert sorted(device.id for device in world.plugin.config.advertised()) == expected
         assert world.found() == ("Ready", "Confirmed")
 
 

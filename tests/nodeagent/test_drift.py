@@ -120,7 +120,7 @@ def test_a_reboot_is_no_drift(world: World, node_known_late: bool) -> None:
     world.node["status"]["nodeInfo"]["bootID"] = "another"
     world.restart()
     if node_known_late:
-        world.node_cell.change(None, None, None)
+        world.latest_node.on_event(None, None, None)
         world.agent.reconcile()
     world.settle()
 

@@ -31,15 +31,15 @@ def test_profiles_that_the_driver_refuses_once_take_nothing_off_the_list(make_wo
     world = make_world(cut(("3g.40gb", 0), ("2g.20gb", 4)))
     world.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
     world.settle()
-    before = world.offered()
+    before = world.advertised()
     world.restart()
     faults.inject(world.machine, symbol, faults.Action.FAIL, status=Status.INVALID_ARGUMENT, times=faults.ALWAYS)
 
     world.settle(3)
     assert world.found() == ("Failed", "Unhealthy")
-    assert world.offered() == before
+    assert world.advertised() == before
 
     faults.clear(world.machine)
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
-    assert world.offered() == before
+    assert world.advertised() == before

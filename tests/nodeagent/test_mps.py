@@ -14,19 +14,19 @@ TEN, TWENTY = "nvidia.com/gpu-10gb", "nvidia.com/gpu-20gb"
 
 def ids(world: World) -> list[str]:
     """Offered MPS slices, without the GPU's UUID."""
-    found = [device for device in world.plugin.config.offered() if device.kind is DeviceKind.MPS]
+    found = [device for device in world.plugin.config.advertised() if device.kind is DeviceKind.MPS]
     return sorted(device.id.partition("::")[2] for device in found)
 
 
 def test_a_whole_gpu_becomes_slices(make_world: MakeWorld) -> None:
     world = make_world(plain())
     world.settle(3)
-    assert world.offered() == {"nvidia.com/gpu": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 1}
 
     world.apply(mps(0, 10, 10, 20))
     world.settle()
 
-    assert world.offered() == {TEN: 2, TWENTY: 1}
+    assert world.advertised() == {TEN: 2, TWENTY: 1}
     assert ids(world) == ["10gb::0", "10gb::1", "20gb::0"]
     assert world.found() == ("Ready", "Confirmed")
     assert world.status()["summary"] == {"mode": "Auto", "mps": "0/3"}
@@ -42,14 +42,14 @@ def test_a_gpu_that_a_pod_holds_whole_is_never_sliced(make_world: MakeWorld) -> 
 
     world.settle()
 
-    assert world.offered() == {"nvidia.com/gpu": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 1}
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
     assert world.gpu_status()["message"] == "the whole GPU is held by pod default/p1"
     assert world.gpu_status()["missing"] == ["MPS slice 10gb"]
 
     world.finish(holder)
     world.settle()
-    assert world.offered() == {TEN: 1}
+    assert world.advertised() == {TEN: 1}
 
 
 def test_a_process_of_nobody_keeps_the_gpu_whole(make_world: MakeWorld) -> None:
@@ -61,7 +61,7 @@ def test_a_process_of_nobody_keeps_the_gpu_whole(make_world: MakeWorld) -> None:
 
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
     assert "process 77" in world.gpu_status()["message"]
-    assert world.offered() == {}
+    assert world.advertised() == {}
 
 
 def test_slices_keep_their_ids_and_new_ones_take_the_lowest_free_number(make_world: MakeWorld) -> None:
@@ -110,8 +110,8 @@ def test_memory_is_never_promised_twice(make_world: MakeWorld) -> None:
 
     for _ in range(12):
         world.run()
-        offered = sum(device.memory_mib for device in world.plugin.config.devices)
-        assert offered <= world.gpu().model.memory_mib  # type: ignore[union-attr]  # an H100 is known
+        advertised = sum(device.memory_mib for device in world.plugin.config.devices)
+        assert advertised <= world.gpu().model.memory_mib  # type: ignore[union-attr]  # an H100 is known
 
     assert ids(world) == ["20gb::0", "20gb::1", "40gb::0"]
     assert world.gpu_status()["missing"] == ["MPS slice 20gb", "MPS slice 20gb"]
@@ -129,7 +129,7 @@ def test_slices_become_whole_once_all_are_free(make_world: MakeWorld) -> None:
 
     world.finish(holder)
     world.settle()
-    assert world.offered() == {"nvidia.com/gpu": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 1}
     assert world.found() == ("Ready", "Confirmed")
 
 
@@ -142,7 +142,7 @@ def test_other_threads_keep_the_slice_and_its_id(make_world: MakeWorld) -> None:
     world.apply(mps(0, 10, threads=25))
     world.settle()
 
-    assert [(d.id.partition("::")[2], d.thread_percent) for d in world.plugin.config.offered()] == [("10gb::0", 25)]
+    assert [(d.id.partition("::")[2], d.thread_percent) for d in world.plugin.config.advertised()] == [("10gb::0", 25)]
     assert world.found() == ("Ready", "Confirmed")
 
 
@@ -153,7 +153,7 @@ def test_an_empty_list_of_slices_offers_nothing(make_world: MakeWorld) -> None:
 
     world.settle()
 
-    assert world.offered() == {}
+    assert world.advertised() == {}
     assert world.found() == ("Ready", "Confirmed")
 
 
@@ -245,7 +245,7 @@ def test_a_daemon_that_does_not_start_does_not_close_the_node(make_world: MakeWo
 
     world.settle()
 
-    assert world.offered() == {TWENTY: 1}
+    assert world.advertised() == {TWENTY: 1}
     assert "taint True" in world.effect.done
     assert not world.tainted()
 

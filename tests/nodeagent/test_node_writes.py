@@ -12,10 +12,10 @@ from crds.v1alpha1.names import TAINT_CHANGING
 from kube import apply, clients
 from kube.budget import RequestBudget
 from kube.errors import Unavailable
-from kube.latest import Cell
+from kube.latest import LatestVersion
 from nodeagent.advertise.taint import NodeGuard, NodeWriter, lowered, stale
-from nodeagent.desired.plan import PlanSeen
-from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.desired.plan import ObservedPlan
+from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import StatusWriter
 from sandbox.apiserver import ApiServer
 
@@ -49,13 +49,13 @@ def taints(api: ApiClient) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("foreign", [[], [FOREIGN]])
 def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreign: list[dict[str, str]]) -> None:
     apply.merge_patch(api, PATH, {"spec": {"taints": foreign}})
-    cell = Cell[NodeSeen]()
-    cell.change(None, None, parse_node(apply.get(api, PATH)))
-    writer = NodeWriter(api, "n", cell, RequestBudget())
+    latest = LatestVersion[ObservedNode]()
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    writer = NodeWriter(api, "n", latest, RequestBudget())
 
     assert writer.set_taint(True) == ""
     assert [taint["key"] for taint in taints(api)] == [*(t["key"] for t in foreign), TAINT_CHANGING]
-    seen = cell.get()
+    seen = latest.get()
     assert seen is not None
     assert seen.changing
 
@@ -68,21 +68,21 @@ def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreig
 
 
 def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
-    cell = Cell[NodeSeen]()
-    cell.change(None, None, parse_node(apply.get(api, PATH)))
+    latest = LatestVersion[ObservedNode]()
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
 
-    assert NodeWriter(api, "n", cell, RequestBudget()).set_counts({R: 3}, {R: 4}) == ""
+    assert NodeWriter(api, "n", latest, RequestBudget()).set_counts({R: 3}, {R: 4}) == ""
 
     status = apply.get(api, PATH)["status"]
     assert status["allocatable"] == {"cpu": "8", R: "3"}
     assert status["capacity"][R] == "4"
-    seen = cell.get()
+    seen = latest.get()
     assert seen is not None
     assert seen.allocatable == {R: 3}
 
 
 def test_a_failure_is_a_sentence(api: ApiClient) -> None:
-    writer = NodeWriter(api, "gone", Cell[NodeSeen](), RequestBudget())
+    writer = NodeWriter(api, "gone", LatestVersion[ObservedNode](), RequestBudget())
 
     assert "cannot change the taint" in writer.set_taint(True)
     assert "cannot write the Node's allocatable" in writer.set_counts({R: 1}, {R: 1})
@@ -92,15 +92,15 @@ def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         api = clients.for_url(f"http://127.0.0.1:{silent.getsockname()[1]}")
         budget = RequestBudget(seconds=0.2, shortest_seconds=0.1)
-        node = NodeWriter(api, "n", Cell[NodeSeen](), budget)
-        plans = Cell[PlanSeen]()
+        node = NodeWriter(api, "n", LatestVersion[ObservedNode](), budget)
+        plans = LatestVersion[ObservedPlan]()
         status = StatusWriter(api, "n", plans, Beats(), budget, clock=time.monotonic, interval_seconds=0.0)
         started = time.monotonic()
 
         assert "no answer from the API server" in node.set_taint(True)
         assert "no answer from the API server" in node.set_counts({R: 1}, {R: 1})
         with pytest.raises(Unavailable):
-            status.write(PlanSeen(uid="u", generation=1, version="1", plan=None), {"summary": {}})
+            status.write(ObservedPlan(uid="u", generation=1, version="1", content=None), {"summary": {}})
 
         assert time.monotonic() - started < 10, "without the budget each of them waits 30 s"
 
@@ -112,8 +112,10 @@ class Beats:
         return
 
 
-def seen(changing: bool = False, **counts: int) -> NodeSeen:
-    return NodeSeen(name="n", uid="u", allocatable={f"nvidia.com/{k}": v for k, v in counts.items()}, changing=changing)
+def seen(changing: bool = False, **counts: int) -> ObservedNode:
+    return ObservedNode(
+        name="n", uid="u", allocatable={f"nvidia.com/{k}": v for k, v in counts.items()}, changing=changing
+    )
 
 
 def test_absent_and_zero_are_one_thing() -> None:
@@ -128,8 +130,8 @@ class Writer:
         self.done: list[object] = []
         self._answer = answer
 
-    def set_taint(self, wanted: bool) -> str:
-        self.done.append(wanted)
+    def set_taint(self, present: bool) -> str:
+        self.done.append(present)
         return self._answer
 
     def set_counts(self, allocatable: Any, capacity: Any) -> str:
@@ -151,7 +153,7 @@ A = "nvidia.com/a"
     ],
 )
 def test_a_push_that_lowers_a_count_waits_for_the_taint(
-    node: NodeSeen, counts: dict[str, int], done: list[object]
+    node: ObservedNode, counts: dict[str, int], done: list[object]
 ) -> None:
     writer = Writer()
 
@@ -166,7 +168,7 @@ def test_it_does_not_go_without_the_taint_or_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "let_go", "taken", "write", "done"),
+    ("node", "all_withdrawn", "all_allocatable", "write", "done"),
     [
         pytest.param(seen(a=2, changing=True), True, True, False, [], id="the Node still counts more"),
         pytest.param(seen(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
@@ -178,42 +180,46 @@ def test_it_does_not_go_without_the_taint_or_the_node() -> None:
         pytest.param(seen(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
     ],
 )
-def test_after_the_push(node: NodeSeen, let_go: bool, taken: bool, write: bool, done: list[object]) -> None:
+def test_after_the_push(
+    node: ObservedNode, all_withdrawn: bool, all_allocatable: bool, write: bool, done: list[object]
+) -> None:
     writer = Writer()
 
-    NodeGuard(writer, write_allocatable=write).after_push(node, {A: 1}, {A: 3}, [A], taken=taken, let_go=let_go)
+    NodeGuard(writer, write_allocatable=write).after_push(
+        node, {A: 1}, {A: 3}, [A], all_allocatable=all_allocatable, all_withdrawn=all_withdrawn
+    )
 
     assert writer.done == done
 
 
 @pytest.mark.parametrize(("node", "write"), [(seen(a=1, changing=True), False), (seen(a=2), True)])
-def test_what_could_not_be_written_after_the_push_is_said(node: NodeSeen, write: bool) -> None:
+def test_what_could_not_be_written_after_the_push_is_said(node: ObservedNode, write: bool) -> None:
     guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
 
-    assert guard.after_push(node, {A: 1}, {A: 3}, [A], taken=True, let_go=True) == "forbidden"
+    assert guard.after_push(node, {A: 1}, {A: 3}, [A], all_allocatable=True, all_withdrawn=True) == "forbidden"
 
 
 def test_an_older_event_does_not_undo_our_own_write() -> None:
-    def version(number: int, changing: bool) -> NodeSeen:
+    def version(number: int, changing: bool) -> ObservedNode:
         taint = [{"key": TAINT_CHANGING, "effect": "NoSchedule"}] if changing else []
         metadata = {"name": "n", "uid": "u", "resourceVersion": str(number)}
         return parse_node({"metadata": metadata, "spec": {"taints": taint}})
 
-    cell = Cell[NodeSeen]()
-    cell.change(None, None, version(5, changing=False))
-    cell.accept(version(7, changing=True))
-    cell.change(None, None, version(6, changing=False))
-    found = cell.get()
+    latest = LatestVersion[ObservedNode]()
+    latest.on_event(None, None, version(5, changing=False))
+    latest.accept(version(7, changing=True))
+    latest.on_event(None, None, version(6, changing=False))
+    found = latest.get()
     assert found is not None
     assert found.changing
-    cell.change(None, None, version(8, changing=False))
-    found = cell.get()
+    latest.on_event(None, None, version(8, changing=False))
+    found = latest.get()
     assert found is not None
     assert not found.changing
 
 
-def plan_of(version: int, generation: int = 3, uid: str = "u") -> PlanSeen:
-    return PlanSeen(uid=uid, generation=generation, version=str(version), plan=None)
+def plan_of(version: int, generation: int = 3, uid: str = "u") -> ObservedPlan:
+    return ObservedPlan(uid=uid, generation=generation, version=str(version), content=None)
 
 
 @pytest.mark.parametrize(
@@ -227,21 +233,21 @@ def plan_of(version: int, generation: int = 3, uid: str = "u") -> PlanSeen:
         pytest.param(None, True, id="deleted"),
     ],
 )
-def test_what_the_watch_brings_is_believed_unless_it_is_late(brought: PlanSeen | None, believed: bool) -> None:
-    cell, written = Cell[PlanSeen](), plan_of(105)
-    cell.change(None, None, plan_of(100))
-    cell.accept(written)
+def test_what_the_watch_brings_is_believed_unless_it_is_late(brought: ObservedPlan | None, believed: bool) -> None:
+    latest, written = LatestVersion[ObservedPlan](), plan_of(105)
+    latest.on_event(None, None, plan_of(100))
+    latest.accept(written)
 
-    cell.change(None, None, brought)
+    latest.on_event(None, None, brought)
 
-    assert cell.get() is (brought if believed else written)
+    assert latest.get() is (brought if believed else written)
 
 
 def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted() -> None:
-    cell = Cell[PlanSeen]()
-    cell.change(None, None, plan_of(100))
-    cell.change(None, None, None)
+    latest = LatestVersion[ObservedPlan]()
+    latest.on_event(None, None, plan_of(100))
+    latest.on_event(None, None, None)
 
-    cell.accept(plan_of(99))
+    latest.accept(plan_of(99))
 
-    assert cell.get() is None
+    assert latest.get() is None

@@ -43,7 +43,7 @@ def test_a_mig_device_held_under_another_id_is_kept_and_not_advertised(
         world.settle(4)
     holder = world.pod_of_other_plugin(resource, form.format(held), held, "old")
     world.settle(4)
-    assert [device.id for device in world.plugin.config.offered()] == [world.gpu().instances[1].uuid]
+    assert [device.id for device in world.plugin.config.advertised()] == [world.gpu().instances[1].uuid]
 
     want_all(world)
     world.settle(20)
@@ -67,13 +67,13 @@ def test_a_planned_mig_device_held_under_another_id_waits_for_its_pod(make_world
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     world.settle()
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
-    assert world.offered() == {THREE: 1}
+    assert world.advertised() == {THREE: 1}
     assert "default/old" in world.gpu_status()["message"]
 
     world.finish(holder)
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
-    assert world.offered() == {THREE: 2}
+    assert world.advertised() == {THREE: 2}
 
 
 @pytest.mark.parametrize(("resource", "form"), GPU_FORMS)
@@ -91,13 +91,13 @@ def test_a_gpu_held_under_another_id_is_not_advertised_in_any_form(
 
     world.settle(20)
 
-    assert world.offered() == {}
+    assert world.advertised() == {}
     if world.plan is not None:
         assert f"is held by pod default/old, which got it as {form.format(gpu)}" in world.gpu_status()["message"]
         assert {text.rpartition(" ")[2] for text in world.partitions()} == {"Used"}
     world.finish(holder)
     world.settle(20)
-    assert world.offered() == ({"nvidia.com/gpu-10gb": 2} if plan == "slices" else {GPU: 1})
+    assert world.advertised() == ({"nvidia.com/gpu-10gb": 2} if plan == "slices" else {GPU: 1})
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -108,12 +108,12 @@ def test_a_gpu_on_which_an_unknown_process_runs_is_not_advertised(make_world: Ma
 
     world.settle(20)
 
-    assert world.offered() == {}
+    assert world.advertised() == {}
     if world.plan is not None:
         assert "the whole GPU is in use: process 4242 runs on it" in world.gpu_status()["message"]
     processes.detach(world.machine, 4242)
     world.settle(20)
-    assert world.offered() == ({"nvidia.com/gpu-10gb": 2} if plan == "slices" else {GPU: 1})
+    assert world.advertised() == ({"nvidia.com/gpu-10gb": 2} if plan == "slices" else {GPU: 1})
 
 
 def test_an_advertised_whole_gpu_stays_advertised_while_its_use_is_not_known(make_world: MakeWorld) -> None:
@@ -124,7 +124,7 @@ def test_an_advertised_whole_gpu_stays_advertised_while_its_use_is_not_known(mak
 
     world.settle()
 
-    assert world.offered() == {GPU: 1}
+    assert world.advertised() == {GPU: 1}
 
 
 def test_the_mig_devices_of_a_gpu_that_a_pod_holds_are_kept(make_world: MakeWorld) -> None:
@@ -136,7 +136,7 @@ def test_the_mig_devices_of_a_gpu_that_a_pod_holds_are_kept(make_world: MakeWorl
     world.settle(20)
 
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
-    assert world.offered() == {}
+    assert world.advertised() == {}
 
 
 def test_a_vanished_pod_holds_under_another_id_for_its_grace_and_slack(make_world: MakeWorld) -> None:
@@ -171,10 +171,10 @@ def test_the_checkpoint_speaks_for_ids_of_other_resources_on_gpus(make_world: Ma
     world = make_world(plain())
     world.kubelet.entries = (CheckpointEntry(pod_uid="unknown", ids=(f"{world.gpu().uuid}::0",)),)
     world.settle()
-    assert world.offered() == {}
+    assert world.advertised() == {}
     world.clock.now += 60
     world.settle()
-    assert world.offered() == {GPU: 1}
+    assert world.advertised() == {GPU: 1}
 
 
 def test_ids_of_other_resources_are_read_from_the_pods_status() -> None:

@@ -127,28 +127,28 @@ def test_a_vanished_pod_counts_for_grace_and_slack() -> None:
     clock = Clock()
     book = PodBook(clock=clock, slack_seconds=30)
     pod = parse_pod(raw(container("c", 1), terminationGracePeriodSeconds=10))
-    book.change(("a", "b"), None, pod)
-    book.change(("a", "b"), pod, None)
+    book.on_event(("a", "b"), None, pod)
+    book.on_event(("a", "b"), pod, None)
 
     clock.now += 39
-    assert [gone.pod.uid for gone in book.seen().vanished] == ["u"]
+    assert [gone.pod.uid for gone in book.observed().vanished] == ["u"]
     clock.now += 1
-    assert book.seen().vanished == ()
+    assert book.observed().vanished == ()
 
 
 def test_an_ended_pod_that_leaves_does_not_vanish() -> None:
     clock = Clock()
     book = PodBook(clock=clock, slack_seconds=30)
     pod = parse_pod(raw(container("c", 1), status={"phase": "Succeeded"}))
-    book.change(("a", "b"), None, pod)
-    book.change(("a", "b"), pod, None)
+    book.on_event(("a", "b"), None, pod)
+    book.on_event(("a", "b"), pod, None)
 
-    seen = book.seen()
+    seen = book.observed()
     assert seen.vanished == ()
     assert seen.ended == {"u"}
     assert seen.departed == {("a", "b")}
     clock.now += 10
-    assert book.seen().departed == frozenset()
+    assert book.observed().departed == frozenset()
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
@@ -156,11 +156,11 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     first = parse_pod(raw(container("c", 1)))
     second = raw(container("c", 1))
     second["metadata"]["uid"] = "v"
-    book.change(("a", "b"), None, first)
-    book.change(("a", "b"), first, parse_pod(second))
+    book.on_event(("a", "b"), None, first)
+    book.on_event(("a", "b"), first, parse_pod(second))
 
-    assert [gone.pod.uid for gone in book.seen().vanished] == ["u"]
-    assert [pod.uid for pod in book.seen().pods] == ["v"]
+    assert [gone.pod.uid for gone in book.observed().vanished] == ["u"]
+    assert [pod.uid for pod in book.observed().pods] == ["v"]
 
 
 def test_a_later_deletion_does_not_shorten_the_grace_period() -> None:
@@ -168,18 +168,18 @@ def test_a_later_deletion_does_not_shorten_the_grace_period() -> None:
     pod = raw(container("c", 1))
     for seconds in (600, 0):
         pod["metadata"]["deletionGracePeriodSeconds"] = seconds
-        book.change(("a", "b"), None, parse_pod(pod))
-    book.change(("a", "b"), None, None)
+        book.on_event(("a", "b"), None, parse_pod(pod))
+    book.on_event(("a", "b"), None, None)
 
-    assert [gone.pod.grace_seconds for gone in book.seen().vanished] == [600]
+    assert [gone.pod.grace_seconds for gone in book.observed().vanished] == [600]
 
 
 def test_a_pod_that_runs_again_has_not_ended() -> None:
     book = PodBook(clock=Clock(), slack_seconds=30)
     for phase in ("Failed", "Running"):
-        book.change(("a", "b"), None, parse_pod(raw(container("c", 1), status={"phase": phase})))
+        book.on_event(("a", "b"), None, parse_pod(raw(container("c", 1), status={"phase": phase})))
 
-    assert book.seen().ended == frozenset()
+    assert book.observed().ended == frozenset()
 
 
 def test_a_finished_pod_whose_containers_are_said_to_run_ends_after_grace_and_slack() -> None:
@@ -187,16 +187,16 @@ def test_a_finished_pod_whose_containers_are_said_to_run_ends_after_grace_and_sl
     book = PodBook(clock=clock, slack_seconds=30)
     status = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
     pod = parse_pod(raw(container("c", 1), status=status, terminationGracePeriodSeconds=10))
-    book.change(("a", "b"), None, pod)
-    assert [found.ended for found in book.seen().pods] == [False]
+    book.on_event(("a", "b"), None, pod)
+    assert [found.ended for found in book.observed().pods] == [False]
 
     clock.now += 39
-    assert [found.ended for found in book.seen().pods] == [False]
+    assert [found.ended for found in book.observed().pods] == [False]
     clock.now += 1
-    assert [found.ended for found in book.seen().pods] == [True]
-    assert book.seen().ended == {"u"}
+    assert [found.ended for found in book.observed().pods] == [True]
+    assert book.observed().ended == {"u"}
 
     # The kubelet takes back what somebody patched.
-    book.change(("a", "b"), pod, parse_pod(raw(container("c", 1), status={"phase": "Running"})))
-    assert [found.ended for found in book.seen().pods] == [False]
-    assert book.seen().ended == frozenset()
+    book.on_event(("a", "b"), pod, parse_pod(raw(container("c", 1), status={"phase": "Running"})))
+    assert [found.ended for found in book.observed().pods] == [False]
+    assert book.observed().ended == frozenset()

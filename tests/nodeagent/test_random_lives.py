@@ -172,7 +172,7 @@ class Life:
         kinds = {device.kind for device in config.devices if device.gpu == plain_gpu.uuid}
         assert (
             not {DeviceKind.WHOLE, DeviceKind.MPS}
-            <= {device.kind for device in config.offered() if device.gpu == plain_gpu.uuid}
+            <= {device.kind for device in config.advertised() if device.gpu == plain_gpu.uuid}
             or kinds == set()
         )
         assert plain_gpu.model is not None
@@ -186,7 +186,7 @@ class Life:
         for key, since in self.others.items():
             if world.clock.now - since >= SECONDS_TO_WITHDRAW:
                 (device_id,) = world.running[key]
-                twice = {d.id for d in world.plugin.config.offered() if device_id in (d.id, d.gpu)}
+                twice = {d.id for d in world.plugin.config.advertised() if device_id in (d.id, d.gpu)}
                 assert twice <= held, f"{key} holds {device_id}, and {twice} can be given to another pod"
 
 

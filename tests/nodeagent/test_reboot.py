@@ -31,14 +31,14 @@ def test_no_pod_gets_an_instance_of_the_last_boot_before_the_agent_has_seen_it(m
 
     world.reboot()
 
-    assert world.offered() == {"nvidia.com/gpu": 1}, "a card outlives the boot, its instances do not"
+    assert world.advertised() == {"nvidia.com/gpu": 1}, "a card outlives the boot, its instances do not"
     early = world.pod(THREE)
     assert world.pods[early]["status"]["phase"] == "Failed"
 
     enable_mig(world)
     world.restart()
     world.settle()
-    assert world.offered() == {THREE: 1, "nvidia.com/gpu": 1}
+    assert world.advertised() == {THREE: 1, "nvidia.com/gpu": 1}
     assert world.found() == ("Ready", "Confirmed")
     later = world.pod(THREE)
     assert world.pods[later]["status"]["phase"] == "Running"
@@ -54,7 +54,7 @@ def test_a_gpu_that_cannot_be_read_after_a_restart_has_no_healthy_instances(make
 
     world.settle()
 
-    assert world.offered() == {}
+    assert world.advertised() == {}
     assert world.found() == ("Failed", "Unhealthy")
 
 

@@ -47,7 +47,7 @@ def test_an_impossible_item_is_refused_with_a_reason_and_stops_nothing_else(
     assert part in world.gpu_status(index)["message"]
     assert world.found(3) == ("Ready", "Confirmed")
     assert world.layout(0) == "2g.20gb at 0"
-    assert world.offered()["nvidia.com/gpu"] == (1 if reason == "MIGModeDisabled" else 2)
+    assert world.advertised()["nvidia.com/gpu"] == (1 if reason == "MIGModeDisabled" else 2)
     assert world.condition("Ready")["status"] == "False"
     assert world.condition("Stalled")["reason"] == reason
     assert ("gpu-node-1", reason) in [(name, found) for name, found, _ in world.events]
@@ -118,12 +118,12 @@ def test_a_gpu_that_lost_its_mig_mode_at_a_reboot_is_not_offered_whole(make_worl
 
     world.settle()
     assert world.found() == ("Failed", "MIGModeDisabled")
-    assert world.offered() == {"nvidia.com/gpu": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 1}
 
     NVML.nvmlDeviceSetMigMode(NVML.nvmlDeviceGetHandleByIndex(0), NVML.NVML_DEVICE_MIG_ENABLE)
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
-    assert world.offered() == {"nvidia.com/gpu": 1, "nvidia.com/mig-3g.40gb": 1}
+    assert world.advertised() == {"nvidia.com/gpu": 1, "nvidia.com/mig-3g.40gb": 1}
     assert world.found() == ("Ready", "Confirmed")
 
 
@@ -174,7 +174,7 @@ def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: Ma
 
     world.settle()
 
-    assert world.offered() == {}
+    assert world.advertised() == {}
     assert world.found()[0] == "WaitingForRelease"
     assert "cut into compute instances by somebody else" in world.gpu_status()["message"]
     assert world.gpu_status()["missing"] == ["3g.40gb at 4"]
@@ -205,12 +205,12 @@ def test_a_driver_that_answers_nothing_leaves_the_offer_as_it_is(make_world: Mak
     )
 
     world.settle(3)
-    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-2g.20gb": 1}
     assert world.condition("Ready")["reason"] == "DriverError"
 
     world.restart()
     world.settle(3)
-    assert world.offered() == {"nvidia.com/mig-2g.20gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-2g.20gb": 1}
 
     faults.clear(world.machine)
     world.settle(3)

@@ -77,7 +77,7 @@ def test_a_plugin_with_the_very_same_ids_is_a_conflict_at_once(world: World, sta
         world.clock.now += 0.5
         world.pass_only()
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4", "what the other plugin hands out is left alone"
-    assert world.plugin.config.offered() == ()
+    assert world.plugin.config.advertised() == ()
 
     stop(world)
     world.clock.now += 31

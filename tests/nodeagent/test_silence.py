@@ -18,9 +18,9 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError
-from kube.latest import Cell
+from kube.latest import LatestVersion
 from kube.leases import Heartbeat
-from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusWriter
 from sandbox.apiserver import Refuse
 from tests.controller.cluster import Bench, Cluster
@@ -75,7 +75,7 @@ class Rig:
             agent_silent_seconds=60,
             taint_removal_seconds=180,
         )
-        self.cell = Cell[PlanSeen]()
+        self.latest = LatestVersion[ObservedPlan]()
         self.beats = Beats(
             Heartbeat(
                 self.cluster.api,
@@ -89,7 +89,7 @@ class Rig:
             )
         )
         self.writer = StatusWriter(
-            self.cluster.api, "n1", self.cell, self.beats, RequestBudget(), clock=bench.clock, interval_seconds=0.0
+            self.cluster.api, "n1", self.latest, self.beats, RequestBudget(), clock=bench.clock, interval_seconds=0.0
         )
         self.ready: list[str] = []
         """Every status of Ready that anybody who watches has seen, without repetitions."""
@@ -107,8 +107,8 @@ class Rig:
         """A pass; without `watch` on what the agent knew before."""
         raw = self.cluster.get_plan()
         if watch:
-            self.cell.change(None, None, parse_plan(raw))
-        plan = self.cell.get()
+            self.latest.on_event(None, None, parse_plan(raw))
+        plan = self.latest.get()
         assert plan is not None
         seen = plan.generation
         own = [condition(kind, "True", "Confirmed", seen) for kind in sorted(names.Condition) if kind != "AgentAlive"]

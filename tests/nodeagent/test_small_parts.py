@@ -7,7 +7,7 @@ import pytest
 
 from kube.settings import SettingsError, load, read
 from nodeagent.ages import Ages
-from nodeagent.desired.target import AsItIs
+from nodeagent.desired.target import Unchanged
 from nodeagent.hardware.driver import (
     ComputeInstance,
     GpuInstance,
@@ -139,7 +139,9 @@ class Unwilling:
 def test_the_pause_of_a_gpu_that_is_gone_wakes_nobody(tmp_path: Path) -> None:
     clock = Clock()
     actuator = Actuator(Unwilling(), Journal(tmp_path), clock=clock)
-    actuator.run(GpuChange(gpu=gpu(), target=AsItIs(), create=(PLACED,)), edition=("u", 1), may_go_on=lambda: True)
+    actuator.run(
+        GpuChange(gpu=gpu(), target=Unchanged(), create=(PLACED,)), spec_version=("u", 1), may_go_on=lambda: True
+    )
     clock.now += 60
 
     assert actuator.seconds_to_retry({"GPU-1"}) == 0

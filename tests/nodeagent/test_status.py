@@ -183,13 +183,13 @@ def test_beside_another_plugin_ours_advertises_nothing_and_touches_nothing(make_
 
     for n in range(90):
         world.step()
-        if n % 2 or not world.offered():
+        if n % 2 or not world.advertised():
             world.kubelet.devices[three] = (f"MIG-{n}::0",)
         if n == 80:
             world.apply(mig(0, ("7g.80gb", 0)))
         world.pass_only()
 
-    assert world.plugin.offered() == {three: ()}
+    assert world.plugin.advertised() == {three: ()}
     assert world.layout() == "3g.40gb at 4"
     assert world.found() == ("Failed", "ForeignOwner")
     assert world.condition("Ready")["status"] == "False"
@@ -197,7 +197,7 @@ def test_beside_another_plugin_ours_advertises_nothing_and_touches_nothing(make_
 
     world.clock.now += 31
     world.settle(12)
-    assert world.offered() == {"nvidia.com/mig-7g.80gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-7g.80gb": 1}
     assert world.found() == ("Ready", "Confirmed")
 
 

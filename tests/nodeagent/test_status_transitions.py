@@ -10,8 +10,8 @@ from crds.v1alpha1 import names
 from crds.v1alpha1.status import PlanStatus
 from kube import apply, clients
 from kube.budget import RequestBudget
-from kube.latest import Cell
-from nodeagent.desired.plan import PlanSeen, parse_plan
+from kube.latest import LatestVersion
+from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusWriter, same
 from sandbox.apiserver import ApiServer
 from tests.crds.status_transitions import FULL, absent_fields, transitions
@@ -46,8 +46,8 @@ class Silent:
 
 def write(api: ApiClient, status: PlanStatus) -> None:
     """As the agent does; raises where the API refuses it."""
-    cell = Cell[PlanSeen]()
-    writer = StatusWriter(api, NAME, cell, Silent(), RequestBudget(), clock=lambda: 0.0, interval_seconds=1.0)
+    latest = LatestVersion[ObservedPlan]()
+    writer = StatusWriter(api, NAME, latest, Silent(), RequestBudget(), clock=lambda: 0.0, interval_seconds=1.0)
     assert writer.write(parse_plan(apply.get(api, PLAN)), status.wire()) is None
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent.advertise.advertiser import rendered
+from nodeagent.advertise.advertiser import render
 from nodeagent.advertise.faults import Faults
-from nodeagent.desired.target import AsItIs
+from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition, whole
@@ -51,7 +51,7 @@ def test_no_further_pod_gets_a_device_of_a_broken_gpu(make_world: MakeWorld, fau
 
     later(world)
 
-    assert world.offered() == {"nvidia.com/mig-4g.40gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-4g.40gb": 1}
     assert counts(world, TWO) == ("1", "0")
     assert world.found(0) == ("Failed", "Unhealthy")
     assert "its partition is advertised as Unhealthy" in world.gpu_status()["message"]
@@ -71,7 +71,7 @@ def test_a_pod_that_holds_a_device_of_a_broken_gpu_keeps_it(world: World) -> Non
     later(world)
 
     assert counts(world, THREE) == ("2", "0")
-    assert set(held) <= {device.id for device in world.plugin.config.offered()}
+    assert set(held) <= {device.id for device in world.plugin.config.advertised()}
     assert world.plugin.config.withdrawn == ()
 
 
@@ -91,7 +91,7 @@ def test_devices_are_healthy_again_once_the_gpu_is(world: World) -> None:
     world.settle()
     broken_rows(world)
     later(world)
-    assert world.offered() == {}
+    assert world.advertised() == {}
     world.restart()
     world.run()
     assert counts(world, THREE) == ("2", "0"), "a new agent has seen the fault for no time, and the config knows it"
@@ -122,23 +122,23 @@ def test_only_a_gpu_that_says_so_is_healthy_again(health: Health, broken: bool, 
     gpu = replace(GPU, health=health)
     other = whole(replace(GPU, index=1, uuid="GPU-2"))
     known = PluginConfig.of([whole(gpu).device], (), [gpu.uuid] if before else [])
-    changes = [GpuChange(gpu=gpu, target=AsItIs(), offer=(whole(gpu),)), _change(other)]
+    changes = [GpuChange(gpu=gpu, target=Unchanged(), advertise=(whole(gpu),)), _change(other)]
 
-    found = rendered(changes, known, broken={gpu.uuid} if broken else set())
+    found = render(changes, known, broken={gpu.uuid} if broken else set())
 
     assert found.unhealthy == ((gpu.uuid,) if after else ())
 
 
 def _change(partition: Partition) -> GpuChange:
-    return GpuChange(gpu=replace(GPU, index=1, uuid=partition.gpu), target=AsItIs(), offer=(partition,))
+    return GpuChange(gpu=replace(GPU, index=1, uuid=partition.gpu), target=Unchanged(), advertise=(partition,))
 
 
 def test_devices_of_a_gpu_that_cannot_tell_its_uuid_are_unhealthy_with_it() -> None:
     nameless = replace(GPU, uuid="", health=Health.UNHEALTHY, problem="GPU is lost")
     known = PluginConfig.of([whole(GPU).device])
 
-    assert rendered([GpuChange(gpu=nameless, target=AsItIs())], known).unhealthy == ()
-    assert rendered([GpuChange(gpu=nameless, target=AsItIs())], known, broken={""}).unhealthy == (GPU.uuid,)
+    assert render([GpuChange(gpu=nameless, target=Unchanged())], known).unhealthy == ()
+    assert render([GpuChange(gpu=nameless, target=Unchanged())], known, broken={""}).unhealthy == (GPU.uuid,)
 
 
 def test_a_fault_counts_after_some_seconds_without_a_gap() -> None:

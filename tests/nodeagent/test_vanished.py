@@ -118,7 +118,7 @@ def test_a_lost_memory_is_doubted_after_each_start_until_the_file_is_deleted(wor
             world.state.holdings.with_name("holdings.json.unreadable").unlink()
         world.restart()
         world.settle(2)
-        assert world.agent.observer.look().usage.blind.startswith("the agent lost its memory") is kept
+        assert world.agent.observer.observe().usage.blind.startswith("the agent lost its memory") is kept
 
     holder = world.pod(THREE)
     world.run()

@@ -71,12 +71,12 @@ def test_a_gpu_that_cannot_be_read_delays_no_other(world: World, wedge: Wedge) -
     assert "no answer from the driver in 0.3 s" in world.gpu_status(0)["message"]
     assert world.found(1) == ("Ready", "Confirmed")
     assert world.layout(1) == "7g.80gb at 0"
-    assert world.offered() == {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-7g.80gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-7g.80gb": 1}
 
     release(world, gate, 0)
     world.settle(20)
     assert world.found(0) == ("Ready", "Confirmed")
-    assert world.offered() == {"nvidia.com/mig-7g.80gb": 2}
+    assert world.advertised() == {"nvidia.com/mig-7g.80gb": 2}
 
 
 def test_what_a_wedged_gpu_offered_stays_through_a_restart_of_the_agent(world: World, wedge: Wedge) -> None:
@@ -87,7 +87,7 @@ def test_what_a_wedged_gpu_offered_stays_through_a_restart_of_the_agent(world: W
     world.settle()
 
     assert world.found(1) == ("Ready", "Confirmed")
-    assert world.offered() == {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-4g.40gb": 1}
+    assert world.advertised() == {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-4g.40gb": 1}
 
 
 @pytest.mark.parametrize("symbol", ["nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlDeviceGetComputeRunningProcesses"])

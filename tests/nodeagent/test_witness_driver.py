@@ -58,7 +58,7 @@ def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None
 
     assert world.layout() == "3g.40gb at 4"
     assert "somebody else" in world.gpu_status()["message"]
-    assert world.offered() == {}
+    assert world.advertised() == {}
 
 
 def test_an_instance_that_an_administrator_made_after_the_verification_is_not_destroyed(world: World) -> None:

@@ -12,7 +12,7 @@ from nodeagent.hardware.driver import ComputeInstance, GpuInstance
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
-from nodeagent.observed.pods import PodsSeen
+from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.usage import Votes
 from nodeagent.steps.journal import Intent, Journal
 from partitioning.layouts import Instance
@@ -127,7 +127,7 @@ class WatchedHoldings(Holdings):
 
     def votes(
         self,
-        pods: PodsSeen,
+        pods: ObservedPods,
         listed: Listed | NoAnswer,
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],

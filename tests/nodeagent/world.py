@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from kube.latest import Cell
+from kube.latest import LatestVersion
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.agent import Agent
-from nodeagent.desired.plan import PlanSeen, parse_plan
+from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observation import Observer
-from nodeagent.observed.node import NodeSeen, parse_node
+from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.reporter import Reporter
@@ -84,15 +84,15 @@ class World(ApiMemory, PodsMemory):
         driver: GpuDriver = self.driver
         if self.driver_timeout_seconds:
             driver = ThreadedDriver(driver, timeout_seconds=self.driver_timeout_seconds, clock=self.clock)
-        self.plan_cell, self.node_cell = Cell[PlanSeen](), Cell[NodeSeen]()
+        self.latest_plan, self.latest_node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
         self.book = PodBook(clock=self.clock, slack_seconds=30.0)
         advertiser = WatchedAdvertiser(self.state.plugin, self.effect, self.plugin.boot)
         journal = WatchedJournal(self.state.journal, self.effect)
         self.metrics = AgentMetrics(NODE, "1")
         self.agent = Agent(
             observer=Observer(
-                plan=self.plan_cell,
-                node=self.node_cell,
+                plan=self.latest_plan,
+                node=self.latest_node,
                 pods=self.book,
                 kubelet=self.kubelet,
                 driver=driver,
@@ -133,16 +133,16 @@ class World(ApiMemory, PodsMemory):
 
     def _feed(self) -> None:
         """What the watches would bring."""
-        self.plan_cell.change(None, None, parse_plan(self.plan) if self.plan else None)
-        self.node_cell.change(None, None, parse_node(self.node))
+        self.latest_plan.on_event(None, None, parse_plan(self.plan) if self.plan else None)
+        self.latest_node.on_event(None, None, parse_node(self.node))
         if self.pods_late:
             return
-        known = self.book.seen()
+        known = self.book.observed()
         for pod in known.pods:
             if pod.key not in self.pods:
-                self.book.change(pod.key, pod, None)
+                self.book.on_event(pod.key, pod, None)
         for key, raw in self.pods.items():
-            self.book.change(key, None, parse_pod(raw))
+            self.book.on_event(key, None, parse_pod(raw))
         self.book.set_synced()
 
     def pass_only(self) -> float:
@@ -211,7 +211,7 @@ class World(ApiMemory, PodsMemory):
     def layout(self, index: int = 0) -> str:
         return str(self.gpu(index).layout)
 
-    def offered(self) -> dict[str, int]:
+    def advertised(self) -> dict[str, int]:
         return {resource: len(ids) for resource, ids in sorted(self.kubelet.devices.items()) if ids}
 
     def status(self) -> Raw:

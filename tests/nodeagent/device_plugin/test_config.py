@@ -67,7 +67,7 @@ def test_no_file_is_none_and_not_an_error(files: PluginFiles) -> None:
 
 def test_withdrawn_ids_are_not_offered() -> None:
     config = PluginConfig.of([MIG, WHOLE], ["MIG-1"])
-    assert config.offered() == (WHOLE,)
+    assert config.advertised() == (WHOLE,)
     assert config.hash != PluginConfig.of([MIG, WHOLE]).hash
 
 
@@ -76,7 +76,7 @@ def test_unhealthy_ids_are_listed_and_no_pod_gets_them(files: PluginFiles) -> No
     write_config(files, config)
 
     assert read_config(files) == config
-    assert config.offered() == (WHOLE, MPS)
+    assert config.advertised() == (WHOLE, MPS)
     assert config.healthy() == (MPS,)
     assert config.hash != PluginConfig.of([MIG, WHOLE, MPS], ["MIG-1"]).hash
 

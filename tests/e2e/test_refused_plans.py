@@ -1,27 +1,22 @@
-"""A policy that refuses the plan of one node, and plans and Nodes that lose each other, on a real control plane."""
+"""A policy of the cluster's owner refuses the plan of one node, on a real control plane."""
 
 from __future__ import annotations
 
 import copy
-import time
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from cli.manifests import load
 from crds.v1alpha1 import names
 from kube import apply
 from kube.errors import ApiError
 from sandbox.cluster import Cluster
-from tests.e2e.real_cluster import NODES, PLANS, eventually, plan
+from tests.e2e.real_cluster import PLANS, eventually
 from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, starts
 from tests.sandbox.test_crashes import SURVIVORS, running
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SENTENCE = "this node is not to be planned on Sundays"
-AT_ONCE_SECONDS = 10.0
-"""Far less than the minute after which an agent counts as silent, and long enough for a busy machine."""
 __all__ = ["cluster", "said", "servers", "starts"]  # fixtures
 
 
@@ -121,45 +116,3 @@ def test_pods_of_a_node_whose_plan_is_refused_run_elsewhere(cluster: Cluster, tm
     ]
     assert told
     assert not [message for message in told if " first" in message]
-
-
-def kstatus(found: dict[str, Any]) -> str:
-    """Current, InProgress or Failed, by the rules of kstatus for kinds that it does not know."""
-    status = found.get("status") or {}
-    observed = status.get("observedGeneration")
-    if observed is not None and observed != found["metadata"]["generation"]:
-        return "InProgress"
-    if condition(found, "Reconciling")["status"] == "True":
-        return "InProgress"
-    if condition(found, "Stalled")["status"] == "True":
-        return "Failed"
-    return "InProgress" if condition(found, "Ready")["status"] in ("False", "Unknown") else "Current"
-
-
-@pytest.mark.parametrize("pinned", [False, True])
-def test_a_plan_for_a_node_that_is_missing_is_unknown_at_once_and_never_current(cluster: Cluster, pinned: bool) -> None:
-    two_nodes(cluster)
-    spec = {"gpus": [{"index": 0, "whole": {}}]} if pinned else {"mode": "Auto"}
-    apply.create(cluster.api, PLANS, plan("missing", **spec))
-    began, readings, unknown_after = time.monotonic(), set(), None
-    while time.monotonic() < began + AT_ONCE_SECONDS:
-        found = apply.get(cluster.api, f"{PLANS}/missing")
-        readings.add(kstatus(found))
-        ready = condition(found, "Ready")
-        if unknown_after is None and (ready["status"], ready["reason"]) == ("Unknown", "NodeNotFound"):
-            unknown_after = time.monotonic() - began
-    assert unknown_after is not None
-    assert unknown_after < AT_ONCE_SECONDS / 2
-    assert readings == {"InProgress"}
-
-
-def test_a_deleted_node_turns_ready_within_seconds(cluster: Cluster) -> None:
-    two_nodes(cluster)
-    path = f"{PLANS}/first"
-    eventually(lambda: condition(apply.get(cluster.api, path), "Ready")["status"] == "True", "Ready", SETTLE_SECONDS)
-    apply.delete(cluster.api, f"{NODES}/first")
-    eventually(
-        lambda: condition(apply.get(cluster.api, path), "Ready")["reason"] == "NodeNotFound",
-        "Ready is Unknown, the Node is gone",
-        AT_ONCE_SECONDS,
-    )

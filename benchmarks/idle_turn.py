@@ -17,14 +17,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from benchmarks.instances import MIXES, instance
-from controller.agents import Agents
-from controller.batcher import Batcher
-from controller.chores import Chores
-from controller.metrics import Metrics
-from controller.nominate import Nominator
-from controller.parse_plan import ConditionReading, GpuReading, PlanReading, Stage
-from controller.state import State
-from controller.views import PlannerOptions, PlanView, Snapshot
+from controller.actions.agent_liveness import Agents
+from controller.actions.metrics import Metrics
+from controller.actions.nominations import Nominator
+from controller.actions.plan_lifecycle import Chores
+from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
+from controller.cache.batcher import Batcher
+from controller.cache.state import State
+from controller.model.views import PlannerOptions, PlanView, Snapshot
 from crds.v1alpha1.names import Reason
 
 ROUNDS = 5

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.views import (
+from controller.model.views import (
     GpuView,
     MigDesired,
     MpsDesired,

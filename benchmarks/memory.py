@@ -21,9 +21,9 @@ from pathlib import Path
 
 from benchmarks.memory_objects import Sizes
 from benchmarks.memory_server import serve
-from controller.collector import collector_paused
+from controller.config.settings import read_settings
+from controller.gc_pause import collector_paused
 from controller.planner import plan
-from controller.settings import read_settings
 from controller.wiring import Controller
 from kube import clients
 

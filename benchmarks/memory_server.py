@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.memory_objects import Json, Sizes, collections
-from controller import paths
+from controller.api import paths
 from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE
 from kube.leases import lease_path, micro_time
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from benchmarks.nos_workloads import NosRun, Raw, cluster_of, nos_runs, read_file, single_plan, title_of
 from benchmarks.replay import BrokenError, Cost, applied, bound, first_fit
+from controller.model.results import PlanningResult
+from controller.model.views import Snapshot
 from controller.planner import plan
-from controller.results import PlanningResult
-from controller.views import Snapshot
 
 MOST_CYCLES = 8
 PASSES = 3

@@ -28,7 +28,7 @@ from benchmarks.nos_pieces import (
     smallest_profile,
 )
 from benchmarks.nos_workloads import slices_of
-from controller.views import PodView, Taint
+from controller.model.views import PodView, Taint
 
 REFUSAL = Taint(key="nos.example/refused", effect="NoSchedule")
 """Stands for a scheduler that says no to everything."""

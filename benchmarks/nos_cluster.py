@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from controller.geometries import model_named
-from controller.views import GpuView, NodeView, PartitionView, PlanView, PodView, Snapshot, Taint
+from controller.model.known_geometries import model_named
+from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Snapshot, Taint
 from partitioning.arrangements import arrangements
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel, ProfileSpec

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
-from controller.views import PodView
+from controller.model.views import PodView
 
 MOST_EXACT = 12
 

@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.nos_cluster import Card, Counts, ImpossibleError, card_model, pending_pod, resource_of
 from benchmarks.nos_counts import counts_of, slice_name, whole_number
 from benchmarks.nos_expected import Pool
-from controller.pod_requests import amount
-from controller.views import PodView
+from controller.api.pod_requests import amount
+from controller.model.views import PodView
 from partitioning.models import GpuModel
 from partitioning.resources import profile_of_resource
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.instances import MIXES, instance
 from benchmarks.oracle import exact_bound
-from controller.collector import collector_paused
+from controller.gc_pause import collector_paused
 from controller.planner import plan
 
 

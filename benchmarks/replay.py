@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from benchmarks.nos_cluster import offered
-from controller.demand import queue_order
-from controller.results import PlanningResult
-from controller.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlanView, Snapshot
+from controller.model.demand import queue_order
+from controller.model.results import PlanningResult
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlanView, Snapshot
 from partitioning.layouts import Instance, check_layout
 from partitioning.mps import check_slices
 from partitioning.resources import mig_resource

@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controller.parse import Unreadable, read_node, read_pod
-from controller.parse_storage import (
+from controller.api.nodes import read_node
+from controller.api.pods import read_pod
+from controller.api.reading import Unreadable
+from controller.api.storage import (
     OF_PODS_OWN,
     read_claim,
     read_device_class,
@@ -27,9 +29,9 @@ from controller.parse_storage import (
     read_volume,
     read_workload,
 )
-from controller.scheduler_config import read_profiles
-from controller.scheduling import SchedulerProfiles, SchedulingContext
-from controller.views import NodeView, PodView
+from controller.config.scheduler_config import read_profiles
+from controller.model.scheduling import SchedulerProfiles, SchedulingContext
+from controller.model.views import NodeView, PodView
 
 Json = Mapping[str, Any]
 View = TypeVar("View")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.hardware import Gpu, Problem, gpus_of
-from controller.items import desired_of
-from controller.views import Desired, MigDesired, MpsDesired, PodView
+from controller.api.plan_items import desired_of
+from controller.model.views import Desired, MigDesired, MpsDesired, PodView
 from crds.v1alpha1.names import LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.parse import epoch_seconds
+from controller.api.reading import epoch_seconds
 
 Raw = Mapping[str, Any]
 _WITH_SPEC = ("Pod", "GPUPartitionPlan", "PersistentVolumeClaim", "PersistentVolume")

@@ -18,17 +18,17 @@ from cli.examples import add_command
 from cli.manifests import load_cluster
 from cli.tables import WRAP_WIDTH, wrapped_table
 from cli.whatif import KINDS, LeftOut, WhatIf, what_if
-from controller.collector import collector_paused
-from controller.demand import lacks_host_ipc
-from controller.geometries import all_warnings
-from controller.options import planner_options
+from controller.actions.plan_writer import planned_items
+from controller.config.options import planner_options
+from controller.config.settings import Settings, load_settings
+from controller.gc_pause import collector_paused
+from controller.model.demand import lacks_host_ipc
+from controller.model.known_geometries import all_warnings
+from controller.model.reasons import UnplacedReason
+from controller.model.results import NodeFailure, PlanningResult, Unplaced
+from controller.model.views import PodKey, PodView
 from controller.planner import plan
 from controller.planner.wording import counted, listed
-from controller.reasons import UnplacedReason
-from controller.results import NodeFailure, PlanningResult, Unplaced
-from controller.settings import Settings, load_settings
-from controller.views import PodKey, PodView
-from controller.writer import planned_items
 from crds.v1alpha1.names import API_VERSION, KIND
 from partitioning.resources import WHOLE
 

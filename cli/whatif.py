@@ -16,12 +16,14 @@ from typing import Any
 
 from cli.assumptions import Unknown, assumed_status, hardware_of
 from cli.whatif_context import CONTEXT_KINDS, context_of
-from controller.batcher import Batcher
-from controller.demand import is_partition
-from controller.parse import Unreadable, enablement, epoch_seconds, read_node, read_pod
-from controller.parse_plan import PlanReading, read_plan
-from controller.state import State
-from controller.views import NodeView, PlannerOptions, PodView, Snapshot
+from controller.api.nodes import enablement, read_node
+from controller.api.plans import PlanReading, read_plan
+from controller.api.pods import read_pod
+from controller.api.reading import Unreadable, epoch_seconds
+from controller.cache.batcher import Batcher
+from controller.cache.state import State
+from controller.model.demand import is_partition
+from controller.model.views import NodeView, PlannerOptions, PodView, Snapshot
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec

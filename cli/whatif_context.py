@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from controller.parse import Unreadable
-from controller.parse_storage import (
+from controller.api.reading import Unreadable
+from controller.api.storage import (
     OF_PODS_OWN,
     read_claim,
     read_device_class,
@@ -20,7 +20,7 @@ from controller.parse_storage import (
     read_volume,
     read_workload,
 )
-from controller.scheduling import SchedulingContext
+from controller.model.scheduling import SchedulingContext
 
 Raw = Mapping[str, Any]
 Value = TypeVar("Value")

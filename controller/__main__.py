@@ -16,8 +16,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from controller.config.settings import load_settings, read_settings
 from controller.planner import plan
-from controller.settings import load_settings, read_settings
 from controller.wiring import Controller
 from kube import clients, logs
 from kube.settings import SettingsError

@@ -20,18 +20,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from controller.agents import Agents
-from controller.batcher import Batcher
-from controller.chores import Chores
-from controller.collector import collector_paused
-from controller.metrics import Metrics
-from controller.nominate import Nominator
-from controller.report import Reporter
-from controller.results import PlanningResult, Supply
-from controller.state import State
-from controller.views import PlannerOptions, Snapshot
-from controller.writer import Outcome, Writer, Written
-from controller.written import as_written
+from controller.actions.agent_liveness import Agents
+from controller.actions.metrics import Metrics
+from controller.actions.nominations import Nominator
+from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_writer import Outcome, Writer, Written
+from controller.actions.reporter import Reporter
+from controller.actions.written import as_written
+from controller.cache.batcher import Batcher
+from controller.cache.state import State
+from controller.gc_pause import collector_paused
+from controller.model.results import PlanningResult, Supply
+from controller.model.views import PlannerOptions, Snapshot
 from kube.backoff import Backoff
 
 log = logging.getLogger(__name__)

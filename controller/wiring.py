@@ -16,22 +16,23 @@ from typing import Any
 from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
-from controller import paths
-from controller.agents import Agents
-from controller.batcher import Batcher
-from controller.chores import Chores
+from controller.actions.agent_liveness import Agents
+from controller.actions.metrics import ClusterGauges, Metrics
+from controller.actions.nominations import Nominator
+from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_writer import Writer
+from controller.actions.reporter import Reporter
+from controller.api import paths
+from controller.api.nodes import read_node
+from controller.api.pods import read_pod
+from controller.cache.batcher import Batcher
+from controller.cache.informers import Surroundings
+from controller.cache.state import State
+from controller.config.options import planner_options, telling
+from controller.config.scheduler_source import SourceWatch
+from controller.config.settings import Settings
 from controller.loop import Loop, Parts, Planner
-from controller.metrics import ClusterGauges, Metrics
-from controller.nominate import Nominator
-from controller.options import planner_options, telling
-from controller.parse import read_node, read_pod
-from controller.report import Reporter
-from controller.scheduler_source import SourceWatch
-from controller.settings import Settings
-from controller.state import State
-from controller.surroundings import Surroundings
-from controller.views import NodeView
-from controller.writer import Writer
+from controller.model.views import NodeView
 from crds.v1alpha1.names import ANNOTATION_STATUS_PROBLEM, CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
 from kube.events import EventRecorder, ObjectReference
 from kube.leases import Elector, LeaseTiming, lease_path

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.reasons import UnplacedReason
+from controller.model.reasons import UnplacedReason
 from kube.quantities import to_int
 from partitioning.resources import WholeRequest, classify
 from sandbox.kubelet.commands import running_seconds

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.demand import Demand
+from controller.model.demand import Demand
 from controller.planner.devices import Device, Part, Pool
 from controller.simulator import Usage
 

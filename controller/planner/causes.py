@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.demand import Wants
+from controller.model.demand import Wants
+from controller.model.reasons import UnplacedReason
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import fully_open, label_allows, why_closed
 from controller.planner.wording import Answer, gpus_on, listed, sentence
-from controller.reasons import UnplacedReason
 
 _LABEL = "gpuplan.dev/gpu-partitioning"
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from controller.demand import kind_of
+from controller.model.demand import kind_of
 from controller.planner.devices import Device, Part, Share
 from controller.planner.inventory import GpuStock, mig_layout, slice_mib
 from controller.planner.pools import MigPool, MpsPool

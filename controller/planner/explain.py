@@ -13,7 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.demand import Wants
+from controller.model.demand import Wants
+from controller.model.reasons import UnplacedReason
+from controller.model.results import Unplaced
+from controller.model.scheduling import SchedulerProfiles
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.causes import Cause, also, causes_of, in_flight, nearest
@@ -28,9 +31,6 @@ from controller.planner.releases import Candidate, blocking
 from controller.planner.singly import Singly
 from controller.planner.wholes import about_whole_gpus
 from controller.planner.wording import Answer, counted, cpus, cpus_and_memory, gib, spelled
-from controller.reasons import UnplacedReason
-from controller.results import Unplaced
-from controller.scheduling import SchedulerProfiles
 from partitioning.resources import WHOLE
 
 _COMPARED = 100

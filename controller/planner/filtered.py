@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from controller.model.reasons import UnplacedReason
+from controller.model.scheduling import Taint
+from controller.model.views import NodeView, PodView
 from controller.planner.groups import IGNORED_TAINTS
 from controller.planner.wording import Answer, counted, joined, listed
-from controller.reasons import UnplacedReason
-from controller.scheduling import Taint
 from controller.simulator import Misfit, untolerated
-from controller.views import NodeView, PodView
 
 
 class _Obstacle(NamedTuple):

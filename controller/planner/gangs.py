@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.demand import Demand, DemandSet
+from controller.model.demand import Demand, DemandSet
+from controller.model.reasons import UnplacedReason
+from controller.model.results import Unplaced
+from controller.model.views import PodView, Snapshot
 from controller.planner.asks import Ask
 from controller.planner.board import Board
-from controller.reasons import UnplacedReason
-from controller.results import Unplaced
-from controller.views import PodView, Snapshot
 
 GangKey = tuple[str, str]
 """Namespace and name."""

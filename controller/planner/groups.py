@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import lru_cache
 
-from controller.demand import kind_of
-from controller.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
+from controller.model.demand import kind_of
+from controller.model.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
+from controller.model.views import NodeView, PodView
 from controller.simulator import Misfit, expected_after, filter_node
-from controller.views import NodeView, PodView
 from partitioning.resources import MpsRequest
 
 CHANGING_TAINT = "gpuplan.dev/changing"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from controller.demand import Wants, kind_of
+from controller.model.demand import Wants, kind_of
+from controller.model.reasons import UnplacedReason
 from controller.planner.causes import Cause, nearest
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.offers import could_hold, gpu_models, largest_slice_gb, most_on_empty
 from controller.planner.wording import Answer, short_resource, spelled
-from controller.reasons import UnplacedReason
 from partitioning.models import GpuModel
 from partitioning.resources import MpsRequest, mps_resource_gb
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
-from controller.demand import Wants
+from controller.model.demand import Wants
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.clearing import Budget, clear_for

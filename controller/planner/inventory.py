@@ -12,20 +12,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
-from controller.demand import kind_of
-from controller.geometries import KnownGeometries
+from controller.model.demand import kind_of
+from controller.model.known_geometries import KnownGeometries
+from controller.model.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
-from controller.views import (
-    GpuView,
-    MigDesired,
-    MpsDesired,
-    NodeView,
-    PartitionView,
-    PlanView,
-    PodView,
-    Snapshot,
-)
 from partitioning.layouts import Instance, Layout, with_model_names
 from partitioning.models import GpuModel, model_for_product
 from partitioning.mps import VOLTA, slice_of_gb

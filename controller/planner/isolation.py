@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from controller.results import NodeFailure, PlanningResult
+from controller.model.results import NodeFailure, PlanningResult
 
 
 class Named(Protocol):

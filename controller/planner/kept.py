@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.demand import Wants
+from controller.model.demand import Wants
+from controller.model.reasons import UnplacedReason
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.causes import Cause
@@ -16,7 +17,6 @@ from controller.planner.devices import Device
 from controller.planner.inventory import Closed, NodeStock
 from controller.planner.reserve import Reservation, holds_beside
 from controller.planner.wording import Answer, cpus_and_memory, gpus_on, listed, spelled
-from controller.reasons import UnplacedReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.demand import Wants
+from controller.model.demand import Wants
 from controller.planner.again import Again, is_small
 from controller.planner.asks import Ask
 from controller.planner.board import Board

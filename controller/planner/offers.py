@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from controller.demand import Wants, kind_of
+from controller.model.demand import Wants, kind_of
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, slice_of_gb

@@ -10,7 +10,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from controller.demand import Demand, kind_of
+from controller.model.demand import Demand, kind_of
+from controller.model.views import PartitionView
 from controller.planner.asks import Ask, Group, Room
 from controller.planner.board import Board
 from controller.planner.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
@@ -19,7 +20,6 @@ from controller.planner.inventory import Cut, GpuStock, NodeStock, mps_mib, slic
 from controller.planner.isolation import by_node
 from controller.planner.pools import MigPool, MpsPool, StockPool
 from controller.planner.supply import ReadyParts
-from controller.views import PartitionView
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, occupancy, placement_of

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from controller.demand import Demand, DemandSet
+from controller.model.demand import Demand, DemandSet
+from controller.model.reasons import UnplacedReason
+from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
+from controller.model.views import PodView
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Device, Part, Reach
@@ -19,9 +22,6 @@ from controller.planner.inventory import NodeStock
 from controller.planner.isolation import by_node
 from controller.planner.realise import Realised, realise
 from controller.planner.repair import repaired
-from controller.reasons import UnplacedReason
-from controller.results import Counts, Placed, PlanningResult, Supply, Unplaced
-from controller.views import PodView
 
 _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 

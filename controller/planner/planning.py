@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain, islice
 
-from controller.demand import Demand, collect, queue_order
+from controller.model.demand import Demand, collect, queue_order
+from controller.model.results import PlanningResult
+from controller.model.views import PlannerOptions, Snapshot
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.by_queue import outrun, place_in_queue_order
@@ -31,8 +33,6 @@ from controller.planner.ranks import levels
 from controller.planner.reserve import Ageing, Reservation
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
-from controller.results import PlanningResult
-from controller.views import PlannerOptions, Snapshot
 
 
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:

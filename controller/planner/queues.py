@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.demand import Wants
+from controller.model.demand import Wants
 from controller.planner.asks import Group
 from controller.planner.devices import Device, Reach, Tier
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
-from controller.demand import Demand
+from controller.model.demand import Demand
 from controller.planner.gangs import GangKey, key_of
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from controller.demand import kind_of
+from controller.model.demand import kind_of
+from controller.model.results import NodeChange
+from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
 from controller.planner.devices import Device, Share
 from controller.planner.inventory import Cut, GpuStock, NodeStock
-from controller.results import NodeChange
-from controller.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from controller.model.reasons import UnplacedReason
+from controller.model.views import PartitionView
 from controller.planner.devices import Device
 from controller.planner.inventory import NO_INSTANCES, Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from controller.planner.pools import MigPool, MpsPool
 from controller.planner.wording import Answer, counted, listed, short_resource
-from controller.reasons import UnplacedReason
-from controller.views import PartitionView
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.mps import MAX_CLIENTS
 from partitioning.packing import NoRoom, pack

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.demand import kind_of
+from controller.model.demand import kind_of
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
 from controller.planner.inventory import Closed, NodeStock, mig_layout
-from controller.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
 from partitioning.layouts import Instance, instance_at, with_model_names
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb

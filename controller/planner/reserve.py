@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from controller.model.views import PartitionView
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Device, Reach
 from controller.planner.inventory import NodeStock
 from controller.planner.opening import state_of
 from controller.planner.singly import Singly
-from controller.views import PartitionView
 from partitioning.layouts import Layout
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
+from controller.model.views import PlannerOptions, PodView, Snapshot
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Reach
 from controller.planner.groups import IGNORED_TAINTS
 from controller.simulator import ClusterState, Misfit, fails_always
-from controller.views import PlannerOptions, PodView, Snapshot
 
 _MOST_TRIALS = 50_000
 """How many pairs of a pod and a node are looked at in one pass."""

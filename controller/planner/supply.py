@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.demand import is_device
+from controller.model.demand import is_device
+from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
-from controller.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
 from partitioning.resources import WHOLE, mig_resource
 
 

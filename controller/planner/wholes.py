@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from controller.demand import Wants
+from controller.model.demand import Wants
+from controller.model.reasons import UnplacedReason
 from controller.planner.inventory import Closed, Cut, GpuStock, NodeStock
 from controller.planner.wording import Answer, listed
-from controller.reasons import UnplacedReason
 from partitioning.resources import WHOLE
 
 _IN_USE = "in use"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from controller.reasons import UnplacedReason
+from controller.model.reasons import UnplacedReason
 from partitioning.resources import mig_resource
 
 _GIB = 2**30

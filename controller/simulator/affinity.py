@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller.scheduling import PodAffinityTerm
+from controller.model.scheduling import PodAffinityTerm
+from controller.model.views import PodView
 from controller.simulator.population import Place, Population, Resident
 from controller.simulator.selectors import selects
 from controller.simulator.verdicts import Misfit, misfit
-from controller.views import PodView
 
 PLUGIN = "InterPodAffinity"
 _AFFINITY = misfit(PLUGIN, "node(s) didn't match pod affinity rules")

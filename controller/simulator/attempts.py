@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from controller.scheduling import FilterProfile, LabelSelector, Requirement, SchedulingContext, SpreadConstraint
+from controller.model.scheduling import FilterProfile, LabelSelector, Requirement, SchedulingContext, SpreadConstraint
+from controller.model.views import PodView
 from controller.simulator import affinity, spread
 from controller.simulator.affinity import AffinityState
 from controller.simulator.population import Population, Resident
@@ -17,7 +18,6 @@ from controller.simulator.selectors import named_nodes
 from controller.simulator.spread import SpreadState
 from controller.simulator.verdicts import Misfit, misfit
 from controller.simulator.volumes import VolumeState, look_up
-from controller.views import PodView
 
 _CONFLICT = misfit("NodeAffinity", "pod affinity terms conflict")
 _UNREADABLE = "pod has a label selector that cannot be read"

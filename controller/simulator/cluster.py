@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 
-from controller.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
+from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
+from controller.model.views import NodeView, PodView
 from controller.simulator.attempts import Attempt, attempt_for, hard_constraints, kind_of
 from controller.simulator.filters import (
     NODE_FILTERS,
@@ -24,7 +25,6 @@ from controller.simulator.population import Place, Population, Resident
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import Misfit, misfit
 from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
-from controller.views import NodeView, PodView
 
 _KEPT = 256
 """How many kinds of pods are remembered."""

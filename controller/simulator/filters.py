@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller.scheduling import DEFAULT_PROFILE, FilterProfile, Taint
+from controller.model.scheduling import DEFAULT_PROFILE, FilterProfile, Taint
+from controller.model.views import NodeView, PodView
 from controller.simulator.selectors import matches_node, matches_terms, named_nodes, tolerates, untolerated
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Misfit, Verdict, misfit
-from controller.views import NodeView, PodView
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 NODE_FILTERS: Final = frozenset(

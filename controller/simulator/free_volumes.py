@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.scheduling import ClaimView, VolumeView
+from controller.model.scheduling import ClaimView, VolumeView
 from controller.simulator.selectors import selects
 
 Candidates = tuple[tuple[str, VolumeView], ...]

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from controller.model.views import NodeView, PodView
 from controller.simulator.usage import Usage
-from controller.views import NodeView, PodView
 
 
 @dataclass(slots=True, eq=False)

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from controller.views import NodeView
+from controller.model.views import NodeView
 
 PRODUCT: Final = "nvidia.com/gpu.product"
 STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 MPS_CAPABLE: Final = "nvidia.com/mps.capable"
 SHARED_SUFFIX: Final = "-SHARED"
-RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
-"""Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
 
 
 def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:

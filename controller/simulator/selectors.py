@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from controller.scheduling import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
-from controller.views import NodeView, PodView
+from controller.model.scheduling import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
+from controller.model.views import NodeView, PodView
 
 REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 NODE_NAME_FIELD = "metadata.name"

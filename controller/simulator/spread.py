@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.scheduling import SpreadConstraint
+from controller.model.scheduling import SpreadConstraint
+from controller.model.views import NodeView, PodView
 from controller.simulator.population import Place, Population, Resident
 from controller.simulator.selectors import matches_node, selects, untolerated
 from controller.simulator.verdicts import Misfit, misfit
-from controller.views import NodeView, PodView
 
 PLUGIN = "PodTopologySpread"
 _MISSING = misfit(PLUGIN, "node(s) didn't match pod topology spread constraints (missing required label)")

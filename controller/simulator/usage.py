@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.views import HostPort, PodView
+from controller.model.views import HostPort, PodView
 
 ANY_ADDRESS = "0.0.0.0"
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.scheduling import (
+from controller.model.scheduling import (
+    GENERAL_ZONE_LABEL,
+    ZONE_LABELS,
     ClaimUse,
     ClaimView,
     FilterProfile,
@@ -19,21 +21,15 @@ from controller.scheduling import (
     StorageClassView,
     VolumeView,
 )
+from controller.model.views import NodeView, PodView
 from controller.simulator.free_volumes import Candidates, candidates
 from controller.simulator.population import Place
 from controller.simulator.selectors import matches_labels
 from controller.simulator.verdicts import Misfit, misfit
-from controller.views import NodeView, PodView
 
 RESTRICTIONS, LIMITS, BINDING, ZONE = "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"
 VOLUME_FILTERS = frozenset({RESTRICTIONS, LIMITS, BINDING, ZONE})
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_GENERAL_LABEL = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-}
-ZONE_LABELS = (*_GENERAL_LABEL, *_GENERAL_LABEL.values())
-"""Labels by which volumes and nodes say where they are."""
 
 _ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 _GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -277,7 +273,7 @@ def _in_zone(node: NodeView, volumes: Iterable[VolumeView]) -> bool:
         return True
     for volume in volumes:
         for label, allowed in volume.zones:
-            here = node.labels.get(label, node.labels.get(_GENERAL_LABEL.get(label, label)))
+            here = node.labels.get(label, node.labels.get(GENERAL_ZONE_LABEL.get(label, label)))
             if here not in allowed:
                 return False
     return True

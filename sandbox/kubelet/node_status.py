@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from controller.pod_requests import amounts
+from controller.api.pod_requests import amounts
 from partitioning.resources import classify
 from sandbox.kubelet.addresses import invented_node_ip
 from sandbox.kubelet.clock import timestamp

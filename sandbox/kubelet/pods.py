@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from controller.pod_requests import amounts, pod_requests
+from controller.api.pod_requests import amounts, pod_requests
 from sandbox.kubelet.commands import running_seconds
 from sandbox.kubelet.resource_names import is_extended_resource
 from sandbox.kubelet.scripts import Script, script_of

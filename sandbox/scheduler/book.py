@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from controller.model.views import NodeView, PodView
 from controller.simulator import Usage
-from controller.views import NodeView, PodView
 
 
 class Book:

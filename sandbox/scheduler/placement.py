@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from controller.model.views import NodeView, PodView
 from controller.simulator import Misfit, Usage, filter_node, filter_pod, filter_room
-from controller.views import NodeView, PodView
 from sandbox.scheduler.records import Chosen, Failure
 
 ROOM_PLUGINS = frozenset({"NodeResourcesFit", "NodePorts"})

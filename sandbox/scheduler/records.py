@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from controller import parse
-from controller.parse import Unreadable
-from controller.views import NodeView, PodView
+from controller.api import nodes, pods
+from controller.api.reading import Unreadable
+from controller.model.views import NodeView, PodView
 
 FINISHED = ("Succeeded", "Failed")
 Signature: TypeAlias = tuple[object, ...]
@@ -61,14 +61,14 @@ def read_pod(raw: Mapping[str, Any]) -> PodRecord | None:
     status = raw.get("status") or {}
     if status.get("phase") in FINISHED:
         return None
-    view = parse.read_pod(raw)
+    view = pods.read_pod(raw)
     if isinstance(view, Unreadable):
         raise ValueError(f"{view.kind} {view.name}: {view.reason}")
     return PodRecord(view=view, generation=raw["metadata"].get("generation") or 0, told=_told(status))
 
 
 def read_node(raw: Mapping[str, Any]) -> NodeView:
-    view = parse.read_node(raw)
+    view = nodes.read_node(raw)
     if isinstance(view, Unreadable):
         raise ValueError(f"{view.kind} {view.name}: {view.reason}")
     return view

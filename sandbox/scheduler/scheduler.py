@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from kubernetes.client import ApiClient
 
-from controller.views import NodeView
+from controller.model.views import NodeView
 from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.reflector import Key, Reflector
 from sandbox.scheduler.book import Book

@@ -6,10 +6,11 @@ import pytest
 
 from benchmarks import memory
 from benchmarks.memory_objects import Sizes, collections
-from controller import paths
-from controller.parse import read_node, read_pod
-from controller.parse_plan import PlanReading, read_plan
-from controller.views import NodeView, PodView
+from controller.api import paths
+from controller.api.nodes import read_node
+from controller.api.plans import PlanReading, read_plan
+from controller.api.pods import read_pod
+from controller.model.views import NodeView, PodView
 
 SIZES = Sizes(nodes=3, gpus=2, pods=20, pending=5)
 

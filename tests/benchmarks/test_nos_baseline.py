@@ -12,9 +12,9 @@ from benchmarks.nos_baseline import main
 from benchmarks.nos_cluster import Card, ImpossibleError, card_model, server
 from benchmarks.nos_workloads import cluster_of, slices_of
 from benchmarks.replay import BrokenError, applied, bound
+from controller.model.results import NodeChange, PlanningResult
+from controller.model.views import MigDesired, PlannedGpu, PlannerOptions, Snapshot
 from controller.planner import plan
-from controller.results import NodeChange, PlanningResult
-from controller.views import MigDesired, PlannedGpu, PlannerOptions, Snapshot
 from partitioning.layouts import Instance, Layout
 
 DATA = Path(__file__).parent / "data" / "nos_baseline.json"

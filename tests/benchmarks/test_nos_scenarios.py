@@ -10,8 +10,8 @@ from benchmarks import nos_scenarios
 from benchmarks.nos_cases import Case, NotRun, read_case
 from benchmarks.nos_expected import most_pods
 from benchmarks.nos_scenarios import judge, main, verdicts
-from controller.results import NodeChange, PlanningResult
-from controller.views import MigDesired, PlannedGpu, Snapshot
+from controller.model.results import NodeChange, PlanningResult
+from controller.model.views import MigDesired, PlannedGpu, Snapshot
 from partitioning.layouts import Instance, Layout
 
 DATA = Path(__file__).parent / "data" / "nos_scenarios.yaml"

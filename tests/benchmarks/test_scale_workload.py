@@ -15,8 +15,9 @@ from benchmarks.scale.workload import (
     pod_object,
     shared_by_mps,
 )
-from controller.parse import read_node, read_pod
-from controller.views import NodeView, PodView
+from controller.api.nodes import read_node
+from controller.api.pods import read_pod
+from controller.model.views import NodeView, PodView
 from partitioning.layouts import check_layout
 
 

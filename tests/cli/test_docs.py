@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.reasons import UnplacedReason
-from controller.settings import Settings as ControllerSettings
+from controller.config.settings import Settings as ControllerSettings
+from controller.model.reasons import UnplacedReason
 from crds.v1alpha1.names import Condition
 from nodeagent.settings import Settings as AgentSettings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from controller.results import NodeFailure, PlanningResult
+from controller.model.results import NodeFailure, PlanningResult
 from tests.cli.plan_command import EXAMPLES, case, dump, layouts, places, planned, reasons
 from tests.controller.objects import node, pod
 

@@ -7,7 +7,7 @@ import pytest
 
 from cli.__main__ import main
 from cli.whatif import what_if
-from controller.views import PlannerOptions
+from controller.model.views import PlannerOptions
 from tests.cli.plan_command import EXAMPLES, cluster, dump, places, planned, reasons
 from tests.controller.objects import node, pod
 from tests.controller.objects import plan as plan_object

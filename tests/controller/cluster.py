@@ -8,13 +8,14 @@ from typing import Any
 from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
-from controller import paths
-from controller.batcher import Batcher
-from controller.metrics import Metrics
-from controller.parse import read_node, read_pod
-from controller.parse_plan import read_plan
-from controller.state import State
-from controller.views import PlannerOptions
+from controller.actions.metrics import Metrics
+from controller.api import paths
+from controller.api.nodes import read_node
+from controller.api.plans import read_plan
+from controller.api.pods import read_pod
+from controller.cache.batcher import Batcher
+from controller.cache.state import State
+from controller.model.views import PlannerOptions
 from crds.definition import definition
 from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESPACE, agent_lease
 from kube import apply, clients

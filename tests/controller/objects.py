@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from controller.parse import read_node, read_pod
-from controller.parse_plan import PlanReading, read_plan
-from controller.views import NodeView, PodView
+from controller.api.nodes import read_node
+from controller.api.plans import PlanReading, read_plan
+from controller.api.pods import read_pod
+from controller.model.views import NodeView, PodView
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
 from partitioning.models import known_models

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from controller.actions.reporter import Reporter
+from controller.model.views import GpuView, Snapshot
 from controller.planner import plan
-from controller.report import Reporter
-from controller.views import GpuView, Snapshot
 from kube.events import EventType, ObjectReference
 from tests.controller.cluster import Bench
 from tests.controller.planner.builders import H100, cluster, holder, mig, pod, server

@@ -12,14 +12,15 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from controller import paths, wiring
-from controller.inflight import REQUESTS
+from controller import wiring
+from controller.api import paths
+from controller.config.scheduler_source import SourceWatch
+from controller.config.settings import read_settings
 from controller.loop import Loop
-from controller.scheduler_source import SourceWatch
-from controller.settings import read_settings
 from controller.wiring import Controller
 from crds.v1alpha1.names import NAMESPACE
 from crds.v1alpha1.plan import GPUPartitionPlan
+from kube.concurrency import REQUESTS
 from kube.leases import lease_path
 from sandbox.apiserver import Refuse
 from tests.controller.objects import gpu, node, pod

@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.agents import Agents
-from controller.chores import Chores
+from controller.actions.agent_liveness import Agents
+from controller.actions.nominations import Nominator
+from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_writer import Writer
+from controller.actions.reporter import Reporter
 from controller.loop import Loop, Parts, rest_seconds
-from controller.nominate import Nominator
-from controller.report import Reporter
-from controller.results import NodeChange, Placed, PlanningResult, Supply
-from controller.views import PlannerOptions, Snapshot
-from controller.writer import Writer
+from controller.model.results import NodeChange, Placed, PlanningResult, Supply
+from controller.model.views import PlannerOptions, Snapshot
+from tests.controller.actions.test_plan_writer import planned
+from tests.controller.actions.test_reporter import Recorder
 from tests.controller.cluster import Bench
 from tests.controller.objects import Json, item, node, pod
-from tests.controller.test_report import Recorder
-from tests.controller.test_writer import planned
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from controller.actions.plan_writer import Outcome, Written
+from controller.actions.written import as_written
+from controller.model.reasons import UnplacedReason
+from controller.model.results import NodeChange, Placed, PlanningResult, Supply
+from controller.model.views import MigDesired, PlannerOptions, Snapshot
 from controller.planner import plan as plan_pods
-from controller.reasons import UnplacedReason
-from controller.results import NodeChange, Placed, PlanningResult, Supply
-from controller.views import MigDesired, PlannerOptions, Snapshot
-from controller.writer import Outcome, Written
-from controller.written import as_written
 from sandbox.apiserver import Disconnect, Refuse
+from tests.controller.actions.test_plan_writer import planned
+from tests.controller.actions.test_reporter import missed, placed
 from tests.controller.cluster import Bench
 from tests.controller.objects import gpu, item, node, pod, status
 from tests.controller.planner.builders import A100, cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
 from tests.controller.test_loop import Rig
-from tests.controller.test_report import missed, placed
-from tests.controller.test_writer import planned
 
 SENTENCE = "policy 'quiet' denied request: no writes on Sundays"
 

@@ -13,9 +13,9 @@ from urllib.request import urlopen
 
 import yaml
 
-from controller import paths
+from controller.api import paths
+from controller.config.settings import read_settings
 from controller.planner import plan
-from controller.settings import read_settings
 from controller.wiring import Controller
 from kube import apply
 from tests.controller.cluster import Cluster

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from benchmarks.replay import applied, bound
-from controller.demand import is_partition, queue_order
-from controller.nominate import due
+from controller.actions.nominations import due
+from controller.model.demand import is_partition, queue_order
+from controller.model.views import NodeView, PlanView, PodView, Snapshot
 from controller.planner import plan
-from controller.views import NodeView, PlanView, PodView, Snapshot
 from kube import apply
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, NODES, call

@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.parse import Unreadable, read_node, read_pod
-from controller.parse_storage import read_claim, read_namespace, read_storage_class, read_volume
-from controller.scheduling import SchedulingContext
+from controller.api.nodes import read_node
+from controller.api.pods import read_pod
+from controller.api.reading import Unreadable
+from controller.api.storage import read_claim, read_namespace, read_storage_class, read_volume
+from controller.model.scheduling import SchedulingContext
+from controller.model.views import NodeView, PodView
 from controller.simulator import ClusterState, Misfit
 from controller.simulator.selectors import named_nodes
-from controller.views import NodeView, PodView
 from tests.e2e.random_pods import Json
 from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from controller import paths
-from controller.agents import Agents
-from controller.parse_plan import read_plan
+from controller.actions.agent_liveness import Agents
+from controller.api import paths
+from controller.api.plans import read_plan
 from crds.v1alpha1 import names
 from kube import apply
 from kube.budget import RequestBudget

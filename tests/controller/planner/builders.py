@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.demand import is_partition
-from controller.views import (
+from controller.model.demand import is_partition
+from controller.model.views import (
     Desired,
     GpuView,
     MigDesired,

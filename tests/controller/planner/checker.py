@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.demand import is_partition
-from controller.results import NodeChange, PlanningResult
+from controller.model.demand import is_partition
+from controller.model.results import NodeChange, PlanningResult
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PlanView, Snapshot, WholeDesired
 from controller.simulator import Fit, filter_node
-from controller.views import (
-    Desired,
-    GpuView,
-    MigDesired,
-    MpsDesired,
-    NodeView,
-    PlanView,
-    Snapshot,
-    WholeDesired,
-)
 from partitioning.layouts import Instance, check_layout
 from partitioning.mps import check_slices
 from partitioning.resources import WHOLE, mig_resource

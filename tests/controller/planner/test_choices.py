@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller.model.results import NodeChange, PlanningResult
+from controller.model.views import MigDesired, MpsDesired, Snapshot
 from controller.planner import plan
-from controller.results import NodeChange, PlanningResult
-from controller.views import MigDesired, MpsDesired, Snapshot
 from tests.controller.planner.builders import A30, H100, T4, cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from controller.model.reasons import UnplacedReason
+from controller.model.views import GpuView, MigDesired
 from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.views import GpuView, MigDesired
 from tests.controller.planner.builders import A100, cluster, instance, layout, mig, mps, pod, server
 from tests.controller.planner.checker import check
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
+from controller.model.reasons import UnplacedReason
+from controller.model.results import PlanningResult
+from controller.model.scheduling import SchedulingContext
+from controller.model.views import PodView, Snapshot
 from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.results import PlanningResult
-from controller.scheduling import SchedulingContext
-from controller.views import PodView, Snapshot
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.checker import check
 from tests.drawn import examples

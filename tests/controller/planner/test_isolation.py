@@ -6,9 +6,9 @@ from typing import NoReturn
 
 import pytest
 
+from controller.model.reasons import UnplacedReason
+from controller.model.views import NodeView, PlannedGpu, PlanView, WholeDesired
 from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.views import NodeView, PlannedGpu, PlanView, WholeDesired
 from tests.controller.planner.builders import cluster, mig, pod, server
 
 Server = tuple[NodeView, PlanView]

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.geometries import KnownGeometries, read_geometries
+from controller.config.geometries_file import read_geometries
+from controller.model.known_geometries import KnownGeometries
+from controller.model.reasons import UnplacedReason
+from controller.model.results import PlanningResult
+from controller.model.views import PlannerOptions, Snapshot
 from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.results import PlanningResult
-from controller.views import PlannerOptions, Snapshot
 from tests.controller.planner.builders import A100, H100, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check, layouts
 

@@ -1,9 +1,9 @@
 """The smallest clusters on which planning by counts, by name or pod by pod goes wrong."""
 
+from controller.model.reasons import UnplacedReason
+from controller.model.results import PlanningResult, Supply
+from controller.model.views import GpuView, PodView
 from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.results import PlanningResult, Supply
-from controller.views import GpuView, PodView
 from tests.controller.planner.builders import cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check, layouts
 

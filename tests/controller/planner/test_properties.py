@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
+from controller.model.results import PlanningResult, Supply
+from controller.model.views import Snapshot
 from controller.planner import plan
-from controller.results import PlanningResult, Supply
-from controller.views import Snapshot
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied, bound
 from tests.drawn import examples

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
-from controller.demand import queue_order
+from controller.model.demand import queue_order
+from controller.model.views import PlannerOptions, Snapshot
 from controller.planner import plan
 from controller.simulator import ClusterState
-from controller.views import PlannerOptions, Snapshot
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from controller.model.views import PodView, Snapshot
 from controller.planner import plan
-from controller.views import PodView, Snapshot
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check
 

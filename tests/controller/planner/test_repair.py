@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from controller.items import desired_of
+from controller.api.plan_items import desired_of
+from controller.model.results import PlanningResult
+from controller.model.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanView, WholeDesired
 from controller.planner import plan
-from controller.results import PlanningResult
-from controller.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanView, WholeDesired
 from crds.v1alpha1.spec import GpuItem
 from partitioning.mps import slice_of_gb
 from tests.controller.planner.builders import A100, cluster, layout, mig, mps, node, plan_of, server

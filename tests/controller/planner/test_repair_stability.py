@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.items import item_of
+from controller.api.plan_items import item_of
+from controller.model.views import GpuView, PlannedGpu, PlanView, Snapshot
 from controller.planner.inventory import take_stock
 from controller.planner.repair import repaired
-from controller.views import GpuView, PlannedGpu, PlanView, Snapshot
 from crds.v1alpha1.names import PartitionState
 from tests.controller.objects import H100, Json, gpu, item, node, node_view, partition, plan, plan_reading, status
 

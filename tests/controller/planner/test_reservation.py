@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
 from benchmarks.replay import applied, bound
+from controller.model.reasons import UnplacedReason
+from controller.model.results import PlanningResult
+from controller.model.views import GpuView, NodeView, PlannerOptions, PlanView, PodView, Snapshot
 from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.results import PlanningResult
-from controller.views import GpuView, NodeView, PlannerOptions, PlanView, PodView, Snapshot
 from partitioning.resources import mig_resource
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check

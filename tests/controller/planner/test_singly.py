@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planner import plan
-from controller.reasons import UnplacedReason
-from controller.results import PlanningResult
-from controller.scheduling import (
+from controller.model.reasons import UnplacedReason
+from controller.model.results import PlanningResult
+from controller.model.scheduling import (
     FILTERS,
     ClaimUse,
     ClaimView,
@@ -27,8 +26,9 @@ from controller.scheduling import (
     StorageClassView,
     VolumeView,
 )
+from controller.model.views import NodeView, PlannerOptions, PlanView, PodView, Snapshot
+from controller.planner import plan
 from controller.simulator import ClusterState
-from controller.views import NodeView, PlannerOptions, PlanView, PodView, Snapshot
 from tests.controller.planner.builders import cluster, mig, mps, node, plan_of, pod, replaced
 from tests.drawn import examples
 

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
+from controller.model.views import Snapshot
 from controller.planner import plan
-from controller.views import Snapshot
 from tests.controller.planner.builders import A30, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check
 from tests.controller.planner.tiny import best, tiny_clusters, verdict_of

@@ -13,8 +13,8 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from controller.results import PlanningResult
-from controller.views import GpuView, NodeView, PlanView, PodView, Snapshot
+from controller.model.results import PlanningResult
+from controller.model.views import GpuView, NodeView, PlanView, PodView, Snapshot
 from partitioning.models import GpuModel
 from partitioning.resources import mig_resource
 from tests.controller.planner.builders import A30, A100, cluster, holder, mig, pod, server

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from controller.demand import is_partition
-from controller.results import PlanningResult
-from controller.views import (
-    Desired,
-    GpuView,
-    MigDesired,
-    MpsDesired,
-    NodeView,
-    PartitionView,
-    PlanView,
-    Snapshot,
-)
+from controller.model.demand import is_partition
+from controller.model.results import PlanningResult
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, Snapshot
 from partitioning.resources import mig_resource
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.scheduling import SchedulingContext
+from controller.model.scheduling import SchedulingContext
 from tests.controller.simulator.words import Json, a_node, a_pod, affinity, fits, near, state, verdicts
 
 WEB = {"app": "web"}

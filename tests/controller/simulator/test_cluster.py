@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.scheduling import FILTERS, FilterProfile, NodeSelectorTerm, Requirement, SchedulingContext
+from controller.model.scheduling import FILTERS, FilterProfile, NodeSelectorTerm, Requirement, SchedulingContext
+from controller.model.views import NodeView, PodView
 from controller.simulator import ClusterState
-from controller.views import NodeView, PodView
 from tests.controller.simulator.words import a_node, a_pod, affinity, fits, near, spread, state, verdicts
 from tests.drawn import examples
 

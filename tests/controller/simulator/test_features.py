@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from controller.model.views import NodeView, PodView
 from controller.planner.groups import NodeGroups
 from controller.simulator import ClusterState, Misfit, filter_node
-from controller.views import NodeView, PodView
 from tests.controller.simulator.words import REQUIRED, a_node, a_pod
 
 RESTARTS = "RestartAllContainersOnContainerExits"

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from controller.scheduling import FilterProfile, Labels, LabelSelector, Requirement, SchedulingContext, SpreadConstraint
+from controller.model.scheduling import (
+    FilterProfile,
+    Labels,
+    LabelSelector,
+    Requirement,
+    SchedulingContext,
+    SpreadConstraint,
+)
 from tests.controller.simulator.words import HOST, REQUIRED, ZONE, Json, a_node, a_pod, fits, spread, state, verdicts
 
 WEB = {"app": "web"}

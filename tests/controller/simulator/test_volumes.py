@@ -4,8 +4,15 @@ from typing import Any
 
 import pytest
 
-from controller.parse_storage import read_claim, read_storage_class, read_volume
-from controller.scheduling import FILTERS, ClaimView, FilterProfile, SchedulingContext, StorageClassView, VolumeView
+from controller.api.storage import read_claim, read_storage_class, read_volume
+from controller.model.scheduling import (
+    FILTERS,
+    ClaimView,
+    FilterProfile,
+    SchedulingContext,
+    StorageClassView,
+    VolumeView,
+)
 from tests.controller.simulator.words import Json, a_node, a_pod, fits, state, verdicts
 
 ZONE = "topology.kubernetes.io/zone"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.parse import read_node, read_pod
-from controller.scheduling import NO_CONTEXT, FilterProfile, SchedulingContext
+from controller.api.nodes import read_node
+from controller.api.pods import read_pod
+from controller.model.scheduling import NO_CONTEXT, FilterProfile, SchedulingContext
+from controller.model.views import NodeView, PodView
 from controller.simulator import ClusterState
-from controller.views import NodeView, PodView
 
 Json = dict[str, Any]
 HOST = "kubernetes.io/hostname"

@@ -2,7 +2,7 @@
 
 import yaml
 
-from controller.settings import read_settings as read_controller
+from controller.config.settings import read_settings as read_controller
 from kube.settings import read
 from nodeagent.settings import Settings
 from sandbox.controlplane.tenants import MANIFESTS, manifests_of

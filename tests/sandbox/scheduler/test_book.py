@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.views import NodeView, PodView
+from controller.model.views import NodeView, PodView
 from sandbox.scheduler.book import Book
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.views import PodView
+from controller.model.views import PodView
 from sandbox.scheduler.records import Failure, PodRecord
 from sandbox.scheduler.waiting import FLUSH_SECONDS, BackOff, Item, Waiting
 

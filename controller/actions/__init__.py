@@ -1,0 +1,1 @@
+"""Write to the API server and report: plans, nominations, conditions, Events, metrics."""

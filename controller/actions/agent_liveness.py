@@ -1,0 +1,246 @@
+"""AgentAlive: the controller's word on each node agent, in the status of its plan.
+
+Takes the ages of the agents' Leases, writes the conditions that they mean by status apply under the controller's own
+manager: AgentAlive always, and Ready=Unknown while the agent is silent, when its Node goes away, and on a plan that no
+agent has answered yet. Ready belongs to an agent that is heard: it is never overwritten a second time. The agent forces
+its own Ready when it is back; until then ours stays in what is applied, or the condition would lose half of its fields.
+After a longer silence the taint gpuplan.dev/changing is removed from the node. Compares with the live object before
+every write, and writes only where status or reason differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from controller.actions.metrics import Metrics
+from controller.api import paths
+from controller.api.plans import ConditionReading, PlanReading
+from controller.cache.agenda import Agenda
+from controller.cache.state import State
+from crds.v1alpha1.names import (
+    API_VERSION,
+    CONTROLLER_MANAGER,
+    KIND,
+    READY_OF_CONTROLLER,
+    TAINT_CHANGING,
+    Condition,
+    Reason,
+)
+from kube import apply, errors
+from kube.concurrency import SENDING_SECONDS, at_once
+from kube.retry import RetryGate
+
+log = logging.getLogger(__name__)
+
+OUR_READY = (*READY_OF_CONTROLLER, Reason.AWAITING_AGENT)
+"""Reasons of a Ready that the controller wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What AgentAlive should say."""
+
+    status: str
+    reason: Reason
+    message: str
+
+
+class Agents:
+    """Run often: it writes only what the plans do not say yet."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        metrics: Metrics,
+        *,
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        agent_silent_seconds: float,
+        taint_removal_seconds: float,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._metrics = metrics
+        self._leading = leading
+        self._clock = clock
+        self._now = now
+        self._silent_seconds = agent_silent_seconds
+        self._taint_seconds = taint_removal_seconds
+        self._retries: RetryGate[str] = RetryGate(clock=clock)
+        self._agenda = Agenda(clock=clock, every=state.names)
+        state.listen(self._agenda.touch)
+
+    def run(self) -> None:
+        """Bring every plan's AgentAlive up to date; one failure stops no other."""
+        until = self._clock() + SENDING_SECONDS
+        at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
+
+    def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        for name in self._agenda.take():
+            yield from self._judged(name)
+
+    def _judged(self, name: str) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        reading, node = self._state.plan(name), self._state.node(name)
+        if reading is None or reading.deleting:
+            return
+        if self._wanted(reading) is not None:
+            yield f"status {name}", name, partial(self._tell, name)
+        silent_for = self._state.agent_silent_for(name)
+        if silent_for is None:
+            return
+        if silent_for < self._taint_seconds:  # the state itself touches the name when the agent counts as silent
+            self._agenda.at(name, self._clock() + self._taint_seconds - silent_for)
+        elif node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
+            yield f"taint {name}", name, partial(self._untaint, name)
+
+    def _wanted(self, reading: PlanReading) -> list[dict[str, Any]] | None:
+        silent_for = self._state.agent_silent_for(reading.name)
+        node_exists = self._state.node_exists(reading.name)
+        verdict = self.verdict(reading, node_exists=node_exists, silent_for=silent_for)
+        silent = silent_for is not None and (
+            verdict.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
+        )
+        return self._conditions(reading, verdict, silent=silent)
+
+    def _tell(self, name: str) -> None:
+        # Agents write all the time: what was due when the turn began may rest on a version that is gone.
+        reading = self._state.plan(name)
+        conditions = self._wanted(reading) if reading is not None else None
+        if reading is not None and conditions is not None:
+            self._apply(reading, conditions)
+
+    def verdict(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Verdict:
+        """What is known of the agent of one plan; `silent_for` is None while it is alive."""
+        if not node_exists:
+            message = f"There is no Node {reading.name}: nothing is done until it joins the cluster."
+            return Verdict(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
+        if silent_for is None:
+            return Verdict(status="True", reason=Reason.HEARTBEAT, message="The agent renews its Lease.")
+        if silent_for < self._silent_seconds and (problem := self._state.agent_problem(reading.name)):
+            message = (
+                "The agent runs, but the API server refuses the status that it writes, so the status is out of date. "
+                f"Report this with the message: {problem}"
+            )
+            return Verdict(status="False", reason=Reason.CANNOT_REPORT, message=message)
+        was_silent = reading.alive is not None and reading.alive.reason == Reason.AGENT_SILENT
+        if silent_for < self._silent_seconds and not was_silent:
+            return Verdict(status="Unknown", reason=Reason.STARTING, message="The agent has not been heard yet.")
+        message = (
+            f"The agent has not renewed its Lease for {self._silent_seconds:g} s: "
+            f"look at the pod of gpuplan's node agent on {reading.name}."
+        )
+        return Verdict(status="False", reason=Reason.AGENT_SILENT, message=message)
+
+    def _conditions(self, reading: PlanReading, verdict: Verdict, *, silent: bool) -> list[dict[str, Any]] | None:
+        """What to apply; None: the plan says so already."""
+        held = reading.ready is not None and reading.ready.reason in OUR_READY
+        write_ready = silent or _unknown_at_once(reading, verdict)
+        why = _why_unknown(reading, verdict) if write_ready or held else Reason.AGENT_SILENT
+        ready = Verdict(status="Unknown", reason=why, message=_ready_message(reading.name, why))
+        if _same(reading.alive, verdict) and (not write_ready or _same(reading.ready, ready)):
+            return None
+        conditions = [self._condition(Condition.AGENT_ALIVE, verdict, reading.alive)]
+        if write_ready or held:
+            about = {"observedGeneration": reading.generation}
+            conditions.append(self._condition(Condition.READY, ready, reading.ready) | about)
+        return conditions
+
+    def _condition(self, kind: Condition, verdict: Verdict, live: ConditionReading | None) -> dict[str, Any]:
+        """Without observedGeneration: a heartbeat is about no generation, and is not rewritten for each new one."""
+        kept = live is not None and live.status == verdict.status
+        return {
+            "type": kind.value,
+            "status": verdict.status,
+            "reason": verdict.reason.value,
+            "message": verdict.message,
+            "lastTransitionTime": live.last_transition_time if live is not None and kept else _utc(self._now()),
+        }
+
+    def _apply(self, reading: PlanReading, conditions: list[dict[str, Any]]) -> None:
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version},
+            "status": {"conditions": conditions},
+        }
+        answer = apply.apply_status(self._api, paths.plan(reading.name), body, manager=CONTROLLER_MANAGER, force=True)
+        if conditions[0]["status"] != (reading.alive.status if reading.alive else ""):
+            log.info("plan %s: AgentAlive=%s (%s)", reading.name, conditions[0]["status"], conditions[0]["reason"])
+        self._state.observe_plan(reading.name, self._state.read_plan(answer))
+
+    def _untaint(self, name: str) -> None:
+        node = apply.get(self._api, paths.node(name))
+        taints = (node.get("spec") or {}).get("taints") or []
+        position = next((i for i, taint in enumerate(taints) if taint.get("key") == TAINT_CHANGING), None)
+        if position is None:
+            return
+        # The test makes sure that the position is still that of this taint: other controllers write taints as well.
+        operations = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
+            {"op": "remove", "path": f"/spec/taints/{position}"},
+        ]
+        apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
+        log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
+
+    def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> None:
+        """Whatever changes by it is observed; what is left to do goes back on the agenda."""
+        if self._clock() >= until or not self._leading():
+            self._agenda.touch(name)
+            return
+        if not self._retries.may_send(what):
+            self._agenda.at(name, self._retries.retry_at(what))
+            return
+        try:
+            action()
+        except errors.ApiError as error:
+            if self._retries.failed(what, error):
+                self._metrics.errors.labels(stage="status").inc()
+                log.warning("%s: %s", what, error.message)
+            self._agenda.at(name, self._retries.retry_at(what))
+        else:
+            self._retries.succeeded(what)
+
+
+def _unknown_at_once(reading: PlanReading, verdict: Verdict) -> bool:
+    """Ready is Unknown before its agent is silent: nothing has written it yet, or the Node has just gone.
+
+    Where the Node is gone and the agent still writes Ready, it is not overwritten again: two writers would fight.
+    """
+    if verdict.reason is Reason.NODE_NOT_FOUND:
+        return reading.ready is None or reading.alive is None or reading.alive.reason != Reason.NODE_NOT_FOUND
+    return verdict.reason is Reason.STARTING and reading.ready is None
+
+
+def _why_unknown(reading: PlanReading, verdict: Verdict) -> Reason:
+    """The reason of our Ready=Unknown; while the agent that has returned has not written Ready, the one it has."""
+    if verdict.reason in READY_OF_CONTROLLER:
+        return verdict.reason
+    if verdict.reason is Reason.HEARTBEAT and reading.ready is not None and reading.ready.reason in OUR_READY:
+        return Reason(reading.ready.reason)
+    return Reason.AWAITING_AGENT if verdict.reason is Reason.STARTING else Reason.AGENT_SILENT
+
+
+def _same(live: ConditionReading | None, verdict: Verdict) -> bool:
+    return live is not None and (live.status, live.reason) == (verdict.status, verdict.reason)
+
+
+def _ready_message(name: str, why: Reason) -> str:
+    causes = {
+        Reason.NODE_NOT_FOUND: f"There is no Node {name}",
+        Reason.AWAITING_AGENT: f"The agent of node {name} has not been heard yet",
+        Reason.CANNOT_REPORT: f"The agent of node {name} cannot write its status",
+    }
+    return f"{causes.get(why, f'The agent of node {name} is silent')}: what is ready there is not known."
+
+
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

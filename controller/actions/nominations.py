@@ -1,0 +1,181 @@
+"""Nominations: a planned pod's claim on the slice that was made for it.
+
+In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`:
+from the promise on while the node's GPUs are being cut, and later as long as the pod waits and its partitions are there
+(Free, or Pending: taken by the kubelet, not yet schedulable) with no better claim on them. Without it the scheduler
+gives the slices to whichever pod it tries first. It is a hint that schedulers clear at the pod's next failed attempt,
+such as when another node grows first, so it is given again at once: many slices appear at one moment, and whoever holds
+no claim then loses his. Never overrules a nomination that somebody else wrote: that is a scheduler preempting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kubernetes.client import ApiClient
+
+from controller.actions.metrics import Metrics
+from controller.api import paths
+from controller.cache.state import State
+from controller.model.demand import is_device, queue_order
+from controller.model.views import PlanView, PodView
+from crds.v1alpha1.names import CONTROLLER_MANAGER, PartitionState
+from kube import apply, errors
+from kube.concurrency import SENDING_SECONDS, at_once
+from kube.retry import RetryGate
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 0.2
+"""Between two nominations of one pod. A scheduler clears one at most at each attempt, and those lie a second apart."""
+BOUND = "already bound"
+"""In the refusal of API servers from 1.35 on; older ones take a nomination of a bound pod."""
+OFFERED = (PartitionState.FREE, PartitionState.PENDING)
+
+
+class Nominator:
+    """Run often: it writes only where a nomination is missing, and what it cannot send in time waits for the next."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        metrics: Metrics,
+        *,
+        enabled: bool,
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._metrics = metrics
+        self._enabled = enabled
+        self._leading = leading
+        self._clock = clock
+        self._retries: RetryGate[str] = RetryGate(clock=clock)
+        self._settled_version = -1
+        """Of the state, when nothing was left to nominate."""
+
+    def run(self) -> None:
+        """Nominate every promised pod whose partitions are there."""
+        if not self._enabled:
+            return
+        version = self._state.version  # first: what changes meanwhile makes the next turn look again
+        if version == self._settled_version:
+            return
+        promises = self._state.promises()
+        wanted = self._wanted(promises) if promises else []
+        if not wanted:
+            self._settled_version = version
+            return
+        until = self._clock() + SENDING_SECONDS
+        due = [claim for claim in wanted if self._retries.may_send(claim[0].uid)]
+        at_once(lambda claim: self._nominate(*claim, until=until), due)
+
+    def _wanted(self, promises: Mapping[str, str]) -> list[tuple[PodView, str]]:
+        """Pods to nominate, and where to; those whose partitions are there may be robbed first, so they come first."""
+        plans = self._state.plan_views()
+        ready: dict[str, tuple[PodView, str]] = {}
+        early: dict[str, tuple[PodView, str]] = {}
+        for node, pods in sorted(_by_node(self._state.pending(), promises).items()):
+            if node in plans:
+                found = due(node, plans[node], pods, self._state.gpu_pods(node), promises)
+                ready.update((pod.uid, (pod, node)) for pod in found)
+                early.update((pod.uid, (pod, node)) for pod in coming(node, plans[node], pods, promises))
+        return list({**ready, **early}.values())
+
+    def _nominate(self, pod: PodView, node: str, *, until: float) -> None:
+        # Many come before this one, and schedulers do not wait: look again.
+        known = self._state.pending_pod(pod.key)
+        if known != pod or self._clock() >= until or not self._leading():
+            return
+        self._state.nominate(pod.uid, node)
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            apply.merge_patch(self._api, paths.pod_status(pod.namespace, pod.name), body, manager=CONTROLLER_MANAGER)
+        except errors.ApiError as error:
+            # A pod that is gone or bound needs no nomination: the watch will say so.
+            needless = isinstance(error, errors.NotFound) or BOUND in error.message
+            if self._retries.failed(pod.uid, error) and not needless:
+                self._metrics.errors.labels(stage="nominate").inc()
+                log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
+            return
+        self._retries.succeeded(pod.uid, pause_seconds=AGAIN_SECONDS)
+        self._metrics.nominations.inc()
+        log.debug("pod %s nominated to %s", pod.title, node)
+
+
+def due(
+    node: str,
+    plan: PlanView,
+    pending: Sequence[PodView],
+    holders: Iterable[PodView],
+    promises: Mapping[str, str],
+) -> list[PodView]:
+    """Pods promised to this node that lack a nomination and have their partitions there, in the scheduler's order.
+
+    `pending` need hold no others than pods promised or nominated to this node; `holders` are the pods bound to it.
+    """
+    waiting = [pod for pod in pending if _lacks_nomination(pod, node, promises)]
+    free = _offered(plan) if waiting else Counter()
+    if not free:
+        return []
+    free.subtract(_held_unseen(plan, holders))
+    for pod in pending:
+        if pod.nominated_node == node:
+            free.subtract(dict(_partitions(pod)))
+    found = []
+    for pod in sorted(waiting, key=queue_order):
+        wanted = _partitions(pod)
+        if all(free[resource] >= amount for resource, amount in wanted):
+            free.subtract(dict(wanted))
+            found.append(pod)
+    return found
+
+
+def _lacks_nomination(pod: PodView, node: str, promises: Mapping[str, str]) -> bool:
+    foreign = bool(pod.nominated_node) and not pod.nomination_ours
+    return promises.get(pod.uid) == node and pod.nominated_node != node and not foreign and not pod.deleting
+
+
+def coming(node: str, plan: PlanView, pending: Iterable[PodView], promises: Mapping[str, str]) -> list[PodView]:
+    """Pods promised to this node, tried in vain, that nobody holds a place for while its GPUs are being cut.
+
+    A pod that was not tried yet may be bound without us, and elsewhere.
+    """
+    if not any(gpu.under_way for gpu in plan.gpus):
+        return []
+    return [
+        pod
+        for pod in pending
+        if promises.get(pod.uid) == node and pod.unschedulable and not pod.nominated_node and not pod.deleting
+    ]
+
+
+def _by_node(pending: Iterable[PodView], promises: Mapping[str, str]) -> dict[str, list[PodView]]:
+    """Pending pods that are promised or nominated to a node, for each node that has a promise to keep."""
+    found: dict[str, list[PodView]] = {node: [] for node in promises.values()}
+    for pod in pending:
+        for node in {promises.get(pod.uid, ""), pod.nominated_node} & found.keys():
+            found[node].append(pod)
+    return found
+
+
+def _offered(plan: PlanView) -> Counter[str]:
+    return Counter(part.resource for gpu in plan.gpus for part in gpu.partitions if part.state in OFFERED)
+
+
+def _held_unseen(plan: PlanView, holders: Iterable[PodView]) -> Counter[str]:
+    """What bound pods took of the offered partitions although the status does not show it yet."""
+    shown = Counter((p.resource, p.pod) for gpu in plan.gpus for p in gpu.partitions if p.state not in OFFERED)
+    unseen: Counter[str] = Counter()
+    for pod in holders:
+        for resource, amount in _partitions(pod):
+            unseen[resource] += max(0, amount - shown[resource, pod.title])
+    return unseen
+
+
+def _partitions(pod: PodView) -> list[tuple[str, int]]:
+    return [(resource, amount) for resource, amount in pod.gpu if is_device(resource)]

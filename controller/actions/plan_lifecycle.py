@@ -1,0 +1,128 @@
+"""What keeps the set of plans in order beside planning: missing plans, plans nobody needs, items that a pin overrules.
+
+In goes the state, out go few writes: the empty plan of an enabled node by POST with nodeName only, the removal of
+pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is gone for an
+hour and in which people wrote nothing. Each is tried again with a back-off of its own; one failure stops no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kubernetes.client import ApiClient
+
+from controller.actions.metrics import Metrics
+from controller.actions.plan_writer import Writer, Written
+from controller.api import paths
+from controller.api.plans import PlanReading
+from controller.cache.agenda import Agenda
+from controller.cache.state import State
+from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
+from kube import apply, errors
+from kube.concurrency import SENDING_SECONDS, at_once
+from kube.retry import RetryGate
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+"""After a write that succeeded: by then the watch has brought it, and it is not due any more."""
+
+
+class Chores:
+    """Run often: what is in order costs a look only."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        writer: Writer,
+        metrics: Metrics,
+        *,
+        leading: Callable[[], bool],
+        clock: Callable[[], float],
+        plan_return_seconds: float,
+        orphan_plan_seconds: float,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._writer = writer
+        self._metrics = metrics
+        self._leading = leading
+        self._clock = clock
+        self._plan_return_seconds = plan_return_seconds
+        self._orphan_plan_seconds = orphan_plan_seconds
+        self._retries: RetryGate[tuple[str, str]] = RetryGate(clock=clock)
+        self._agenda = Agenda(clock=clock, every=state.names)
+        state.listen(self._agenda.touch)
+
+    def run(self) -> bool:
+        """Do what is due; True if anything was tried, or waits for the next turn."""
+        until = self._clock() + SENDING_SECONDS
+        tried = at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
+        return any(tried)
+
+    def _attempt(self, what: str, name: str, chore: Callable[[], None], *, until: float) -> bool:
+        if self._clock() >= until or not self._leading():
+            self._agenda.touch(name)
+            return self._leading()
+        if tried := self._retries.may_send((what, name)):
+            try:
+                chore()
+            except errors.ApiError as error:
+                if self._retries.failed((what, name), error):
+                    self._metrics.errors.labels(stage="chores").inc()
+                    log.warning("%s of plan %s: %s", what, name, error.message)
+            else:
+                self._retries.succeeded((what, name), pause_seconds=AGAIN_SECONDS)
+        self._agenda.at(name, self._retries.retry_at((what, name)))
+        return tried
+
+    def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        for name in self._agenda.take():
+            yield from self._judged(name)
+
+    def _judged(self, name: str) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        reading, node = self._state.plan(name), self._state.node(name)
+        enabled = node is not None and node.partitioning is not None
+        if enabled and not self._state.plan_exists(name):
+            if self._over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
+                yield "creation", name, partial(self._create, name)
+        elif reading is None or reading.deleting:
+            return
+        elif reading.stale_items and enabled:
+            yield "removal of pinned items", name, partial(self._drop, reading)
+        elif node is not None or reading.authored:
+            return
+        elif self._over(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
+            yield "deletion", name, partial(self._delete, reading)
+
+    def _over(self, name: str, seconds_left: float) -> bool:
+        """The pause before this chore; while it lasts, its end is put on the agenda."""
+        if seconds_left > 0:
+            self._agenda.at(name, self._clock() + seconds_left)
+        return seconds_left <= 0
+
+    def _create(self, name: str) -> None:
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}
+        try:
+            created = apply.create(self._api, paths.PLANS, body, manager=CONTROLLER_MANAGER)
+        except errors.AlreadyExists:
+            return  # the watch brings it
+        log.info("plan %s created: its node is enabled and had none", name)
+        self._state.observe_plan(name, self._state.read_plan(created))
+
+    def _drop(self, reading: PlanReading) -> None:
+        outcome = self._writer.drop_pinned(reading)
+        if outcome.written is Written.APPLIED:
+            log.info("plan %s: GPUs %s are pinned, dropped from planned", reading.name, list(reading.stale_items))
+
+    def _delete(self, reading: PlanReading) -> None:
+        try:
+            apply.delete(
+                self._api, paths.plan(reading.name), uid=reading.uid, resource_version=reading.resource_version
+            )
+        except (errors.NotFound, errors.Conflict):
+            return  # somebody else has just written or deleted it
+        log.info("plan %s deleted: its Node is gone for long, and nobody wrote anything in it", reading.name)

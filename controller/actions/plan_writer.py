@@ -1,0 +1,272 @@
+"""PlanningResult -> `spec.planned` of each changed plan, by server-side apply, and of the spec nothing else.
+
+In go the node changes of one pass with the plan views that it was made from, out comes one outcome per node. Every
+write carries uid and resourceVersion. A refusal for a stale version is normal, since the agent's status writes move it:
+while uid and generation are the same and no more of the GPUs is in use, by status and by the pods bound to the node,
+the write is sent again, otherwise the node is planned again.
+Pinned indexes are left out, unchanged items are written back as they stand. Nothing is written in Manual or paused
+plans but the removal of pinned indexes, which the admission policy allows there too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from controller.api import paths
+from controller.api.plan_items import item_of
+from controller.api.plans import PlanReading
+from controller.api.reading import Unreadable
+from controller.cache.state import State
+from controller.model.results import NodeChange, NodeFailure, PlanningResult
+from controller.model.views import PlanView, Snapshot
+from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
+from kube import apply, errors
+from kube.concurrency import SENDING_SECONDS, at_once
+from kube.retry import RetryGate
+from kube.transport import DEFAULT_TIMEOUTS, Timeouts
+
+log = logging.getLogger(__name__)
+ATTEMPTS = 8
+FIRST_PAUSE_SECONDS = 5.0
+"""Half of it, the least pause, is longer than the loop rests: the next pass sees the node as refused."""
+TOO_MANY_REQUESTS = 429
+"""The API server turned the request away before it looked at it."""
+LOOK = Timeouts(read_seconds=5.0)
+"""After a write without an answer: a turn that waits twice as long would look stuck."""
+
+Items = list[dict[str, Any]]
+
+
+class Written(Enum):
+    """What became of one node's change."""
+
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    OVERTAKEN = "overtaken"
+    """The plan or its use changed meanwhile: plan again."""
+    NOT_OURS = "not ours"
+    """Manual, paused, not enabled any more, or we lead no more."""
+    UNSENT = "unsent"
+    """The turn's time for writing was over: plan again at once."""
+    UNANSWERED = "unanswered"
+    """Perhaps written: plan again, after a window, with what the watch has brought by then."""
+    FAILED = "failed"
+    """The API server refused it: plan again at once, around this node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One node: what happened, and the server's sentence where it said no; `repeated`: it said so before."""
+
+    node: str
+    written: Written
+    message: str = ""
+    seconds: float = 0.0
+    repeated: bool = False
+
+    @property
+    def in_force(self) -> bool:
+        """The plan says what was decided."""
+        return self.written in (Written.APPLIED, Written.UNCHANGED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What a decision rests on: while it holds, the decision may be sent again."""
+
+    uid: str
+    generation: int
+    in_use: frozenset[tuple[str, str]]
+    """Used partitions, by GPU and id."""
+    holders: frozenset[str]
+    """Uids of pods that the decision counts on this node's GPUs, bound there or placed there by it."""
+
+    @classmethod
+    def of_view(cls, view: PlanView, holders: Iterable[str]) -> _Basis:
+        in_use = frozenset((gpu.uuid, p.id) for gpu in view.gpus for p in gpu.partitions if p.used)
+        return cls(uid=view.uid, generation=view.generation, in_use=in_use, holders=frozenset(holders))
+
+    @classmethod
+    def of_reading(cls, reading: PlanReading, holders: frozenset[str]) -> _Basis:
+        return cls(uid=reading.uid, generation=reading.generation, in_use=reading.in_use, holders=holders)
+
+    def allows(self, now: _Basis) -> bool:
+        """Nothing is in use now that was not counted; what was released meanwhile only makes more room."""
+        same_plan = (self.uid, self.generation) == (now.uid, now.generation)
+        return same_plan and now.in_use <= self.in_use and now.holders <= self.holders
+
+
+class Writer:
+    """Writes plans while this controller leads."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        state: State,
+        *,
+        leading: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._leading = leading
+        self._clock = clock
+        self._retries: RetryGate[str] = RetryGate(clock=clock, first_seconds=FIRST_PAUSE_SECONDS)
+
+    def write(self, result: PlanningResult, snapshot: Snapshot) -> tuple[Outcome, ...]:
+        """Write every change that was planned from this snapshot, in order; one node's failure leaves the others.
+
+        Sends nothing more once the turn's time for it is over.
+        """
+        bases, until = _bases(result, snapshot), self._clock() + SENDING_SECONDS
+
+        def write(change: NodeChange) -> Outcome:
+            if self._clock() >= until:
+                return Outcome(node=change.node, written=Written.UNSENT, message="not sent in time")
+            return self._write(change, bases.get(change.node))
+
+        return at_once(write, result.node_changes)
+
+    def drop_pinned(self, reading: PlanReading) -> Outcome:
+        """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers.
+
+        Raises the ApiError where the server refuses.
+        """
+        kept = [item for index, item in sorted(reading.planned_items.items()) if index not in reading.pinned]
+        return self._apply(self._basis(reading), reading, kept)
+
+    def _basis(self, reading: PlanReading) -> _Basis:
+        return _Basis.of_reading(reading, self._state.holders(reading.name))
+
+    def _write(self, change: NodeChange, basis: _Basis | None) -> Outcome:
+        reading = self._state.plan(change.node)
+        if basis is None or reading is None:
+            return Outcome(node=change.node, written=Written.OVERTAKEN, message="the plan is gone")
+        node = self._state.node(change.node)
+        if node is None or node.partitioning is None:
+            return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
+        if reading.mode != Mode.AUTO or reading.paused:
+            return Outcome(node=change.node, written=Written.NOT_OURS, message="the plan is Manual or paused")
+        if not self._retries.may_send(change.node):
+            return self._still_refused(change.node)
+        try:
+            outcome = self._apply_or_look(basis, reading, planned_items(change, reading))
+        except errors.ApiError as error:
+            return self._failed(change.node, error)
+        except Exception as error:  # noqa: BLE001 - items that cannot be written are no reason to lose other nodes' plans
+            failure = errors.ApiError(NodeFailure.of(change.node, error).message)
+            return self._failed(change.node, failure, cause=error)
+        if outcome.in_force:
+            self._retries.succeeded(change.node)
+        return outcome
+
+    def _still_refused(self, node: str) -> Outcome:
+        """Its plan was gone or unreadable for a moment, so the state has forgotten the refusal: it is told again."""
+        message = self._retries.reported(node)
+        self._state.write_refused(node, message, until=self._retries.retry_at(node))
+        return Outcome(node=node, written=Written.FAILED, message=message, repeated=True)
+
+    def _failed(self, node: str, error: errors.ApiError, *, cause: Exception | None = None) -> Outcome:
+        """Plan around this node until its back-off ends: the planner would choose it again and again."""
+        news = self._retries.failed(node, error)
+        if news and cause is not None:
+            log.error("plan %s cannot be written", node, exc_info=cause)
+        self._state.write_refused(node, error.message, until=self._retries.retry_at(node))
+        return Outcome(node=node, written=Written.FAILED, message=error.message, repeated=not news)
+
+    def _apply_or_look(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
+        """A write without an answer may have been carried out: then its pods must not be planned on another node.
+
+        Where the plan cannot be read either, its node stays open, so that the next pass chooses it again.
+        """
+        name, began = reading.name, self._clock()
+        try:
+            return self._apply(basis, reading, items)
+        except errors.Unavailable as error:
+            if error.status == TOO_MANY_REQUESTS:
+                raise
+            try:
+                current = self._read(name, timeouts=LOOK)
+            except errors.Unavailable:
+                return Outcome(node=name, written=Written.UNANSWERED, message=error.message)
+            if current is None or current.planned_json != _json(items):
+                raise
+            return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
+
+    def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
+        name, began = reading.name, self._clock()
+        planned_json = _json(items)
+        current: PlanReading | None = reading
+        for _ in range(ATTEMPTS):
+            if current is None or not basis.allows(self._basis(current)):
+                return Outcome(node=name, written=Written.OVERTAKEN, message="the plan or its use has changed")
+            if planned_json == current.planned_json:
+                return Outcome(node=name, written=Written.UNCHANGED)
+            if not self._leading():
+                return Outcome(node=name, written=Written.NOT_OURS, message="this controller leads no more")
+            self._state.expect_planned(name, planned_json)
+            try:
+                answer = apply.apply(
+                    self._api, paths.plan(name), _body(current, items), manager=CONTROLLER_MANAGER, force=True
+                )
+            except errors.ApiError as error:
+                if not errors.is_stale(error):
+                    raise
+                current = self._read(name)
+                continue
+            self._state.observe_plan(name, self._state.read_plan(answer))
+            return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
+        return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
+
+    def _read(self, name: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> PlanReading | None:
+        try:
+            found = self._state.read_plan(apply.get(self._api, paths.plan(name), timeouts=timeouts))
+        except errors.NotFound:
+            return None
+        self._state.observe_plan(name, found)
+        return None if isinstance(found, Unreadable) else found
+
+
+def _bases(result: PlanningResult, snapshot: Snapshot) -> dict[str, _Basis]:
+    """Per node that changes, what its change rests on."""
+    holders: dict[str, set[str]] = {change.node: set() for change in result.node_changes}
+    for pod in snapshot.pods:
+        if pod.gpu and pod.node in holders:
+            holders[pod.node].add(pod.uid)
+    for placed in result.placed:
+        if placed.node in holders:
+            holders[placed.node].add(placed.uid)
+    return {plan.name: _Basis.of_view(plan, holders[plan.name]) for plan in snapshot.plans if plan.name in holders}
+
+
+def planned_items(change: NodeChange, reading: PlanReading) -> Items:
+    """The whole new list. An item that did not change is sent as it stands: its hash is what the agent confirmed."""
+    stored = reading.planned_items
+    items = []
+    for gpu in sorted(change.gpus, key=lambda gpu: gpu.index):
+        if gpu.index in reading.pinned:
+            continue
+        keep = gpu.index not in change.changed and gpu.index in stored
+        items.append(stored[gpu.index] if keep else item_of(gpu).wire())
+    return items
+
+
+def _json(items: Items) -> str:
+    return json.dumps(items, separators=(",", ":"))
+
+
+def _body(reading: PlanReading, items: Items) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version},
+        "spec": {"planned": {"gpus": items}},
+    }

@@ -1,0 +1,120 @@
+"""Events about waiting pods: what a person reads in `kubectl describe pod`.
+
+After each pass it takes one statement per pod and channel, and emits it when its cause is new for the pod. A cause that
+does not change is repeated every ten minutes, so that its Event outlives the API server's limit of an hour. A statement
+about something in flight, and one that returns to a cause told before, is emitted after it has been true for 30
+seconds. Events of one cause are one Event object whose message is replaced. Never decides why a pod waits, and says
+nothing about a pod that no longer waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from controller.model.views import PodKey
+from kube.events import EventType, ObjectReference
+
+REPEAT_SECONDS = 600.0
+SETTLE_SECONDS = 30.0
+
+
+class Recorder(Protocol):
+    """The part of kube.events.EventRecorder that the controller uses."""
+
+    def emit(
+        self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
+    ) -> None:
+        """Write an Event some time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What is true of a waiting pod after a pass."""
+
+    uid: str
+    key: PodKey
+    reason: str
+    message: str
+    type: EventType = "Warning"
+    in_flight: bool = False
+    """Likely to be over soon without anybody's doing."""
+    cause: str = ""
+    """What makes it new, beyond the reason."""
+    channel: str = ""
+    """Statements of different channels about one pod are true at the same time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Told:
+    """What one pod was told in one channel."""
+
+    statement: Statement
+    since: float
+    last: tuple[str, str] | None = None
+    """Reason and cause of the last Event."""
+    last_at: float = 0.0
+    causes: set[tuple[str, str]] = field(default_factory=set)
+    quiet: bool = False
+    """Its partitions are ready: the scheduler speaks next."""
+
+    @property
+    def cause(self) -> tuple[str, str]:
+        return (self.statement.reason, self.statement.cause)
+
+    def due_at(self) -> float:
+        if self.quiet:
+            return float("inf")
+        if self.last == self.cause:
+            return self.last_at + REPEAT_SECONDS
+        settling = self.statement.in_flight or self.cause in self.causes
+        return self.since + (SETTLE_SECONDS if settling else 0.0)
+
+
+class PodEvents:
+    """Remembers what each waiting pod was told."""
+
+    def __init__(self, recorder: Recorder, *, clock: Callable[[], float], waits: Callable[[PodKey, str], bool]) -> None:
+        """`waits`: whether the pod of this name and uid is pending still."""
+        self._recorder, self._clock, self._waits = recorder, clock, waits
+        self._told: dict[tuple[str, str], _Told] = {}
+        self._due_at = float("inf")
+
+    def tell(self, statements: Iterable[Statement], *, ready: Iterable[str] = ()) -> None:
+        """Take the statements of one pass. Pods without one are forgotten, except those of `ready` (uids)."""
+        now, before = self._clock(), self._told
+        quiet = set(ready)
+        self._told = {at: told for at, told in before.items() if at[0] in quiet}
+        for told in self._told.values():
+            told.quiet = True
+        for statement in statements:
+            at = (statement.uid, statement.channel)
+            told = before.get(at) or _Told(statement=statement, since=now)
+            old_cause, told.statement, told.quiet = told.cause, statement, False
+            if told.cause != old_cause:
+                told.since = now
+            self._told[at] = told
+        self._emit_due(now)
+
+    def follow(self) -> None:
+        """Emit what became due since the last pass."""
+        now = self._clock()
+        if now >= self._due_at:
+            gone = [at for at, told in self._told.items() if not self._waits(told.statement.key, at[0])]
+            for at in gone:
+                del self._told[at]
+            self._emit_due(now)
+
+    def _emit_due(self, now: float) -> None:
+        for told in self._told.values():
+            if told.due_at() <= now:
+                self._emit(told, now)
+        self._due_at = min((told.due_at() for told in self._told.values()), default=float("inf"))
+
+    def _emit(self, told: _Told, now: float) -> None:
+        told.last, told.last_at = told.cause, now
+        told.causes.add(told.cause)
+        one = told.statement
+        about = ObjectReference(api_version="v1", kind="Pod", name=one.key[1], namespace=one.key[0], uid=one.uid)
+        self._recorder.emit(about, one.type, one.reason, one.message, series=one.cause)

@@ -1,0 +1,265 @@
+"""Report what a pass decided: Events, metrics, one log line, and the document behind /decisions.
+
+Takes the result of a pass and the outcome of its writes. An unplaced pod gets an Event with the reason, a pod
+that partitions are made for gets one (`pod_events` decides when), and so does each plan that was written. Decides
+nothing; a slow API server loses Events and never holds up a pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from controller.actions.metrics import Metrics
+from controller.actions.plan_writer import Outcome, Written
+from controller.actions.pod_events import PodEvents, Recorder, Statement
+from controller.cache.state import State
+from controller.model.demand import lacks_host_ipc
+from controller.model.reasons import UnplacedReason
+from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
+from controller.model.views import PodKey, PodView, Snapshot
+from controller.planner.wording import counted, gpus_of
+from crds.v1alpha1.names import API_VERSION, KIND
+from kube.events import ObjectReference
+
+log = logging.getLogger(__name__)
+
+PLANNED = "Planned"
+PLAN_WRITTEN = "PlanWritten"
+PLAN_FAILED = "PlanFailed"
+HOST_IPC_MISSING = "HostIPCMissing"
+ERRORS = (Written.FAILED, Written.UNANSWERED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """The last finished pass, as /decisions shows it."""
+
+    number: int = 0
+    finished_at: str = ""
+    pods: tuple[dict[str, str], ...] = field(default_factory=tuple)
+
+    def document(self, *, idle: bool, under_way: Iterable[str]) -> dict[str, Any]:
+        """With what is true at the moment of asking."""
+        return {
+            "pass": self.number,
+            "finishedAt": self.finished_at,
+            "idle": idle,
+            "underWay": sorted(under_way),
+            "pods": list(self.pods),
+        }
+
+
+class Reporter:
+    """Remembers what it has said."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        metrics: Metrics,
+        state: State,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._state = state
+        self._clock = clock
+        self._now = now
+        self._pod_events = PodEvents(recorder, clock=clock, waits=self._waits)
+        self._written_at: dict[str, float] = {}
+        self._failed: dict[str, NodeFailure] = {}
+        self.decisions = Decisions()
+
+    def report(self, snapshot: Snapshot, result: PlanningResult, outcomes: Iterable[Outcome], seconds: float) -> None:
+        """Tell one pass to everybody."""
+        outcomes = tuple(outcomes)
+        self._count(result, outcomes, seconds)
+        ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
+        self._pod_events.tell(_statements(snapshot, result), ready=ready)
+        self._plan_events(result, outcomes)
+        self._report_failures(result.failures)
+        self._log(result, outcomes, seconds)
+        self.decisions = Decisions(
+            number=self.decisions.number + 1,
+            finished_at=self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            pods=tuple(
+                sorted(
+                    [*(_placed(pod) for pod in result.placed), *(_unplaced(pod) for pod in result.unplaced)],
+                    key=lambda entry: (entry["namespace"], entry["name"]),
+                )
+            ),
+        )
+
+    def follow(self) -> None:
+        """Emit Events that became due, and measure how long written plans take until the node's GPUs are settled."""
+        self._pod_events.follow()
+        if not self._written_at:
+            return
+        views = self._state.plan_views()
+        for node, at in list(self._written_at.items()):
+            view = views.get(node)
+            if view is None:
+                del self._written_at[node]
+            elif view.gpus and all(gpu.settled for gpu in view.gpus):
+                self._metrics.ready_seconds.observe(self._clock() - at)
+                del self._written_at[node]
+
+    def _count(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float) -> None:
+        self._metrics.passes.inc()
+        self._metrics.planning_seconds.observe(seconds)
+        self._metrics.placeable_pods.set(result.bound)
+        unplaced = Counter(pod.reason for pod in result.unplaced)
+        for reason in UnplacedReason:
+            self._metrics.unplaced_pods.labels(reason=reason.value).set(unplaced[reason])
+        placed = Counter(pod.supply for pod in result.placed)
+        for supply in Supply:
+            self._metrics.placed_pods.labels(supply=supply.value).set(placed[supply])
+        for outcome in outcomes:
+            if outcome.written is Written.APPLIED:
+                self._metrics.plans_applied.inc()
+                self._metrics.apply_seconds.observe(outcome.seconds)
+                self._written_at[outcome.node] = self._clock()
+            elif outcome.written in ERRORS and not outcome.repeated:
+                self._metrics.errors.labels(stage="write").inc()
+
+    def _waits(self, key: PodKey, uid: str) -> bool:
+        pod = self._state.pending_pod(key)
+        return pod is not None and pod.uid == uid
+
+    def _plan_events(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
+        changes = {change.node: change for change in result.node_changes}
+        pods = Counter(placed.node for placed in result.placed if placed.supply is Supply.NEW)
+        for outcome in outcomes:
+            plan = self._state.plan(outcome.node)
+            if plan is None:
+                continue
+            about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
+            if outcome.written is Written.APPLIED:
+                message = _planned(changes[outcome.node].changed, pods[outcome.node])
+                self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
+            elif outcome.written is Written.FAILED and not outcome.repeated:
+                self._recorder.emit(about, "Warning", PLAN_FAILED, _unwritten(outcome))
+
+    def _report_failures(self, failures: Iterable[NodeFailure]) -> None:
+        """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
+        failed = {failure.node: failure for failure in failures}
+        self._metrics.failed_nodes.set(len(failed))
+        for node, failure in failed.items():
+            if self._failed.get(node) == failure:
+                continue
+            log.error("node %s is left out, planning it failed: %s", node, failure.trace or failure.message)
+            plan = self._state.plan(node)
+            if plan is not None:
+                about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
+                self._recorder.emit(about, "Warning", PLAN_FAILED, _left_out(failure))
+        self._failed = failed
+
+    def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float) -> None:
+        tally = Counter(outcome.written for outcome in outcomes)
+        counts = result.counts
+        reasons = Counter(pod.reason.value for pod in result.unplaced)
+        log.info(
+            "pass %d: %d placed (%d existing, %d under way, %d new) of at most %d, %d unplaced%s; "
+            "%d plans written, %d GPUs changed, %d partitions created, %d destroyed; planned in %.3f s",
+            self.decisions.number + 1,
+            len(result.placed),
+            counts.placed_existing,
+            counts.placed_under_way,
+            counts.placed_new,
+            result.bound,
+            len(result.unplaced),
+            "".join(f" {reason}={count}" for reason, count in sorted(reasons.items())),
+            tally[Written.APPLIED],
+            counts.gpus_changed,
+            counts.partitions_created,
+            counts.partitions_destroyed,
+            seconds,
+        )
+        for outcome in outcomes:
+            if outcome.written in (*ERRORS, Written.OVERTAKEN) and not outcome.repeated:
+                log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
+        if tally[Written.UNSENT]:
+            log.info("%d plans were not sent in time and are planned again", tally[Written.UNSENT])
+
+
+def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statement]:
+    """What each pod of the result is told; the last of a pod is the answer to why it waits."""
+    live = {pod.uid: pod for pod in snapshot.pending}
+    decided = {pod.uid for pod in result.placed} | {pod.uid for pod in result.unplaced}
+    for pod in snapshot.pending:
+        if pod.uid in decided and lacks_host_ipc(pod):
+            yield _about_host_ipc(pod)
+    for missed in result.unplaced:
+        yield Statement(
+            uid=missed.uid,
+            key=missed.key,
+            reason=missed.reason.value,
+            message=missed.message,
+            type="Normal" if missed.reason.routine else "Warning",
+            in_flight=missed.reason.in_flight,
+        )
+    for placed in result.placed:
+        if placed.supply is not Supply.EXISTING:  # then the scheduler says Scheduled in a moment
+            wants = ", ".join(f"{amount} {resource}" for resource, amount in live[placed.uid].gpu)
+            message = f"Creating {wants} on node {placed.node} for this pod."
+            yield Statement(
+                uid=placed.uid, key=placed.key, reason=PLANNED, message=message, type="Normal", cause=placed.node
+            )
+
+
+def _about_host_ipc(pod: PodView) -> Statement:
+    message = (
+        "This pod requests an MPS slice without spec.hostIPC: true. It will start, but CUDA in it will not find the "
+        "MPS server. Set hostIPC: true; the namespace must allow it (Pod Security level baseline forbids it)."
+    )
+    return Statement(uid=pod.uid, key=pod.key, reason=HOST_IPC_MISSING, message=message, channel=HOST_IPC_MISSING)
+
+
+def _planned(indexes: Iterable[int], pods: int) -> str:
+    gpus = gpus_of(tuple(indexes))
+    if not pods:  # it puts back what a pod took while the plan was on its way
+        return f"Updated the plan of {gpus} to match the partitions in use."
+    return f"Repartitioning {gpus} for {counted(pods, 'pending pod')}."
+
+
+def _left_out(failure: NodeFailure) -> str:
+    return (
+        f"Planning this node failed ({failure.message}): its plan stays as it is and no pod is planned for it. It is "
+        "tried again in each pass; report the traceback in the controller's log together with this plan."
+    )
+
+
+def _unwritten(outcome: Outcome) -> str:
+    return (
+        f"The plan could not be written ({outcome.message}): it stays as it is, and until a write succeeds no pod is "
+        "planned for this node. It is tried again after a back-off; allow the write."
+    )
+
+
+def _placed(pod: Placed) -> dict[str, str]:
+    outcome = "placed" if pod.supply is Supply.EXISTING else "underWay"
+    return _entry(pod.uid, pod.key, outcome, node=pod.node)
+
+
+def _unplaced(pod: Unplaced) -> dict[str, str]:
+    return _entry(pod.uid, pod.key, "unplaced", reason=pod.reason.value, message=pod.full)
+
+
+def _entry(
+    uid: str, key: PodKey, outcome: str, *, node: str = "", reason: str = "", message: str = ""
+) -> dict[str, str]:
+    return {
+        "namespace": key[0],
+        "name": key[1],
+        "uid": uid,
+        "outcome": outcome,
+        "node": node,
+        "reason": reason,
+        "message": message,
+    }

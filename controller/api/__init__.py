@@ -1,0 +1,1 @@
+"""Parse objects of the API server into values, and encode the items of plans."""

@@ -1,0 +1,88 @@
+"""Parse raw JSON of nodes into NodeViews, once per watch event.
+
+Takes an object as the API server sent it and returns its frozen view, or an `Unreadable` with the reason. Reads neither
+a clock nor another object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.api.pod_requests import amounts
+from controller.api.reading import Raw, Unreadable, readable
+from controller.model.scheduling import Taint
+from controller.model.views import NodeView
+from crds.v1alpha1 import names
+
+MODES = ("mig", "mps", "auto")
+FOREIGN_MODES = ("mig", "mps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enablement:
+    """What a node's labels say: `mode` is None where it is not enabled; `remark` is for the node's owner."""
+
+    mode: str | None
+    remark: str = ""
+
+
+def read_node(raw: Raw) -> NodeView | Unreadable:
+    """The view of a node."""
+    return readable("node", raw, _node)
+
+
+def enablement(labels: Mapping[str, str]) -> Enablement:
+    """Our label wins; of the labels of other systems those that name a mode we know count, if they agree."""
+    ours = labels.get(names.LABEL_PARTITIONING)
+    foreign = {
+        label: labels[label] for label in names.FOREIGN_PARTITIONING_LABELS if labels.get(label) in FOREIGN_MODES
+    }
+    others = ", ".join(f"{label}={value}" for label, value in foreign.items())
+    if ours is not None:
+        if ours not in MODES:
+            return Enablement(
+                mode=None,
+                remark=f"label {names.LABEL_PARTITIONING}={ours} is not understood: use one of {', '.join(MODES)}",
+            )
+        rivals = any(value != ours for value in foreign.values())
+        return Enablement(
+            mode=ours, remark=f"label {names.LABEL_PARTITIONING}={ours} is followed, not {others}" if rivals else ""
+        )
+    if len(set(foreign.values())) > 1:
+        return Enablement(
+            mode=None, remark=f"labels {others} disagree: set {names.LABEL_PARTITIONING} to say which one counts"
+        )
+    return Enablement(mode=next(iter(foreign.values()), None))
+
+
+def _node(raw: Raw) -> NodeView:
+    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    labels = dict(metadata.get("labels") or {})
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=labels,
+        taints=tuple(
+            Taint(key=entry["key"], value=entry.get("value") or "", effect=entry.get("effect") or "")
+            for entry in spec.get("taints") or ()
+        ),
+        unschedulable=bool(spec.get("unschedulable")),
+        allocatable=amounts(status.get("allocatable")),
+        ready=not metadata.get("deletionTimestamp")
+        and all(
+            condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+            if condition.get("type") == "Ready"
+        ),
+        partitioning=enablement(labels).mode,
+        product=labels.get(names.LABEL_PRODUCT, ""),
+        gpu_count=_whole_number(labels.get(names.LABEL_COUNT)),
+        gpu_memory_mib=_whole_number(labels.get(names.LABEL_MEMORY)),
+        features=tuple(sorted(status.get("declaredFeatures") or ())),
+    )
+
+
+def _whole_number(text: str | None) -> int:
+    """A label's number; labels are free text, and a wrong one must not cost us the node."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else 0

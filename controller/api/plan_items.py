@@ -1,0 +1,83 @@
+"""Items of a plan (`spec.gpus`, `spec.planned.gpus`) <-> desired contents of a GPU, both ways.
+
+In goes an API item with the GPU's model and memory, out comes what planning compares; back goes a planned GPU as the
+item that is written, every instance with its start. What the model's tables do not know (a profile, a start) is kept
+as a count, so that it is reported, and never silently dropped. Decides nothing and does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+
+from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
+from crds.v1alpha1.spec import GpuItem, MigInstance, MigItem, MpsItem, MpsSliceItem, WholeItem
+from partitioning.layouts import Instance, Layout, instance_at
+from partitioning.models import GpuModel
+from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
+from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, mps_gb_of_resource
+
+
+def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, renamed: bool = False) -> Desired:
+    """What an item asks for. `renamed`: equal MPS replicas are offered as nvidia.com/gpu.shared."""
+    if item.mig is not None:
+        return _mig(item.mig, model)
+    if item.mps is not None:
+        return MpsDesired(slices=tuple(_mps_slices(item.mps, memory_mib, SHARED if renamed else WHOLE)))
+    return WholeDesired()
+
+
+def item_of(gpu: PlannedGpu) -> GpuItem:
+    """The item that is written for a planned GPU."""
+    uuid = gpu.uuid or None
+    match gpu.desired:
+        case MigDesired(layout=layout, counts=counts):
+            instances = [MigInstance(profile=placed.profile, start=placed.start) for placed in layout]
+            instances += [MigInstance(profile=profile, count=count) for profile, count in counts]
+            return GpuItem(index=gpu.index, uuid=uuid, mig=MigItem(instances=instances))
+        case MpsDesired(slices=slices):
+            return GpuItem(index=gpu.index, uuid=uuid, mps=_mps_item(slices))
+        case WholeDesired():
+            return GpuItem(index=gpu.index, uuid=uuid, whole=WholeItem())
+
+
+def _mig(item: MigItem, model: GpuModel | None) -> MigDesired:
+    placed: list[Instance] = []
+    counts: Counter[str] = Counter()
+    for wanted in item.instances:
+        instance = None
+        if wanted.start is not None and model is not None:
+            instance = instance_at(model, wanted.profile, wanted.start)
+        if instance is not None:
+            placed.append(instance)
+        else:
+            counts[wanted.profile] += wanted.count or 1
+    return MigDesired(layout=Layout.of(placed), counts=tuple(sorted(counts.items())))
+
+
+def _mps_slices(item: MpsItem, memory_mib: int, replica_resource: str) -> Iterable[MpsSlice]:
+    if item.replicas:
+        share = MpsSlice(memory_mib=memory_mib // item.replicas, resource=replica_resource, label=f"1of{item.replicas}")
+        return [share] * item.replicas
+    return [share for wanted in item.slices or () for share in [_slice(wanted)] * (wanted.count or 1)]
+
+
+def _slice(wanted: MpsSliceItem) -> MpsSlice:
+    if wanted.memory_gb is not None:
+        return slice_of_gb(wanted.memory_gb, wanted.thread_percent)
+    return slice_of_gib(wanted.memory_gib or 1, wanted.thread_percent)
+
+
+def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:
+    if slices and slices[0].resource in (WHOLE, SHARED):
+        return MpsItem(replicas=len(slices))
+    return MpsItem(slices=[_slice_item(share, len(list(same))) for share, same in groupby(slices)])
+
+
+def _slice_item(share: MpsSlice, number: int) -> MpsSliceItem:
+    count = number if number > 1 else None
+    if share.resource == ACK_MEMORY:
+        return MpsSliceItem(memory_gib=share.units, count=count, thread_percent=share.thread_percent)
+    memory_gb = mps_gb_of_resource(share.resource)
+    return MpsSliceItem(memory_gb=memory_gb, count=count, thread_percent=share.thread_percent)

@@ -1,0 +1,263 @@
+"""Parse raw JSON of a GPUPartitionPlan into a PlanReading.
+
+Takes the object as the API server sent it and returns everything that follows from the object alone: the effective item
+of each reported GPU and how far its agent is with it (`Stage`), what people wrote, and the conditions that the
+controller itself writes. What depends on the clock, the Node or the agent's Lease is added by `controller.cache.plans`.
+GPU models come from NVML's report in the status, completed by the catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final
+
+from controller.api.plan_items import desired_of
+from controller.api.reading import Unreadable, readable
+from controller.model.views import Desired, GpuView, PartitionView, PlannedGpu
+from crds.v1alpha1.names import Condition, GpuState, Mode
+from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
+from crds.v1alpha1.spec import GpuItem, PlanSpec
+from crds.v1alpha1.status import ConditionStatus, GpuStatus, ModelReport, PartitionStatus, PlanStatus, ProfileReport
+from partitioning.models import GpuModel, ProfileSpec, model_for_name, model_for_product, model_from_report
+from partitioning.resources import profile_of_resource
+
+RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
+"""Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
+
+
+class Stage(Enum):
+    """How far the agent is with one GPU, as its status says."""
+
+    SETTLED = "settled"
+    WORKING = "working"
+    STOPPED = "stopped"
+    """Failed, or waiting for a pod to leave: what is planned does not come by itself soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One reported GPU. `view` still lacks what depends on time: settled, under_way, backing_off."""
+
+    view: GpuView
+    item_hash: str
+    """Hash of its effective item; '' where it is unmanaged."""
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionReading:
+    """One condition of the status."""
+
+    status: str
+    reason: str
+    observed_generation: int
+    last_transition_time: str
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+class PlanReading:
+    """A plan, as far as the object itself tells."""
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    deleting: bool
+    mode: str
+    paused: bool
+    authored: bool
+    """People wrote something into the spec: such a plan is never deleted by us."""
+    pinned: tuple[int, ...]
+    planned: tuple[PlannedGpu, ...]
+    planned_json: str
+    """`spec.planned.gpus` as it stands, so that items that did not change are written back byte for byte."""
+    observed_generation: int
+    node_uid: str
+    relabels: bool
+    gpus: tuple[GpuReading, ...]
+    alive: ConditionReading | None
+    ready: ConditionReading | None
+
+    @property
+    def version(self) -> int | None:
+        """The resourceVersion as a number, to tell which of two readings is newer; None where it is none."""
+        return int(self.resource_version) if self.resource_version.isdigit() else None
+
+    @property
+    def planned_items(self) -> dict[int, dict[str, Any]]:
+        """`spec.planned.gpus` by index."""
+        return {item["index"]: item for item in json.loads(self.planned_json)}
+
+    @property
+    def stale_items(self) -> tuple[int, ...]:
+        """Planned indexes that people have pinned since: ignored by rule, and to be dropped."""
+        return tuple(gpu.index for gpu in self.planned if gpu.index in self.pinned)
+
+    @property
+    def in_use(self) -> frozenset[tuple[str, str]]:
+        """GPU uuid and id of each partition that is not proved free."""
+        return frozenset((gpu.view.uuid, p.id) for gpu in self.gpus for p in gpu.view.partitions if p.used)
+
+
+def read_plan(raw: Mapping[str, Any]) -> PlanReading | Unreadable:
+    """The reading of a plan."""
+    return readable("plan", raw, _plan)
+
+
+def _plan(raw: Mapping[str, Any]) -> PlanReading:
+    plan = GPUPartitionPlan.read(raw)
+    spec, status = plan.spec, plan.status or PlanStatus()
+    cards = _Cards(spec, status)
+    conditions = {condition.type: condition for condition in status.conditions or ()}
+    items = effective_items(spec)
+    planned = sorted(spec.planned.gpus if spec.planned else (), key=lambda item: item.index)
+    pinned = frozenset(item.index for item in spec.gpus or ())
+    return PlanReading(
+        name=plan.metadata.name,
+        uid=plan.metadata.uid,
+        resource_version=plan.metadata.resource_version,
+        generation=plan.metadata.generation,
+        deleting=plan.metadata.deletion_timestamp is not None,
+        mode=spec.mode or Mode.AUTO,
+        paused=bool(spec.paused),
+        authored=_authored(spec),
+        pinned=tuple(sorted(pinned)),
+        planned=tuple(
+            PlannedGpu(index=item.index, uuid=item.uuid or "", desired=cards.desired(item)) for item in planned
+        ),
+        planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
+        observed_generation=status.observed_generation or 0,
+        node_uid=(status.node.uid or "") if status.node else "",
+        relabels=_relabels(spec, status),
+        gpus=tuple(
+            _gpu(gpu, items.get(index), cards, pinned=index in pinned) for index, gpu in sorted(cards.reported.items())
+        ),
+        alive=_condition(conditions.get(Condition.AGENT_ALIVE)),
+        ready=_condition(conditions.get(Condition.READY)),
+    )
+
+
+class _Cards:
+    """The cards of a node as its status tells them, to read items by."""
+
+    def __init__(self, spec: PlanSpec, status: PlanStatus) -> None:
+        self.reported = {gpu.index: gpu for gpu in status.gpus or ()}
+        self._models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
+        self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
+        self._renamed = bool(spec.device_plugin and spec.device_plugin.rename_by_default)
+
+    def model(self, index: int) -> GpuModel | None:
+        name = self._name(index)
+        return self._models.get(name) or model_for_name(name)
+
+    def desired(self, item: GpuItem) -> Desired:
+        memory_mib = self._memory_mib.get(self._name(item.index), 0)
+        return desired_of(item, model=self.model(item.index), memory_mib=memory_mib, renamed=self._renamed)
+
+    def _name(self, index: int) -> str:
+        return (self.reported[index].model or "") if index in self.reported else ""
+
+
+def _condition(found: ConditionStatus | None) -> ConditionReading | None:
+    if found is None:
+        return None
+    return ConditionReading(
+        status=found.status,
+        reason=found.reason,
+        observed_generation=found.observed_generation or 0,
+        last_transition_time=found.last_transition_time,
+    )
+
+
+def _relabels(spec: PlanSpec, status: PlanStatus) -> bool:
+    wanted, there = spec.device_plugin, status.device_plugin
+    if wanted is not None and wanted.rename_by_default:
+        return False
+    return ((wanted and wanted.backend) or (there and there.backend)) in RELABELLING_BACKENDS
+
+
+def _authored(spec: PlanSpec) -> bool:
+    return any(part is not None for part in (spec.mode, spec.paused, spec.device_plugin)) or bool(spec.gpus)
+
+
+def _gpu(gpu: GpuStatus, item: GpuItem | None, cards: _Cards, *, pinned: bool) -> GpuReading:
+    digest = item_hash(item) if item is not None else ""
+    view = GpuView(
+        index=gpu.index,
+        uuid=gpu.uuid or "",
+        model=cards.model(gpu.index),
+        mig_enabled=gpu.mig_mode == "Enabled",
+        state=gpu.state,
+        reason=gpu.reason or "",
+        plan_hash=gpu.plan_hash or "",
+        partitions=tuple(_partition(partition) for partition in gpu.partitions or ()),
+        desired=cards.desired(item) if item is not None else None,
+        pinned=pinned,
+        settled=False,
+    )
+    return GpuReading(view=view, item_hash=digest, stage=_stage(gpu, digest))
+
+
+def _stage(gpu: GpuStatus, digest: str) -> Stage:
+    state = GpuState(gpu.state)
+    if state in (GpuState.FAILED, GpuState.WAITING_FOR_RELEASE):
+        return Stage.STOPPED
+    if digest:
+        settled = state is GpuState.READY and gpu.plan_hash == digest
+    else:
+        # Whatever the plan said before, an unlisted GPU is left as it is: it need not be confirmed again.
+        settled = state in (GpuState.UNMANAGED, GpuState.READY)
+    return Stage.SETTLED if settled else Stage.WORKING
+
+
+def _partition(partition: PartitionStatus) -> PartitionView:
+    known = partition.start is not None  # a size without a start says nothing about the place
+    return PartitionView(
+        resource=partition.resource,
+        profile=profile_of_resource(partition.resource) or "",
+        start=partition.start or 0,
+        size=(partition.size or 0) if known else 0,
+        memory_mib=partition.memory_mib or 0,
+        state=partition.state,
+        id=partition.uuid,
+        pod=partition.pod or "",
+    )
+
+
+# ------------------------------------------------------------------------------------------------- models
+
+
+@lru_cache(maxsize=256)
+def _model(report_json: str) -> GpuModel:
+    """One value per distinct report: thousands of nodes share it, and planning caches its tables by it."""
+    report = ModelReport.model_validate_json(report_json, strict=False)
+    catalogued = model_for_name(report.name) or model_for_product(report.name.replace(" ", "-"))
+    if catalogued is not None and not report.profiles:
+        # NVML tells profiles only while MIG mode is on.
+        return replace(catalogued, memory_mib=report.memory_mib)
+    specs = [_profile(position, profile, catalogued) for position, profile in enumerate(report.profiles or ())]
+    return model_from_report(report.name, report.memory_mib, specs, _capability(report.compute_capability))
+
+
+def _profile(position: int, report: ProfileReport, catalogued: GpuModel | None) -> ProfileSpec:
+    twin = catalogued.profile(report.name) if catalogued else None
+    return ProfileSpec(
+        name=report.name,
+        profile_id=report.id,
+        nvml_index=twin.nvml_index if twin else 1000 + position,
+        compute_slices=report.slices,
+        size=report.size,
+        memory_mib=report.memory_mib,
+        sm_count=twin.sm_count if twin else None,
+        max_instances=twin.max_instances if twin else len(report.starts),
+        starts=tuple(sorted(report.starts)),
+    )
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None

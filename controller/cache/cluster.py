@@ -1,0 +1,196 @@
+"""What the controller knows of the cluster at this moment.
+
+Answers from what `controller.cache.state.State`, its only subclass, has taken from the watches and from our own writes:
+one plan, all nodes, the holders of a GPU, or all of it as a frozen Snapshot. Every answer is taken under one lock and
+belongs to the caller. Never takes observations, starts a pass or calls an API.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+from controller.api.plans import PlanReading
+from controller.cache.bind_failures import Unbound
+from controller.cache.plans import PlanStore
+from controller.cache.pods import PodStore
+from controller.cache.triggers import has_gpus
+from controller.cache.unreadable import UnreadableObjects
+from controller.model.scheduling import SchedulingContext
+from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
+
+POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
+
+FOREIGN_NOMINATION_SECONDS = 300.0
+"""How long planning waits for the scheduler that another's nomination speaks of; others write it as a mere hint."""
+
+
+class Known:
+    """Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        options: PlannerOptions,
+        clock: Callable[[], float],
+        agent_silent_seconds: float,
+        under_way_seconds: float,
+        ageing_seconds: float,
+        bind_seconds: float,
+        context: Callable[[], SchedulingContext],
+    ) -> None:
+        """`context` is what filters read beside pods and nodes."""
+        self._clock = clock
+        self._ageing_seconds = ageing_seconds
+        self._context = context
+        self._lock = threading.RLock()
+        self._pods = PodStore(options)
+        self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
+        self._unbound = Unbound(bind_seconds=bind_seconds)
+        self._unreadable = UnreadableObjects()
+        self._nodes: dict[str, NodeView] = {}
+        self._node_gone_at: dict[str, float] = {}
+        self._planned_at = clock()
+        """When the last snapshot was taken."""
+        self.version = 0
+        """Grows with all that nominations rest on: plans, Nodes, promises, and pods that request GPUs."""
+
+    def snapshot(self) -> Snapshot:
+        """The cluster at this moment. Nodes (and their pods) that have nothing to do with GPUs are apart, if needed."""
+        with self._lock:
+            self._planned_at = self._clock()
+            unknown = self._unreadable.unknown_nodes()
+            known = {name: node for name, node in self._nodes.items() if name not in unknown}
+            nodes = {name: node for name, node in known.items() if self._plans_for(name)}
+            others = {name: node for name, node in known.items() if name not in nodes}
+            if not self._pods.look_around():
+                others = {}
+            pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
+            other_pods = [pod for pod in self._pods.bound.values() if pod.node in others] if others else []
+            pending = self._pods.to_plan(self.node_exists, self._clock() - FOREIGN_NOMINATION_SECONDS)
+            finished_gangs = self._pods.finished_gangs()
+            plans = list(self._plans.views.values())
+            promises = self._pods.promises()
+            unbound = self._unbound.backing_off(self._clock())
+            aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
+        return Snapshot(
+            nodes=tuple(nodes[name] for name in sorted(nodes)),
+            pods=tuple(sorted(pods, key=POD_ORDER)),
+            pending=tuple(sorted(pending, key=POD_ORDER)),
+            plans=tuple(sorted(plans, key=PLAN_ORDER)),
+            promises=promises,
+            aged=aged,
+            unbound=unbound,
+            finished_gangs=finished_gangs,
+            context=self._context(),
+            other_nodes=tuple(others[name] for name in sorted(others)),
+            other_pods=tuple(sorted(other_pods, key=POD_ORDER)),
+        )
+
+    def plans(self) -> tuple[PlanReading, ...]:
+        """Every readable plan, by name."""
+        with self._lock:
+            return tuple(self._plans.readings[name] for name in sorted(self._plans.readings))
+
+    def plan(self, name: str) -> PlanReading | None:
+        """The newest reading of one plan."""
+        with self._lock:
+            return self._plans.readings.get(name)
+
+    def plan_views(self) -> Mapping[str, PlanView]:
+        """Every readable plan with what depends on time, node and agent."""
+        with self._lock:
+            return dict(self._plans.views)
+
+    @property
+    def writes_refused(self) -> bool:
+        """Some plan could not be written and is to be tried again."""
+        with self._lock:
+            return self._plans.any_refused
+
+    def plan_exists(self, name: str) -> bool:
+        """There is a plan of this name, readable or not."""
+        with self._lock:
+            return name in self._plans.readings or ("plan", name) in self._unreadable.reasons
+
+    def plan_gone_for(self, name: str) -> float:
+        """Seconds since the plan was seen to vanish; infinite if it was not there in our time."""
+        with self._lock:
+            return self._plans.gone_for(name, self._clock())
+
+    def names(self) -> set[str]:
+        """The names of all Nodes and of all readable plans."""
+        with self._lock:
+            return self._nodes.keys() | self._plans.readings.keys()
+
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Every readable node."""
+        with self._lock:
+            return dict(self._nodes)
+
+    def node(self, name: str) -> NodeView | None:
+        """One node; None: it is gone, or cannot be read."""
+        with self._lock:
+            return self._nodes.get(name)
+
+    def node_exists(self, name: str) -> bool:
+        """There is a Node of this name, readable or not."""
+        with self._lock:
+            return name in self._nodes or ("node", name) in self._unreadable.reasons
+
+    def node_gone_for(self, name: str) -> float:
+        """Seconds since this plan's Node is known to be gone; 0 while it is there, readable or not."""
+        with self._lock:
+            if self.node_exists(name) or name not in self._node_gone_at:
+                return 0.0
+            return self._clock() - self._node_gone_at[name]
+
+    def agent_silent_for(self, name: str) -> float | None:
+        """Seconds since the agent of this plan was last heard, or expected; None: heard, and alive."""
+        with self._lock:
+            view = self._plans.views.get(name)
+            if view is None or view.agent_alive:
+                return None
+            return self._plans.heartbeats.silent_for(name, self._clock())
+
+    def agent_problem(self, name: str) -> str:
+        """Why the agent of this plan, which renews its Lease, cannot write the status; empty if it can."""
+        with self._lock:
+            return self._plans.heartbeats.problem(name)
+
+    def pending(self) -> tuple[PodView, ...]:
+        """Every unfinished pod without a node, by namespace and name."""
+        with self._lock:
+            return tuple(sorted(self._pods.pending.values(), key=POD_ORDER))
+
+    def pending_pod(self, key: PodKey) -> PodView | None:
+        """One of them, as it is now."""
+        with self._lock:
+            return self._pods.pending.get(key)
+
+    def promises(self) -> Mapping[str, str]:
+        """Pod uid -> node of the last pass, for pods that are still pending."""
+        with self._lock:
+            return self._pods.promises()
+
+    def gpu_pods(self, node: str) -> tuple[PodView, ...]:
+        """Bound pods that hold something of this node's GPUs."""
+        with self._lock:
+            return tuple(self._pods.gpu_pods.get(node, {}).values())
+
+    def holders(self, node: str) -> frozenset[str]:
+        """Uids of these pods, and the names of pods bound there of which nobody knows what they hold."""
+        with self._lock:
+            uids = frozenset(pod.uid for pod in self._pods.gpu_pods.get(node, {}).values())
+            return uids | self._unreadable.unknown_holders(node)
+
+    def unreadable(self) -> Mapping[tuple[str, str], str]:
+        """Kind and name of each object that is left out, with the reason."""
+        with self._lock:
+            return dict(sorted(self._unreadable.reasons.items()))
+
+    def _plans_for(self, node: str) -> bool:
+        """Planning needs this node itself, not only as a place of other pods."""
+        view = self._nodes.get(node)
+        return node in self._plans.views or (view is not None and has_gpus(view))

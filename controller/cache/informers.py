@@ -1,0 +1,144 @@
+"""What filters read beside pods and nodes, watched from the moment that a pod needs it and not before.
+
+In go pods as they are seen, out comes a SchedulingContext for the snapshot: namespaces for affinity terms that select
+them, claims, volumes and storage classes for pods with volumes, services and workloads where the scheduler's profile
+has default spread constraints, device classes for whoever asks for a GPU. A kind that is not listed yet, or may not be,
+is None there, which means unknown; planning never waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from controller.api.reading import Unreadable
+from controller.api.storage import (
+    read_claim,
+    read_device_class,
+    read_namespace,
+    read_service,
+    read_storage_class,
+    read_volume,
+    read_workload,
+)
+from controller.model.scheduling import DEFAULT_PROFILE, FilterProfile, SchedulerProfiles, SchedulingContext
+from controller.model.views import PodView
+from kube.reflector import Key, Reflector
+
+
+class Kind(Enum):
+    """What can be watched, with its path and its reader."""
+
+    NAMESPACES = ("/api/v1/namespaces", read_namespace)
+    CLAIMS = ("/api/v1/persistentvolumeclaims", read_claim)
+    VOLUMES = ("/api/v1/persistentvolumes", read_volume)
+    STORAGE_CLASSES = ("/apis/storage.k8s.io/v1/storageclasses", read_storage_class)
+    SERVICES = ("/api/v1/services", read_service)
+    REPLICATION_CONTROLLERS = ("/api/v1/replicationcontrollers", read_workload)
+    REPLICA_SETS = ("/apis/apps/v1/replicasets", read_workload)
+    STATEFUL_SETS = ("/apis/apps/v1/statefulsets", read_workload)
+    DEVICE_CLASSES = ("/apis/resource.k8s.io/v1/deviceclasses", read_device_class)
+
+
+OF_VOLUMES = (Kind.CLAIMS, Kind.VOLUMES, Kind.STORAGE_CLASSES)
+WORKLOADS: Mapping[str, Kind] = {
+    "ReplicationController": Kind.REPLICATION_CONTROLLERS,
+    "ReplicaSet": Kind.REPLICA_SETS,
+    "StatefulSet": Kind.STATEFUL_SETS,
+}
+
+
+def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
+    """What the filters read for this pod, or because of it for others."""
+    needed: set[Kind] = set()
+    terms = pod.anti_affinity if pod.node else (*pod.affinity, *pod.anti_affinity)
+    if any(term.namespace_selector is not None and term.namespace_selector.requirements for term in terms):
+        needed.add(Kind.NAMESPACES)
+    if pod.node or not pod.gpu:
+        return needed
+    needed.add(Kind.DEVICE_CLASSES)
+    if pod.volumes:
+        needed.update(OF_VOLUMES)
+    if profile.default_spread and not pod.spread:
+        needed.update((Kind.SERVICES, *WORKLOADS.values()))
+    return needed
+
+
+class Surroundings:
+    """Every method may be called from any thread."""
+
+    def __init__(
+        self, api: ApiClient, profiles: SchedulerProfiles, *, changed: Callable[[str], None] = lambda _path: None
+    ) -> None:
+        """`changed` is called with the path of what changed."""
+        self._api = api
+        self._profiles = profiles
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._watches: dict[Kind, Reflector[Any]] = {}
+        self._stopped = False
+
+    def require(self, pod: PodView) -> None:
+        """Watch what this pod needs from now on. The common case, a pod that needs nothing, costs nothing."""
+        needed = needed_for(pod, self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE))
+        if needed <= self._watches.keys():
+            return
+        with self._lock:
+            for kind in sorted(needed - self._watches.keys(), key=lambda kind: kind.value[0]):
+                if not self._stopped:
+                    self._watches[kind] = watch = self._watch(kind)
+                    watch.start()
+
+    def context(self) -> SchedulingContext:
+        """Everything that is known now."""
+        services = self._items(Kind.SERVICES)
+        workloads = {name: self._items(kind) for name, kind in WORKLOADS.items()}
+        known = all(found is not None for found in workloads.values())
+        return SchedulingContext(
+            namespaces=_by_name(self._items(Kind.NAMESPACES)),
+            claims=self._items(Kind.CLAIMS),
+            volumes=_by_name(self._items(Kind.VOLUMES)),
+            storage_classes=_by_name(self._items(Kind.STORAGE_CLASSES)),
+            services=services,
+            workloads={(name, *key): one for name, found in workloads.items() for key, one in (found or {}).items()}
+            if known
+            else None,
+            dra_resources=frozenset((self._items(Kind.DEVICE_CLASSES) or {}).values()) - {""},
+        )
+
+    def watch_errors(self) -> dict[str, str]:
+        """The last error of each watch, by path; without kinds that this API server does not serve."""
+        with self._lock:
+            return {watch.path: watch.last_error for watch in self._watches.values() if watch.served}
+
+    def stop(self) -> None:
+        """End all watches."""
+        with self._lock:
+            self._stopped = True
+            watches = list(self._watches.values())
+        for watch in watches:
+            watch.stop()
+
+    def _watch(self, kind: Kind) -> Reflector[Any]:
+        path, read = kind.value
+
+        def heard(_key: Key, _old: object, _new: object) -> None:
+            self._changed(path)
+
+        def project(raw: dict[str, Any]) -> Any:
+            found = read(raw)
+            return None if isinstance(found, Unreadable) else found
+
+        return Reflector(self._api, path, project=project, on_change=heard, optional=True)
+
+    def _items(self, kind: Kind) -> dict[Key, Any] | None:
+        watch = self._watches.get(kind)
+        return dict(watch.items()) if watch is not None and watch.synced.is_set() else None
+
+
+def _by_name(found: Mapping[Key, Any] | None) -> dict[str, Any] | None:
+    return None if found is None else {name: one for (_, name), one in found.items()}

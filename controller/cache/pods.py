@@ -1,0 +1,228 @@
+"""Pods that are not finished, bound and pending, and what a change of one means for planning.
+
+In goes the view of one pod after the other, out comes whether it asks for a pass, no longer does, or has left something
+to others. Owned by `controller.cache.state`, under whose lock every method runs; knows no plans and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from controller.cache.triggers import looks_different, preempts_on, same_request, wants_planning
+from controller.model.phases import FINISHED
+from controller.model.views import PlannerOptions, PodKey, PodView
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodChange:
+    """What follows from one observation; empty texts: nothing."""
+
+    asks: str = ""
+    """Uid of a pod that asks for planning, new or in a new way."""
+    served: str = ""
+    """Uid of a pod that asks for nothing any more."""
+    left: str = ""
+    """Node on which resources, or a promise of them, are for others now, or pods are other than before."""
+    bound: PodView | None = None
+    """The pod, if it was pending and has got a node now."""
+    came_at: float = 0.0
+    """Since when it was pending."""
+    unplaced: bool = False
+    """The served pod had no place after the last pass, nor have others: what was kept for it is for them."""
+    around: bool = False
+    """Where waiting pods fit depends on pods of all nodes, so that `left` matters wherever it is."""
+
+
+class PodStore:
+    """All unfinished pods of the cluster."""
+
+    def __init__(self, options: PlannerOptions) -> None:
+        self._options = options
+        self._default_spread = any(profile.default_spread for profile in options.profiles.values())
+        self._promises: dict[str, str] = {}
+        self._promised_nodes: frozenset[str] = frozenset()
+        self._unplaced: set[str] = set()
+        """Uids of pods that wanted a place when the last pass ended, and got none."""
+        self._nominated: dict[str, str] = {}
+        self._now = 0.0
+        self.bound: dict[PodKey, PodView] = {}
+        self.pending: dict[PodKey, PodView] = {}
+        self._came_at: dict[str, float] = {}
+        """Uids of pending pods, and since when they are."""
+        self.wanting: dict[str, float] = {}
+        """Uids of pending pods that planning can serve, or owes a reason, and since when."""
+        self._constrained: set[str] = set()
+        """Those of them whose own constraints depend on other pods."""
+        self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
+        """Per node, the bound pods that hold something of its GPUs."""
+        self._preempting: dict[str, tuple[str, float]] = {}
+        """Uids of pending pods that another nominated, with the node and since when."""
+        self._finished_gangs: set[tuple[str, str]] = set()
+        """Namespace and name of gangs of which a bound member has ended by itself."""
+        self._far_reaching: set[PodKey] = set()
+        """Bound pods that keep others away from more than their own node."""
+
+    def observe(self, key: PodKey, seen: PodView | None, *, now: float = 0.0) -> PodChange:
+        """Take one pod as it is now; None or a finished one: it is gone."""
+        looked_around = self.look_around()  # asked before as well: the pod that leaves may be the reason for it
+        change = self._observe(key, seen, now)
+        if change.served in self._unplaced:
+            self._unplaced.discard(change.served)
+            change = replace(change, unplaced=bool(self._unplaced))
+        return replace(change, around=looked_around or self.look_around()) if change.left else change
+
+    def _observe(self, key: PodKey, seen: PodView | None, now: float) -> PodChange:
+        self._now = now
+        new = None if seen is None or seen.phase in FINISHED else self._with_our_nomination(seen)
+        old = self._remove(key)
+        if new is not None:
+            (self.bound if new.node else self.pending)[key] = new
+            if not new.node:
+                self._came_at.setdefault(new.uid, now)
+            if new.node and new.gpu:
+                self.gpu_pods.setdefault(new.node, {})[key] = new
+            self._note_preemption(new)
+            if new.node and any(term.topology_key != HOSTNAME for term in new.anti_affinity):
+                self._far_reaching.add(key)
+        if old is not None and (new is None or new.uid != old.uid):
+            gone = self._ended(old)
+            return gone if new is None else replace(gone, asks=self._asks(new))
+        return self._changed(old, new) if new is not None else PodChange()
+
+    def known(self, key: PodKey) -> PodView | None:
+        """The last view of a pod that is not finished."""
+        return self.bound.get(key) or self.pending.get(key)
+
+    def promise(self, promises: dict[str, str]) -> None:
+        """Pod uid -> node, as the last pass placed them."""
+        self._promises = promises
+        self._promised_nodes = frozenset(promises.values())
+        self._unplaced = self.wanting.keys() - promises.keys()
+
+    def withdraw_promises(self, uids: Collection[str]) -> None:
+        """Forget the promises to these pods."""
+        for uid in uids:
+            self._promises.pop(uid, None)
+
+    def promises(self) -> dict[str, str]:
+        """Those of them whose pods are still pending."""
+        found = {pod.uid: self._promises.get(pod.uid) for pod in self.pending.values()}
+        return {uid: node for uid, node in found.items() if node is not None}
+
+    def waiting_since(self, moment: float) -> frozenset[str]:
+        """Uids of pods that have waited since then or longer."""
+        return frozenset(uid for uid, since in self.wanting.items() if since <= moment)
+
+    def to_plan(self, node_exists: Callable[[str], bool], moment: float) -> list[PodView]:
+        """Pending pods; without the nomination of another to a missing node, or one that is older than `moment`."""
+        return [
+            replace(pod, nominated_node="") if self._nominated_in_vain(pod, node_exists, moment) else pod
+            for pod in self.pending.values()
+        ]
+
+    def _nominated_in_vain(self, pod: PodView, node_exists: Callable[[str], bool], moment: float) -> bool:
+        node, since = self._preempting.get(pod.uid, ("", 0.0))
+        return bool(node) and (since <= moment or not node_exists(node))
+
+    def _note_preemption(self, pod: PodView) -> None:
+        node = preempts_on(pod)
+        if not node:
+            self._preempting.pop(pod.uid, None)
+        elif self._preempting.get(pod.uid, ("",))[0] != node:
+            self._preempting[pod.uid] = (node, self._now)
+
+    def finished_gangs(self) -> frozenset[tuple[str, str]]:
+        """Gangs with a pending member of which another has run and ended; others are forgotten here."""
+        if self._finished_gangs:
+            pods = (*self.pending.values(), *self.bound.values())
+            self._finished_gangs &= {(pod.namespace, pod.gang) for pod in pods if pod.gang}
+        return frozenset(self._finished_gangs)
+
+    def look_around(self) -> bool:
+        """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
+        return bool(self.wanting and (self._constrained or self._far_reaching or self._default_spread))
+
+    def nominate(self, uid: str, node: str) -> None:
+        """We are about to nominate this pod: its next views are marked as ours, whoever the API names as owner."""
+        self._nominated[uid] = node
+
+    def _with_our_nomination(self, pod: PodView) -> PodView:
+        if pod.nominated_node and self._nominated.get(pod.uid) == pod.nominated_node:
+            return replace(pod, nomination_ours=True)
+        return pod
+
+    def _remove(self, key: PodKey) -> PodView | None:
+        old = self.pending.pop(key, None) or self.bound.pop(key, None)
+        if old is not None and old.node and old.gpu:
+            on_node = self.gpu_pods[old.node]
+            del on_node[key]
+            if not on_node:
+                del self.gpu_pods[old.node]
+        self._far_reaching.discard(key)
+        return old
+
+    def _ended(self, old: PodView) -> PodChange:
+        self._nominated.pop(old.uid, None)
+        self._preempting.pop(old.uid, None)
+        self._came_at.pop(old.uid, None)
+        if old.gang and old.node and old.gpu and not old.deleting:
+            self._finished_gangs.add((old.namespace, old.gang))
+        served = self._unwant(old.uid)
+        return PodChange(served=served, left=old.node or self._promises.pop(old.uid, "") or preempts_on(old))
+
+    def _changed(self, old: PodView | None, new: PodView) -> PodChange:
+        if new.node:
+            return self._runs(old, new) if old is not None and old.node else self._bound(old, new)
+        if old is not None and same_request(old, new):
+            return PodChange()
+        asks = self._asks(new)
+        if asks:
+            return PodChange(asks=asks)
+        served = self._unwant(new.uid)
+        promised = self._promises.pop(new.uid, "") if served else ""
+        before, after = preempts_on(old) if old is not None else "", preempts_on(new)
+        preempting = "" if before == after else before or self._if_felt(after)
+        return PodChange(served=served, left=promised or preempting)
+
+    def _runs(self, old: PodView, new: PodView) -> PodChange:
+        """A bound pod changed: other resources are free, or the constraints of others see another pod."""
+        other = old.requests != new.requests or (self.look_around() and looks_different(old, new))
+        return PodChange(left=new.node if other else "")
+
+    def _bound(self, old: PodView | None, new: PodView) -> PodChange:
+        """A pod got its node: a place kept for it elsewhere is free, here it may have taken that of another pod.
+
+        And the constraints of others see one pod more.
+        """
+        served = self._unwant(new.uid)
+        kept = (self._promises.pop(new.uid, ""), preempts_on(old) if old is not None else "")
+        elsewhere = next((node for node in kept if node not in ("", new.node)), "")
+        as_planned = new.node in kept and not self.look_around()
+        return PodChange(
+            served=served,
+            left=elsewhere or ("" if as_planned else self._if_felt(new.node)),
+            bound=new if old is not None else None,
+            came_at=self._came_at.pop(new.uid, self._now),
+        )
+
+    def _if_felt(self, node: str) -> str:
+        """The node, if one pod more there is felt: the last pass placed pods there, or constraints look at pods."""
+        return node if node in self._promised_nodes or self.look_around() else ""
+
+    def _asks(self, pod: PodView) -> str:
+        if not wants_planning(pod, self._options):
+            return ""
+        self.wanting.setdefault(pod.uid, self._now)
+        if pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread):
+            self._constrained.add(pod.uid)
+        return pod.uid
+
+    def _unwant(self, uid: str) -> str:
+        if uid not in self.wanting:
+            return ""
+        del self.wanting[uid]
+        self._constrained.discard(uid)
+        return uid

@@ -1,0 +1,236 @@
+"""The one mutable thing of the controller: what the watches have brought, and what was written since.
+
+Takes views and readings from the watch threads and from our own writes; `controller.known` answers from them. Whatever
+may change the result of planning is put into the batch window as a key that says what it was. Only new requests of pods
+extend the window; changes of capacity open it, and not even that while no pod waits for partitions. Never calls an API.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from controller.api.nodes import enablement
+from controller.api.plan_reader import PlanReader
+from controller.api.plans import PlanReading
+from controller.api.reading import Unreadable
+from controller.cache.batcher import Batcher
+from controller.cache.cluster import Known
+from controller.cache.triggers import has_gpus, lacks_held
+from controller.model.scheduling import NO_CONTEXT, SchedulingContext
+from controller.model.views import NodeView, PlannerOptions, PodKey, PodView
+
+log = logging.getLogger(__name__)
+
+GONE_PLAN_SECONDS = 86400.0
+"""How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
+
+RESYNC_SECONDS = 300.0
+"""While a pod waits, planning is never longer ago: a net under changes that should have started a pass and did not."""
+
+
+class State(Known):
+    """Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        window: Batcher[str],
+        options: PlannerOptions,
+        clock: Callable[[], float],
+        agent_silent_seconds: float = 60.0,
+        under_way_seconds: float = 300.0,
+        ageing_seconds: float = 600.0,
+        bind_seconds: float = 60.0,
+        changed: Callable[[], None] = lambda: None,
+        remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
+        require: Callable[[PodView], None] = lambda _pod: None,
+        context: Callable[[], SchedulingContext] = lambda: NO_CONTEXT,
+    ) -> None:
+        """`remark` hears what is odd about a node's labels, `require` of pods whose filters need more of `context`."""
+        super().__init__(
+            options=options,
+            clock=clock,
+            agent_silent_seconds=agent_silent_seconds,
+            under_way_seconds=under_way_seconds,
+            ageing_seconds=ageing_seconds,
+            bind_seconds=bind_seconds,
+            context=context,
+        )
+        self._window = window
+        self._changed = changed
+        self._remark = remark
+        self._require = require
+        self.read_plan = PlanReader()
+        """For whoever observes plans."""
+        self._listeners: list[Callable[[str], None]] = []
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """`listener` hears the name of each Node or plan that changed, by time alone included; it returns at once."""
+        self._listeners.append(listener)
+
+    # ----------------------------------------------------------------------------------- from the watches
+
+    def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
+        """A pod as it is now; None: it is gone."""
+        if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
+            self._require(seen)
+        with self._lock:
+            left_out = self._unreadable.unknown_nodes()
+            old = self._pods.known(key)
+            new = self._unreadable.pod(key, seen, old)
+            for node in sorted(left_out - self._unreadable.unknown_nodes()):
+                self._capacity(node)
+            change = self._pods.observe(key, new, now=self._clock())
+            if change.served:
+                self._window.discard(_pod_key(change.served))
+            if change.bound is not None:
+                self._unbound.bound(change.bound, came_at=change.came_at)
+            if change.asks:
+                self._window.add(_pod_key(change.asks), extend=True)
+            if change.left and (change.around or self._plans_for(change.left)):
+                self._capacity(change.left)
+            if change.unplaced:
+                self._window.add("pods without a place")
+            if any(pod is not None and pod.gpu for pod in (old, new)):
+                self.version += 1
+        self._changed()
+
+    def observe_node(self, name: str, seen: NodeView | Unreadable | None) -> None:
+        """A node as it is now; None: it is gone."""
+        with self._lock:
+            new = self._unreadable.readable("node", name, seen)
+            old = self._nodes.pop(name, None)
+            if new is not None:
+                self._nodes[name] = new
+                self._look_at_labels(old, new)
+            ours = any(node is not None and has_gpus(node) for node in (old, new))
+            if old != new and (ours or self._pods.look_around()):
+                self._capacity(name)
+            self._refresh(name)
+            self._noticed(name)
+        self._changed()
+
+    def observe_plan(self, name: str, seen: PlanReading | Unreadable | None) -> None:
+        """A plan as it is now, from the watch or in answer to a write; None: it is gone."""
+        with self._lock:
+            now = self._clock()
+            new = self._unreadable.readable("plan", name, seen)
+            if seen is None:
+                changed = self._plans.gone(name, now=now)
+            elif new is None:
+                changed = self._plans.hide(name)
+            else:
+                changed = self._plans.observe(new, node_uid=self._node_uid(name), now=now)
+            if changed:
+                self._plan_changed(name)
+            self._noticed(name)
+        self._changed()
+
+    def observe_heartbeat(self, node: str, renew_time: str, problem: str = "") -> None:
+        """The Lease of a node's agent. The common case, thousands a minute, changes nothing."""
+        with self._lock:
+            self._plans.heartbeats.observe(node, renew_time, self._clock(), problem=problem)
+            view = self._plans.views.get(node)
+            if view is None or (view.agent_alive and not problem):
+                return
+            self._refresh(node)
+        self._changed()
+
+    def context_changed(self, what: str) -> None:
+        """Something that filters read beside pods and nodes is other than before."""
+        with self._lock:
+            if self._pods.wanting:
+                self._window.add(what)
+        self._changed()
+
+    def tick(self) -> None:
+        """Let deadlines pass: agents that fell silent, GPUs that took too long, Nodes that are gone."""
+        with self._lock:
+            now = self._clock()
+            for name in self._plans.overdue(now):
+                self._refresh(name)
+            self._unbound.keep(self._pods.wanting)
+            for uid in self._unbound.overdue(now):
+                self._window.add(_pod_key(uid))
+            self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
+            if self._pods.wanting and now - self._planned_at >= RESYNC_SECONDS:
+                self._window.add("resync")
+            absent = self._plans.readings.keys() - self._nodes.keys()
+            orphans = [name for name in absent if not self.node_exists(name)]
+            self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
+
+    # ---------------------------------------------------------------------------------- from our own acts
+
+    def expect_planned(self, name: str, planned_json: str) -> None:
+        """We are about to write this as `planned`: seeing it is no reason for another pass."""
+        with self._lock:
+            self._plans.expect(name, planned_json)
+
+    def promise(self, promises: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
+        """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
+        with self._lock:
+            self.version += 1
+            self._pods.promise(dict(promises))
+            found = set(ready)
+            pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
+            self._unbound.assigned([(pod, promises[pod.uid]) for pod in pods], self._clock())
+
+    def withdraw_promises(self, uids: Collection[str]) -> None:
+        """The plans that these pods were promised were not written."""
+        with self._lock:
+            self.version += 1
+            self._pods.withdraw_promises(uids)
+
+    def write_refused(self, name: str, message: str, *, until: float) -> None:
+        """The API server refused our write of this plan: its node is planned around until then."""
+        with self._lock:
+            if name not in self._plans.readings:
+                return  # it was deleted meanwhile
+            self._plans.refused(name, message, until=until)
+            self._refresh(name)
+        self._changed()
+
+    def nominate(self, uid: str, node: str) -> None:
+        """We are about to nominate this pod."""
+        with self._lock:
+            self._pods.nominate(uid, node)
+
+    # --------------------------------------------------------------------------------------------- inside
+
+    def _look_at_labels(self, old: NodeView | None, new: NodeView) -> None:
+        found = enablement(new.labels).remark
+        if found and (old is None or enablement(old.labels).remark != found):
+            log.warning("node %s: %s", new.name, found)
+            self._remark(new, found)
+
+    def _node_uid(self, name: str) -> str:
+        node = self._nodes.get(name)
+        return node.uid if node is not None else ""
+
+    def _refresh(self, name: str) -> None:
+        if name not in self._plans.readings:
+            return
+        if self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
+            self._plan_changed(name)
+        self._noticed(name)
+
+    def _noticed(self, name: str) -> None:
+        self.version += 1
+        for listener in self._listeners:
+            listener(name)
+
+    def _plan_changed(self, name: str) -> None:
+        view = self._plans.views.get(name)
+        if view is not None and lacks_held(view):
+            self._window.add(f"node {name}")
+        self._capacity(name)
+
+    def _capacity(self, node: str) -> None:
+        """Something about this node changed that planning looks at; without a waiting pod nobody would gain."""
+        if self._pods.wanting:
+            self._window.add(f"node {node}")
+
+
+def _pod_key(uid: str) -> str:
+    return f"pod {uid}"

@@ -1,0 +1,103 @@
+"""Which changes of the cluster are worth a planning pass: comparisons of two readings, nothing else.
+
+In go the old and the new view of one pod, node or plan, out comes whether planning could now come to another result.
+Noise (heartbeats, conditions, our own nominations, our own plans) compares as equal, so that a pass never starts the
+next one. Keeps nothing and does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from controller.model.demand import collect
+from controller.model.phases import FINISHED
+from controller.model.views import GpuView, MigDesired, NodeView, PlannerOptions, PlanView, PodView
+from partitioning.resources import WHOLE, classify
+
+
+def wants_planning(pod: PodView, options: PlannerOptions) -> bool:
+    """A pending pod that planning can serve, or owes a reason."""
+    if pod.node or pod.phase in FINISHED:
+        return False
+    demands = collect([pod], options)
+    # Whoever completes a gang starts it, tried or not.
+    return bool(demands.helpable or demands.refused or (pod.gang and demands.untried))
+
+
+def same_request(old: PodView, new: PodView) -> bool:
+    """Nothing changed that matters for placing the pod; whose nomination it carries matters, ours does not."""
+    return _without_ours(old) == _without_ours(new)
+
+
+def _without_ours(pod: PodView) -> PodView:
+    if pod.nomination_ours:
+        return replace(pod, nominated_node="", nomination_ours=False)
+    return pod
+
+
+def looks_different(old: PodView, new: PodView) -> bool:
+    """Constraints of other pods may count this bound pod otherwise than before; terminating ones do not spread."""
+    return (old.labels, old.deleting) != (new.labels, new.deleting)
+
+
+def preempts_on(pod: PodView) -> str:
+    """Node on which its scheduler evicts others for this pending pod, so that planning counts it there; '' for none."""
+    return "" if pod.node or pod.deleting or pod.nomination_ours else pod.nominated_node
+
+
+def has_gpus(node: NodeView) -> bool:
+    """Planning needs this node: it is enabled, or could be named in a reason."""
+    return (
+        node.partitioning is not None
+        or bool(node.product)
+        or node.gpu_count > 0
+        or node.allocatable.get(WHOLE, 0) > 0
+        or any(classify(resource) is not None for resource in node.allocatable if "/" in resource)
+    )
+
+
+def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int] = ()) -> bool:
+    """Partitions came, went, were freed or taken, or people changed the plan.
+
+    `ours` are indexes whose item we have just written: that they are unsettled now is no news.
+    """
+    if old is None or new is None:
+        return old is not new
+    if _switches(old) != _switches(new):
+        return True
+    before = {gpu.index: _contents(gpu) for gpu in old.gpus if gpu.index not in ours}
+    after = {gpu.index: _contents(gpu) for gpu in new.gpus if gpu.index not in ours}
+    return before != after
+
+
+def _switches(plan: PlanView) -> tuple[object, ...]:
+    return (plan.uid, plan.mode, plan.paused, plan.node_uid, plan.agent_alive, plan.write_refused)
+
+
+def _contents(gpu: GpuView) -> tuple[object, ...]:
+    return (
+        gpu.uuid,
+        gpu.model,
+        gpu.mig_enabled,
+        gpu.settled,
+        gpu.under_way,
+        gpu.backing_off,
+        gpu.pinned,
+        gpu.desired,
+        tuple((partition.resource, partition.id, partition.state) for partition in gpu.partitions),
+    )
+
+
+def lacks_held(plan: PlanView) -> bool:
+    """A partition in use is missing from what we planned: it must be put back, whether or not a pod is pending."""
+    if plan.mode != "Auto" or plan.paused:
+        return False
+    return any(_lacks_held(gpu) for gpu in plan.gpus if not gpu.pinned)
+
+
+def _lacks_held(gpu: GpuView) -> bool:
+    if not isinstance(gpu.desired, MigDesired):
+        return False
+    planned = {(instance.profile, instance.start) for instance in gpu.desired.layout}
+    return any(p.held and p.profile and (p.profile, p.start) not in planned for p in gpu.partitions)

@@ -1,0 +1,62 @@
+"""Objects that cannot be understood: left out of planning, but for what a bound pod may hold.
+
+In go readings, out comes what planning may see of them. An unreadable pod that is bound to a node is in use: it counts
+with what was last known of it, else with what its requests alone say; where not even those can be read, nothing is
+planned on its node. Owned by `controller.cache.state`, under whose lock every method runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TypeVar
+
+from controller.api.reading import Unreadable
+from controller.model.views import PodKey, PodView
+
+log = logging.getLogger(__name__)
+View = TypeVar("View")
+
+
+class UnreadableObjects:
+    """Kind and name of each, with the reason."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[tuple[str, str], str] = {}
+        self._unknown: dict[PodKey, str] = {}
+
+    def readable(self, kind: str, name: str, seen: View | Unreadable | None) -> View | None:
+        """What can be read, or None; the log tells of each reason once."""
+        if isinstance(seen, Unreadable):
+            if self.reasons.get((kind, name)) != seen.reason:
+                log.warning("%s %s is left out: %s", kind, name, seen.reason)
+            self.reasons[kind, name] = seen.reason
+            return None
+        self.reasons.pop((kind, name), None)
+        return seen
+
+    def pod(self, key: PodKey, seen: PodView | Unreadable | None, last: PodView | None) -> PodView | None:
+        """The pod as planning must count it; `last` is its last good view."""
+        found = self.readable("pod", "/".join(key), seen)
+        self._unknown.pop(key, None)
+        if not isinstance(seen, Unreadable) or seen.finished:
+            return found
+        if not seen.node:
+            return last if last is not None and last.node else None
+        if last is not None and last.uid == seen.uid:
+            held = seen.held or last
+            return replace(last, node=seen.node, requests=held.requests, gpu=held.gpu)
+        if seen.held is None:
+            log.warning(
+                "nothing is planned on node %s: what pod %s holds there cannot be read", seen.node, "/".join(key)
+            )
+            self._unknown[key] = seen.node
+        return seen.held
+
+    def unknown_holders(self, node: str) -> frozenset[str]:
+        """Pods on this node that hold nobody knows what, by namespace/name."""
+        return frozenset("/".join(key) for key, where in self._unknown.items() if where == node)
+
+    def unknown_nodes(self) -> frozenset[str]:
+        """Nodes on which somebody holds nobody knows what."""
+        return frozenset(self._unknown.values())

@@ -1,0 +1,85 @@
+"""Settings -> what the planner is told by them.
+
+In go the settings, out come PlannerOptions, with the file of known geometries and the scheduler's configuration read
+and checked. What is wrong with a file as a whole is a SettingsError; an entry among the geometries that cannot exist is
+a warning, which `telling` also writes for models that only their nodes know. Reads what the settings name, no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from kubernetes.client import ApiClient
+
+from controller.config.geometries_file import GeometriesError, read_geometries
+from controller.config.scheduler_source import scheduler_profiles
+from controller.config.settings import Settings
+from controller.model.known_geometries import KnownGeometries
+from controller.model.results import PlanningResult
+from controller.model.views import PlannerOptions, Snapshot
+from kube.settings import SettingsError
+from partitioning.models import GpuModel
+
+log = logging.getLogger(__name__)
+
+Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
+
+
+def planner_options(settings: Settings, api: ApiClient | None = None) -> PlannerOptions:
+    """Raises SettingsError, in the words of the person who wrote the settings. `api`: to read a ConfigMap from."""
+    path = settings.known_mig_geometries_file
+    profiles = scheduler_profiles(settings, api)
+    names = settings.scheduler_names
+    if profiles is not None and "scheduler_names" not in settings.model_fields_set:
+        names = tuple(profiles)
+    return PlannerOptions(
+        scheduler_names=frozenset(names),
+        profiles=profiles or {},
+        improve_steps=settings.improve_steps,
+        queue_order=not settings.nominate_pods,
+        geometries=_geometries(Path(path)) if path else None,
+    )
+
+
+def _geometries(path: Path) -> KnownGeometries:
+    try:
+        return read_geometries(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise SettingsError(
+            f"knownMigGeometriesFile: {path}: {error.strerror or error}: name a readable file"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"knownMigGeometriesFile: {path}: is not valid YAML: {' '.join(str(error).split())}"
+        ) from error
+    except GeometriesError as error:
+        raise SettingsError(f"knownMigGeometriesFile: {path}: {error}") from error
+
+
+def telling(planner: Planner, options: PlannerOptions) -> Planner:
+    """The same planner; it warns once of each entry of the file that a model met by it cannot have."""
+    known = options.geometries
+    if known is None:
+        return planner
+    said: set[str] = set()
+    seen: set[GpuModel] = set()
+
+    def plan(snapshot: Snapshot, options: PlannerOptions) -> PlanningResult:
+        models = {gpu.model for plan in snapshot.plans for gpu in plan.gpus if gpu.model is not None} - seen
+        seen.update(models)
+        for model in sorted(models, key=lambda model: (model.key, model.names)):
+            _say(known.ignored(model), said)
+        return planner(snapshot, options)
+
+    _say(known.warnings, said)
+    return plan
+
+
+def _say(lines: tuple[str, ...], said: set[str]) -> None:
+    for line in lines:
+        if line not in said:
+            said.add(line)
+            log.warning("knownMigGeometriesFile: %s", line)

@@ -1,0 +1,129 @@
+"""The controller's settings, every field documented here; `kube.settings` reads them.
+
+In goes the path of one YAML file with camelCase keys, out come frozen `Settings`, or one `SettingsError` with a
+line per problem. Reads no environment and starts nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from controller.model.views import IMPROVE_STEPS
+from crds.v1alpha1.names import NAMESPACE
+from kube import settings
+from kube.settings import Section
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class LeaderElection(Section):
+    """Which of several controllers writes. Ages are measured on the monotonic clock of each process."""
+
+    enabled: bool = True
+    """false only where exactly one controller can run, as in the sandbox."""
+    lease_duration_seconds: Seconds = 15.0
+    """How long others wait after the leader's last renewal before they take over."""
+    renew_deadline_seconds: Seconds = 10.0
+    """How long the leader goes on trying to renew before it stops by itself; shorter than the lease."""
+    retry_period_seconds: Seconds = 2.0
+    """Time between two attempts to take or to renew the Lease."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> LeaderElection:
+        if not self.lease_duration_seconds > self.renew_deadline_seconds > self.retry_period_seconds:
+            raise ValueError(
+                "leaseDurationSeconds must be greater than renewDeadlineSeconds, and that greater than "
+                f"retryPeriodSeconds; they are {self.lease_duration_seconds:g}, {self.renew_deadline_seconds:g} and "
+                f"{self.retry_period_seconds:g}: 15, 10 and 2 are the usual values"
+            )
+        return self
+
+
+class ConfigMapKey(Section):
+    """One key of a ConfigMap."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """Empty: none."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "kube-system"
+    """Where it lies."""
+    key: Annotated[str, Field(max_length=253)] = ""
+    """Which of its keys; may be left out where it has but one."""
+
+
+class Scheduler(Section):
+    """The schedulers whose filters are simulated."""
+
+    config: ConfigMapKey = ConfigMapKey()
+    """The KubeSchedulerConfiguration in force, read when the controller starts; schedulerConfigFile goes before it."""
+
+
+class Settings(Section):
+    """Everything that a person can set. Names and defaults of the batch window are those of nos."""
+
+    batch_window_timeout_seconds: Seconds = 60.0
+    """Longest time between the first pending pod of a batch and its planning, however many more arrive."""
+    batch_window_idle_seconds: Seconds = 10.0
+    """A batch is planned when no further pod arrived for this long."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = NAMESPACE
+    """Where gpuplan's Leases live: the controller's own and the agents' heartbeats."""
+    leader_election: LeaderElection = LeaderElection()
+    """Which of several controllers writes."""
+    metrics_address: str = "127.0.0.1"
+    """Address on which /metrics, /healthz, /readyz and /decisions are served; 0.0.0.0 inside a pod."""
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 9840
+    """Port of the same; 0 takes any free one and logs it."""
+    nominate_pods: bool = True
+    """Write status.nominatedNodeName of planned pods, so that no other takes the slice; false: plan in queue order."""
+    scheduler_names: Annotated[tuple[str, ...], Field(min_length=1)] = ("default-scheduler",)
+    """Pods of these schedulers are planned for; any other's are left alone. Not given: those of the configuration."""
+    scheduler_config_file: Annotated[str, Field(max_length=4096)] = ""
+    """The KubeSchedulerConfiguration in force. Where there is no such file, pods are filtered as by default."""
+    scheduler: Scheduler = Scheduler()
+    """The same from a ConfigMap. Where there is no such ConfigMap, pods are filtered as by default."""
+    improve_steps: Annotated[int, Field(ge=0, le=10_000_000)] = IMPROVE_STEPS
+    """How many exchanges of planned pods the planner may try after its first placement."""
+    known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""
+    """A file in the format of nos' knownMigGeometries: models that it names are cut in these ways only. Empty: none."""
+    ageing_seconds: Seconds = 600.0
+    """A pod that waits longer than this counts as the next priority level, so that others cannot starve it."""
+    bind_seconds: Seconds = 60.0
+    """A pod that its scheduler passes over for this long, twice, although its slices are there, is left alone."""
+    agent_silent_seconds: Seconds = 60.0
+    """An agent whose Lease was not renewed for this long counts as silent: its node is not planned any more."""
+    taint_removal_seconds: Seconds = 180.0
+    """After this long the silent agent's taint gpuplan.dev/changing is taken off its node."""
+    under_way_seconds: Seconds = 300.0
+    """How long slices that an agent is still making count as supply."""
+    plan_return_seconds: Seconds = 60.0
+    """A deleted plan of a node that is still enabled returns, empty, after this long."""
+    orphan_plan_seconds: Seconds = 3600.0
+    """A plan in which people wrote nothing is deleted when its Node is gone for this long."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severity that is logged."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Settings:
+        if self.batch_window_idle_seconds > self.batch_window_timeout_seconds:
+            raise ValueError(
+                f"batchWindowIdleSeconds ({self.batch_window_idle_seconds:g}) must not be greater than "
+                f"batchWindowTimeoutSeconds ({self.batch_window_timeout_seconds:g}): raise the one or lower the other"
+            )
+        if self.taint_removal_seconds < self.agent_silent_seconds:
+            raise ValueError(
+                f"taintRemovalSeconds ({self.taint_removal_seconds:g}) must not be less than "
+                f"agentSilentSeconds ({self.agent_silent_seconds:g}): an agent must be silent before its taint goes"
+            )
+        return self
+
+
+def load_settings(path: Path) -> Settings:
+    """Read the file; raises SettingsError with the file's name in front of every sentence."""
+    return settings.load(Settings, path)
+
+
+def read_settings(content: object) -> Settings:
+    """Check decoded YAML; raises SettingsError, one line per problem."""
+    return settings.read(Settings, content)

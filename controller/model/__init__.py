@@ -1,0 +1,1 @@
+"""Pure values of the controller: what planning reads and returns."""

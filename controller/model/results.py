@@ -1,0 +1,100 @@
+"""What one planning pass returns: changes of plans, who is placed where, why others are not, and counts.
+
+`controller.planner` makes a PlanningResult from a Snapshot; the writer, nominations, Events, metrics and `gpuplan plan`
+read it. Values only: no clock, no API.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.model.reasons import UnplacedReason
+from controller.model.views import PlannedGpu, PodKey
+
+
+class Supply(StrEnum):
+    """Where a placed pod's partitions come from."""
+
+    EXISTING = "existing"
+    UNDER_WAY = "under-way"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChange:
+    """The complete new `spec.planned.gpus` of one node, sorted by index; `changed` are the indexes that differ."""
+
+    node: str
+    gpus: tuple[PlannedGpu, ...]
+    changed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailure:
+    """A node that was left out because planning it raised an error: its plan stays as it is."""
+
+    node: str
+    message: str
+    """The error in one line."""
+    trace: str = ""
+
+    @classmethod
+    def of(cls, node: str, error: Exception) -> NodeFailure:
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return cls(node=node, message=message, trace="".join(traceback.format_exception(error)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A pending pod that has, or will have, its partitions on `node`."""
+
+    uid: str
+    key: PodKey
+    node: str
+    supply: Supply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """A pending pod that gets nothing in this pass, why, and what would help."""
+
+    uid: str
+    key: PodKey
+    reason: UnplacedReason
+    message: str
+    """For the pod's owner. It stays the same while the cause does: no names of other pods, no numbers that vary."""
+    detail: str = ""
+    """For an administrator: the numbers and names of this moment."""
+
+    @property
+    def full(self) -> str:
+        return f"{self.message} {self.detail}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the pass did, for metrics and the log line. `requested`: partitions per resource, served or not."""
+
+    demands: int = 0
+    placed_existing: int = 0
+    placed_under_way: int = 0
+    placed_new: int = 0
+    unplaced: int = 0
+    gpus_changed: int = 0
+    partitions_created: int = 0
+    partitions_destroyed: int = 0
+    requested: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningResult:
+    """What one pass decided. `bound`: no plan could place more pods than this, the placed ones included."""
+
+    node_changes: tuple[NodeChange, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    failures: tuple[NodeFailure, ...] = ()
+    bound: int = 0
+    counts: Counts = field(default_factory=Counts)

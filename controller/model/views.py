@@ -1,0 +1,276 @@
+"""Frozen readings of pods, nodes and plans: what one planning pass looks at, and what a person can turn about it.
+
+`controller.api.pods` makes the views from raw JSON once per watch event: quantities are integers already (cpu in
+milli, memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything
+and a controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a result.
+Nothing here reads a clock: whatever depends on time (agent alive, supply still expected) is decided before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.model.known_geometries import KnownGeometries
+from controller.model.scheduling import (
+    NO_CONTEXT,
+    ClaimUse,
+    FilterProfile,
+    HostPort,
+    Labels,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Requirement,
+    SchedulingContext,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from partitioning.layouts import Layout
+from partitioning.models import GpuModel
+from partitioning.mps import MpsSlice, in_order
+
+__all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
+
+PodKey = tuple[str, str]  # namespace and name
+IMPROVE_STEPS = 5_000
+"""How many exchanges of planned pods are tried where nobody sets another number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A pod as planning needs it. `requests` is the scheduler's total (containers, sidecars, init, overhead)."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str = ""
+    nominated_node: str = ""
+    nomination_ours: bool = False
+    """The nomination was written by this controller; any other means that a scheduler is preempting there."""
+    phase: str = "Pending"
+    priority: int = 0
+    created: int = 0  # epoch seconds; orders pods of one priority, never compared with a clock here
+    requests: tuple[tuple[str, int], ...] = ()  # sorted by resource; zero amounts left out
+    gpu: tuple[tuple[str, int], ...] = ()
+    """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
+    most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
+    mixed_container: tuple[str, ...] = ()
+    """GPU resources of the first container that asks for several kinds: it would see one of them."""
+    misnamed: tuple[str, ...] = ()
+    """Requested resources that are named like a slice and are none."""
+    host_ipc: bool = False
+    scheduler_name: str = "default-scheduler"
+    tolerations: tuple[Toleration, ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    """requiredDuringSchedulingIgnoredDuringExecution: one of the terms must match. None: not given."""
+    host_ports: tuple[HostPort, ...] = ()
+    labels: Labels = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()  # required ones only, as in anti_affinity
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    volumes: tuple[ClaimUse, ...] = ()
+    features: tuple[str, ...] = ()  # that the node must declare
+    scheduling_gates: tuple[str, ...] = ()
+    unschedulable: bool = False  # PodScheduled=False/Unschedulable: the scheduler has tried and failed
+    deleting: bool = False
+    owner_kind: str = ""
+    owner_name: str = ""
+    gang: str = ""  # pods of one gang run together or not at all; its name within the namespace
+    gang_size: int = 0  # how many must run together; 0: as many as there are
+    claims: bool = False  # resource claims: DRA serves the pod, not we
+
+    @property
+    def key(self) -> PodKey:
+        return (self.namespace, self.name)
+
+    @property
+    def title(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def scheduling_gated(self) -> bool:
+        return bool(self.scheduling_gates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node as planning needs it. The mappings are never changed after parsing."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    ready: bool = True
+    partitioning: str | None = None
+    """'mig', 'mps' or 'auto' from our label, else from one of the systems people come from. None: not enabled."""
+    product: str = ""
+    gpu_count: int = 0
+    gpu_memory_mib: int = 0
+    features: tuple[str, ...] = ()  # status.declaredFeatures, sorted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigDesired:
+    """MIG instances at exact placements, and those that people gave by count only (the agent places them)."""
+
+    layout: Layout
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpsDesired:
+    """One entry per MPS slice, in the order of `partitioning.mps.in_order`, whatever the order they are given in."""
+
+    slices: tuple[MpsSlice, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slices", in_order(self.slices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeDesired:
+    """The GPU is offered uncut."""
+
+
+Desired = MigDesired | MpsDesired | WholeDesired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGpu:
+    """One item of `spec.planned.gpus`. `uuid` is '' only where the API object has none."""
+
+    index: int
+    uuid: str
+    desired: Desired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition that the agent sees."""
+
+    resource: str
+    profile: str = ""
+    start: int = 0
+    size: int = 0
+    """Memory slices from `start`; 0 for a MIG instance whose placement is not reported, as on a lost GPU."""
+    memory_mib: int = 0
+    state: str = "Unknown"
+    """Used, Free, Unknown or Changing, as in `status.gpus[].partitions[].state`."""
+    id: str = ""
+    pod: str = ""  # namespace/name of the holder, where the agent knows it
+
+    @property
+    def used(self) -> bool:
+        """Not proved free: unknown counts as used."""
+        return self.state != "Free"
+
+    @property
+    def held(self) -> bool:
+        """Somebody is known to use it, so that a plan that lacks it must take it back."""
+        return self.state == "Used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuView:
+    """One GPU of `status.gpus`, with its effective desired state (`spec.gpus` wins over `spec.planned`)."""
+
+    index: int
+    uuid: str
+    model: GpuModel | None
+    mig_enabled: bool = False
+    state: str = ""
+    reason: str = ""
+    plan_hash: str = ""
+    partitions: tuple[PartitionView, ...] = ()
+    desired: Desired | None = None
+    pinned: bool = False  # `desired` comes from `spec.gpus`: people own this GPU
+    settled: bool = True
+    """planHash equals the hash of the effective item (or there is none), state Ready, node uid right, agent alive."""
+    under_way: bool = False
+    """Not settled, but expected to become `desired`: no reason from the agent yet and within its deadline."""
+    backing_off: bool = False
+    """Cuts of this GPU failed lately: left out of planning until the back-off is over."""
+    used: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
+    free: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
+    """The partitions, told apart once per object: a pass looks at tens of thousands of GPUs that stay as they are."""
+    unplaced: bool = field(init=False, repr=False, compare=False)
+    """It reports a MIG instance without its placement: what is free on it is not known."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unplaced", any(part.profile and not part.size for part in self.partitions))
+        object.__setattr__(self, "used", tuple([part for part in self.partitions if part.used]))
+        object.__setattr__(self, "free", tuple([part for part in self.partitions if not part.used]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanView:
+    """A node's GPUPartitionPlan. `planned` is `spec.planned.gpus` as it stands, stale items included."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    mode: str = "Auto"
+    paused: bool = False
+    node_uid: str = ""
+    relabels: bool = False
+    """Its device plugin has the node relabelled when it begins to share GPUs: gpu.product gains -SHARED."""
+    agent_alive: bool = False
+    write_refused: str = ""
+    """The API server's sentence where it refused our last write, until we try again; '' otherwise."""
+    planned: tuple[PlannedGpu, ...] = ()
+    gpus: tuple[GpuView, ...] = ()
+    shown: Mapping[tuple[str, str], int] = field(init=False, repr=False, compare=False)
+    """How many partitions are used, per resource and holder ('' where the status names none)."""
+
+    def __post_init__(self) -> None:
+        shown: dict[tuple[str, str], int] = {}
+        for gpu in self.gpus:
+            for part in gpu.used:
+                key = (part.resource, part.pod)
+                shown[key] = shown.get(key, 0) + 1
+        object.__setattr__(self, "shown", shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The cluster at one moment: nodes and plans sorted by name, pods by namespace and name.
+
+    `pods` are bound and not finished (terminating ones included), `pending` neither. A node without a plan has none in
+    `plans`. `promises` (pod uid -> node) come from `placed` of the passes before: who was planned where goes there
+    again if it still fits, so that supply under way is not dealt anew. They may be empty, as after a start.
+    """
+
+    nodes: tuple[NodeView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    pending: tuple[PodView, ...] = ()
+    plans: tuple[PlanView, ...] = ()
+    promises: Mapping[str, str] = field(default_factory=dict)
+    context: SchedulingContext = NO_CONTEXT
+    other_nodes: tuple[NodeView, ...] = ()
+    """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity looks at them."""
+    other_pods: tuple[PodView, ...] = ()
+    unbound: Mapping[str, str] = field(default_factory=dict)
+    """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
+    finished_gangs: frozenset[tuple[str, str]] = frozenset()
+    """Namespace and name of gangs of which a member has run and ended while others are there: replacements may come."""
+    aged: frozenset[str] = frozenset()
+    """Uids of pending pods that have waited so long that they count as the next priority level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerOptions:
+    """What a person can turn. Effort is a count of trials, so that the result never depends on the machine."""
+
+    scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
+    profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
+    """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
+    improve_steps: int = IMPROVE_STEPS
+    queue_order: bool = False
+    """Nobody nominates: plan for the pods to which the scheduler will hand the slices by itself."""
+    geometries: KnownGeometries | None = None
+    """What people allow per GPU model; None: whatever is possible."""

@@ -1,0 +1,269 @@
+"""AgentAlive against the API server, on a clock that only the test moves."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controller.actions.agent_liveness import Agents
+from controller.api import paths
+from controller.api.nodes import read_node
+from kube import apply
+from tests.controller.cluster import Bench
+from tests.controller.objects import condition, gpu, item, node, status
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def agents(bench: Bench) -> Agents:
+    return Agents(
+        bench.cluster.api,
+        bench.state,
+        bench.metrics,
+        leading=bench.leading,
+        clock=bench.clock,
+        now=lambda: NOON,
+        agent_silent_seconds=60,
+        taint_removal_seconds=180,
+    )
+
+
+def run(bench: Bench, work: Agents) -> None:
+    """As the watches and the loop would."""
+    bench.load()
+    bench.state.tick()
+    work.run()
+
+
+def ready(bench: Bench) -> Agents:
+    bench.cluster.node(node("n1"))
+    bench.cluster.plan("n1")
+    return agents(bench)
+
+
+def says(bench: Bench, kind: str) -> tuple[str, str, int]:
+    """Status, reason and generation; 0 where it names none, as AgentAlive."""
+    found = bench.cluster.conditions().get(kind, {})
+    return (found.get("status", ""), found.get("reason", ""), found.get("observedGeneration", 0))
+
+
+def test_from_first_sight_to_silence_and_back(bench: Bench) -> None:
+    work = ready(bench)
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("Unknown", "Starting", 0)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    own = condition("Ready", "True", "Confirmed")
+    bench.cluster.agent_status("n1", status(gpu(state="Unmanaged"), conditions=[own]))
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert bench.cluster.conditions()["AgentAlive"]["lastTransitionTime"] == "2026-01-01T12:00:00Z"
+    bench.clock.now += 59
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    bench.clock.now += 1
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("False", "AgentSilent", 0)
+    assert says(bench, "Ready") == ("Unknown", "AgentSilent", 1)
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert says(bench, "Ready") == ("Unknown", "AgentSilent", 1)  # until the agent says more
+    bench.cluster.agent_status("n1", status(gpu(state="Unmanaged"), conditions=[own]))
+    run(bench, work)
+    assert says(bench, "Ready") == ("True", "Confirmed", 1)
+    bench.cluster.pin("n1", {"index": 0, "whole": {}})
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert says(bench, "Ready") == ("True", "Confirmed", 1)
+    assert bench.errors("status") == 0
+
+
+def test_what_the_plan_says_already_is_not_written_again(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    for _ in range(2):
+        run(bench, work)
+    before = bench.cluster.get_plan()["metadata"]["resourceVersion"]
+    bench.clock.now += 10
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
+    run(bench, work)
+    assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
+
+
+def test_a_restarted_controller_does_not_take_an_old_lease_for_life(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    bench.load()
+    bench.clock.now += 60
+    run(bench, work)
+    assert says(bench, "AgentAlive")[1] == "AgentSilent"
+    again = Bench(bench.cluster)
+    run(again, agents(again))
+    assert says(bench, "AgentAlive")[1] == "AgentSilent"
+    assert not again.state.plan_views()["n1"].agent_alive
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
+    run(again, agents(again))
+    assert says(bench, "AgentAlive")[1] == "Heartbeat"
+
+
+def test_a_plan_without_a_node(bench: Bench) -> None:
+    bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}])
+    run(bench, agents(bench))
+    assert says(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 0)
+    bench.cluster.node(node("n1"))
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    run(bench, agents(bench))
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+
+
+def test_a_node_that_cannot_be_read_is_there(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    bench.load()
+    bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
+    bench.state.tick()
+    work.run()
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    bench.clock.now += 60
+    bench.state.tick()
+    work.run()
+    assert says(bench, "AgentAlive") == ("False", "AgentSilent", 0)
+
+
+def status_writes(bench: Bench) -> list[str]:
+    """The paths of the status writes from now on."""
+    seen: list[str] = []
+
+    def watch(request: Any) -> None:
+        if request.method == "PATCH" and request.path.endswith("/status"):
+            seen.append(request.path)
+
+    bench.cluster.server.faults.append(watch)
+    return seen
+
+
+def test_ready_does_not_outlive_the_node(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    own = status(gpu(), conditions=[condition("Ready", "True", "Confirmed")])
+    bench.cluster.agent_status("n1", own)
+    run(bench, work)
+    apply.delete(bench.cluster.api, paths.node("n1"))
+    bench.state.observe_node("n1", None)
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 0)
+    assert says(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
+    bench.cluster.agent_status("n1", own)  # its agent still runs, and Ready is its own
+    sent = status_writes(bench)
+    run(bench, work)
+    assert (says(bench, "Ready"), sent) == (("True", "Confirmed", 1), [])
+    bench.clock.now += 60
+    run(bench, work)
+    assert says(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
+    before = bench.cluster.get_plan()["metadata"]["resourceVersion"]
+    run(bench, work)
+    assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
+    bench.cluster.node(node("n1"))
+    bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert says(bench, "Ready")[0] == "Unknown"  # until the agent says more
+
+
+@pytest.mark.parametrize(
+    ("node_there", "alive", "unknown"), [(False, "NodeNotFound", "NodeNotFound"), (True, "Starting", "AwaitingAgent")]
+)
+def test_a_plan_that_no_agent_has_answered_is_unknown_at_once(
+    bench: Bench, node_there: bool, alive: str, unknown: str
+) -> None:
+    if node_there:
+        bench.cluster.node(node("n1"))
+    bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}])
+    sent = status_writes(bench)
+    work = agents(bench)
+    for _ in range(5):
+        run(bench, work)
+        bench.clock.now += 10
+    assert says(bench, "AgentAlive") == ("Unknown", alive, 0)
+    assert says(bench, "Ready") == ("Unknown", unknown, 1)
+    assert len(sent) == 1
+    bench.clock.now += 10
+    run(bench, work)
+    assert says(bench, "Ready") == ("Unknown", "AgentSilent" if node_there else "NodeNotFound", 1)
+
+
+def test_an_agent_takes_ready_over_with_its_first_status(bench: Bench) -> None:
+    work = ready(bench)
+    run(bench, work)
+    assert says(bench, "Ready") == ("Unknown", "AwaitingAgent", 1)
+    own = status(gpu(state="Unmanaged"), conditions=[condition("Ready", "True", "Confirmed")])
+    bench.cluster.agent_status("n1", own)
+    for moment in (1, 2):
+        bench.cluster.beat("n1", f"2026-01-01T12:00:0{moment}.000000Z")
+        run(bench, work)
+        assert says(bench, "Ready") == ("True", "Confirmed", 1)
+    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+
+
+def test_a_node_that_joins_late_has_its_plan_wait_for_its_agent(bench: Bench) -> None:
+    bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}])
+    work = agents(bench)
+    run(bench, work)
+    bench.cluster.node(node("n1"))
+    run(bench, work)
+    assert says(bench, "AgentAlive") == ("Unknown", "Starting", 0)
+    assert says(bench, "Ready") == ("Unknown", "AwaitingAgent", 1)
+
+
+def test_a_new_generation_is_no_reason_to_write(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    bench.cluster.agent_status(
+        "n1", status(gpu(state="Unmanaged"), conditions=[condition("Ready", "True", "Confirmed")])
+    )
+    run(bench, work)
+    sent = status_writes(bench)
+    bench.cluster.pin("n1", {"index": 0, "whole": {}})
+    run(bench, work)
+    assert sent == []
+
+
+def taint(bench: Bench, *taints: str) -> None:
+    body = {"spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]}}
+    apply.merge_patch(bench.cluster.api, paths.node("n1"), body)
+
+
+def taints(bench: Bench) -> list[str]:
+    return [entry["key"] for entry in bench.cluster.get_node()["spec"].get("taints", [])]
+
+
+def test_the_taint_of_a_silent_agent_comes_off_and_no_other(bench: Bench) -> None:
+    work = ready(bench)
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    taint(bench, "a.example/other", "gpuplan.dev/changing", "b.example/other")
+    run(bench, work)
+    bench.clock.now += 179
+    run(bench, work)
+    assert "gpuplan.dev/changing" in taints(bench)
+    bench.clock.now += 1
+    run(bench, work)
+    assert taints(bench) == ["a.example/other", "b.example/other"]
+
+
+def test_one_failure_stops_no_other(bench: Bench) -> None:
+    for name in ("n1", "n2"):
+        bench.cluster.node(node(name))
+        bench.cluster.plan(name, planned={"gpus": [item(0, 3)]})
+        bench.cluster.beat(name, "2026-01-01T12:00:00.000000Z")
+    bench.cluster.refuse("PATCH", "/n1/status")
+    work = agents(bench)
+    run(bench, work)
+    assert "AgentAlive" not in bench.cluster.conditions("n1")
+    assert "AgentAlive" in bench.cluster.conditions("n2")
+    assert bench.errors("status") == 1
+    bench.cluster.server.faults.clear()
+    run(bench, work)
+    assert "AgentAlive" not in bench.cluster.conditions("n1")  # it waits before it tries again
+    bench.clock.now += 5
+    run(bench, work)
+    assert "AgentAlive" in bench.cluster.conditions("n1")

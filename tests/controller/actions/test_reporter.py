@@ -1,0 +1,274 @@
+"""What people hear of a pass: Events once, metrics, and the document behind /decisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from controller.actions.metrics import ClusterGauges
+from controller.actions.plan_writer import Outcome, Written
+from controller.actions.reporter import Reporter
+from controller.model.reasons import UnplacedReason
+from controller.model.results import Counts, NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
+from controller.model.views import Snapshot
+from kube.events import EventType, ObjectReference
+from tests.controller.cluster import Bench
+from tests.controller.objects import SLICE, gpu, item, node, partition, pod, pod_view, status
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Recorder:
+    """Keeps what would be written."""
+
+    def __init__(self) -> None:
+        self.emitted: list[tuple[str, str, str, str]] = []
+
+    def emit(
+        self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
+    ) -> None:
+        self.emitted.append((f"{about.kind}/{about.name}", event_type, reason, message))
+
+    def take(self) -> list[tuple[str, str, str, str]]:
+        taken, self.emitted = self.emitted, []
+        return taken
+
+
+class Desk:
+    """A reporter over a Bench's state."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.recorder = Recorder()
+        self.reporter = Reporter(self.recorder, bench.metrics, bench.state, clock=bench.clock, now=lambda: NOON)
+
+    def report(self, *outcomes: Outcome, **result: object) -> list[tuple[str, str, str, str]]:
+        snapshot = Snapshot(pending=tuple(pod_view(pod(name)) for name in ("a", "b", "c")))
+        self.reporter.report(snapshot, replace(PlanningResult(), **result), outcomes, 0.25)  # type: ignore[arg-type]
+        return self.recorder.take()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.bench.metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def desk(bench: Bench) -> Desk:
+    return Desk(bench)
+
+
+def missed(name: str, message: str = "no", reason: UnplacedReason = UnplacedReason.NO_CAPACITY) -> Unplaced:
+    return Unplaced(uid=f"uid-{name}", key=("default", name), reason=reason, message=message)
+
+
+def placed(name: str, supply: Supply = Supply.NEW) -> Placed:
+    return Placed(uid=f"uid-{name}", key=("default", name), node="n1", supply=supply)
+
+
+def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: Desk) -> None:
+    assert desk.report(unplaced=(missed("a"),)) == [("Pod/a", "Warning", "NoCapacity", "no")]
+    assert desk.report(unplaced=(missed("a"),)) == []
+    assert desk.report(unplaced=(missed("a", "still no"),)) == []
+    other = missed("a", "still no", UnplacedReason.BLOCKED)
+    assert desk.report(unplaced=(other,)) == [("Pod/a", "Warning", "Blocked", "still no")]
+
+
+def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
+    bench = desk.bench
+    for name in ("a", "b"):
+        bench.cluster.pod(pod(name))
+    bench.load()
+    live = bench.state.pending()
+    waiting = tuple(replace(missed(view.name), uid=view.uid) for view in live)
+    desk.reporter.report(Snapshot(pending=live), replace(PlanningResult(), unplaced=waiting), (), 0.25)
+    desk.recorder.take()
+    bench.state.observe_pod(("default", "b"), None)
+    bench.clock.now += 601
+    desk.reporter.follow()
+    assert desk.recorder.take() == [("Pod/a", "Warning", "NoCapacity", "no")]
+
+
+def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) -> None:
+    asks = {"nvidia.com/gpu-10gb": "1"}
+    pending = tuple(pod_view(pod(name, asks=asks, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
+    result = replace(PlanningResult(), placed=(placed("a"), placed("b")))
+    desk.reporter.report(Snapshot(pending=pending), result, (), 0.25)
+    heard = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]
+    assert heard == [
+        ("Pod/a", "Warning", "HostIPCMissing"),
+        ("Pod/a", "Normal", "Planned"),
+        ("Pod/b", "Normal", "Planned"),
+    ]
+    assert "Set hostIPC: true" in desk.recorder.emitted[0][3]
+
+
+def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: Desk) -> None:
+    (heard,) = desk.report(unplaced=(missed("a", "gated", UnplacedReason.SCHEDULING_GATED),))
+    assert heard == ("Pod/a", "Normal", "SchedulingGated", "gated")
+
+
+def test_a_pod_that_comes_back_to_the_queue_hears_it_again(desk: Desk) -> None:
+    desk.report(unplaced=(missed("a"),))
+    desk.report()
+    assert len(desk.report(unplaced=(missed("a"),))) == 1
+
+
+def test_a_planned_pod_hears_of_it_and_one_that_takes_what_is_there_does_not(desk: Desk) -> None:
+    heard = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
+    words = f"Creating 1 {SLICE} on node n1 for this pod."
+    assert heard == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
+    assert desk.report(placed=(placed("a", Supply.UNDER_WAY), placed("c", Supply.EXISTING))) == []
+    assert desk.report(placed=(placed("a", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
+
+
+def test_what_a_plan_was_written_for(desk: Desk) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1", planned={"gpus": [item(0, 3)]})
+    desk.bench.load()
+    written = Outcome(node="n1", written=Written.APPLIED)
+    change = (NodeChange(node="n1", gpus=(), changed=(0,)),)
+    assert desk.report(written, placed=(placed("a"),), node_changes=change)[-1][3] == (
+        "Repartitioning GPU 0 for 1 pending pod."
+    )
+    assert (
+        desk.report(written, node_changes=change)[-1][3] == "Updated the plan of GPU 0 to match the partitions in use."
+    )
+
+
+def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
+    bench = desk.bench
+    bench.cluster.node(node("n1"))
+    bench.cluster.plan("n1", planned={"gpus": [item(0, 3)]})
+    bench.load()
+    heard = desk.report(
+        Outcome(node="n1", written=Written.APPLIED, seconds=0.1),
+        Outcome(node="n2", written=Written.FAILED, message="away"),
+        placed=(placed("a"), placed("b")),
+        node_changes=(NodeChange(node="n1", gpus=(), changed=(0, 2)),),
+    )
+    assert heard[-1] == (
+        "GPUPartitionPlan/n1",
+        "Normal",
+        "PlanWritten",
+        "Repartitioning GPUs 0 and 2 for 2 pending pods.",
+    )
+    assert desk.value("gpuplan_plans_applied_total") == 1
+    assert desk.value("gpuplan_plan_apply_duration_seconds_sum") == 0.1
+    assert desk.value("gpuplan_errors_total", stage="write") == 1
+    desk.reporter.follow()
+    assert desk.value("gpuplan_plan_to_ready_duration_seconds_count") == 0
+    bench.clock.now += 12
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    bench.cluster.confirm("n1")
+    bench.load()
+    desk.reporter.follow()
+    desk.reporter.follow()
+    assert desk.value("gpuplan_plan_to_ready_duration_seconds_count") == 1
+    assert desk.value("gpuplan_plan_to_ready_duration_seconds_sum") == 12
+
+
+def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1")
+    desk.bench.load()
+    (event,) = desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p"))
+    assert event[:3] == ("GPUPartitionPlan/n1", "Warning", "PlanFailed")
+    assert event[3].startswith("The plan could not be written (denied by policy p): it stays as it is")
+    assert desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p", repeated=True)) == []
+
+
+def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_in_the_log(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1")
+    desk.bench.load()
+    failed = (NodeFailure(node="n1", message="KeyError: 'x'", trace="Traceback …"),)
+    (event,) = desk.report(failures=failed)
+    assert event[:3] == ("GPUPartitionPlan/n1", "Warning", "PlanFailed")
+    assert event[3].startswith("Planning this node failed (KeyError: 'x'): its plan stays as it is")
+    assert desk.report(failures=failed) == []
+    assert desk.value("gpuplan_failed_nodes") == 1
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "node n1 is left out, planning it failed: Traceback …"
+    ]
+    assert desk.report() == []
+    assert desk.value("gpuplan_failed_nodes") == 0
+    assert len(desk.report(failures=failed)) == 1
+
+
+def test_the_numbers_of_a_pass(desk: Desk) -> None:
+    desk.report(unplaced=(missed("a"), missed("b")), placed=(placed("c"),), bound=2, counts=Counts(placed_new=1))
+    assert desk.value("gpuplan_passes_total") == 1
+    assert desk.value("gpuplan_planning_duration_seconds_sum") == 0.25
+    assert desk.value("gpuplan_unplaced_pods", reason="NoCapacity") == 2
+    assert desk.value("gpuplan_placed_pods", supply="new") == 1
+    desk.report()
+    assert desk.value("gpuplan_unplaced_pods", reason="NoCapacity") == 0
+
+
+def test_the_decisions_document(desk: Desk) -> None:
+    assert desk.reporter.decisions.document(idle=False, under_way=[])["pass"] == 0
+    because = replace(missed("c", "because"), detail="of n1")
+    desk.report(unplaced=(because,), placed=(placed("b"), placed("a", Supply.EXISTING)))
+    document = desk.reporter.decisions.document(idle=True, under_way=["n2", "n1"])
+    assert {key: document[key] for key in ("pass", "finishedAt", "idle", "underWay")} == {
+        "pass": 1,
+        "finishedAt": "2026-01-01T12:00:00Z",
+        "idle": True,
+        "underWay": ["n1", "n2"],
+    }
+    empty = {"namespace": "default", "node": "", "reason": "", "message": ""}
+    assert document["pods"] == [
+        {**empty, "name": "a", "uid": "uid-a", "outcome": "placed", "node": "n1"},
+        {**empty, "name": "b", "uid": "uid-b", "outcome": "underWay", "node": "n1"},
+        {
+            **empty,
+            "name": "c",
+            "uid": "uid-c",
+            "outcome": "unplaced",
+            "reason": "NoCapacity",
+            "message": "because of n1",
+        },
+    ]
+
+
+def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
+    bench = desk.bench
+    bench.metrics.registry.register(ClusterGauges(bench.state, lambda: bench.window.open))
+    bench.cluster.node(node("n1"))
+    bench.cluster.plan("n1")
+    parts = [partition(0), partition(1), partition(2, "Used"), partition(9, resource="nvidia.com/gpu-10gb")]
+    bench.cluster.agent_status("n1", status(gpu(partitions=parts)))
+    bench.cluster.pod(pod("a"))
+    bench.cluster.pod(pod("b", unschedulable=False))
+    bench.load()
+    assert desk.value("gpuplan_pending_pods", resource=SLICE) == 2
+    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 2
+    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 1
+    assert desk.value("gpuplan_partitions", profile="gpu-10gb", state="Free") == 1
+    assert desk.value("gpuplan_batch_window_open") == 1
+    bench.state.observe_plan("n1", None)
+    bench.state.observe_pod(("default", "a"), None)
+    assert desk.value("gpuplan_pending_pods", resource=SLICE) == 1
+    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") is None
+
+
+def test_partitions_are_summed_over_nodes_and_follow_each_change(desk: Desk) -> None:
+    bench = desk.bench
+    bench.metrics.registry.register(ClusterGauges(bench.state, lambda: False))
+    for name in ("n1", "n2"):
+        bench.cluster.node(node(name))
+        bench.cluster.plan(name)
+        bench.cluster.agent_status(name, status(gpu(partitions=[partition(0), partition(1, "Used")])))
+    bench.load()
+    for _ in range(2):
+        assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 2
+        assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 2
+    bench.cluster.agent_status("n2", status(gpu(partitions=[partition(0, "Used"), partition(1, "Used")])))
+    bench.load()
+    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 1
+    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 3
+    bench.state.observe_plan("n2", None)
+    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 1

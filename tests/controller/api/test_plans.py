@@ -1,0 +1,283 @@
+"""Plans from raw JSON: effective items, settled or not, models, and the way back to the items that are written."""
+
+import gc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.api.plan_items import desired_of, item_of
+from controller.api.plan_reader import RECENT, PlanReader
+from controller.api.plans import PlanReading, Stage, read_plan
+from controller.api.reading import Unreadable
+from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
+from crds.v1alpha1.plan import item_hash
+from crds.v1alpha1.spec import GpuItem
+from partitioning.layouts import Instance, Layout
+from partitioning.models import known_models, model_for_name
+from partitioning.mps import slice_of_gb, slice_of_gib
+
+Json = dict[str, Any]
+H100 = "NVIDIA H100 80GB HBM3"
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+PLANNED: Json = {"index": 0, "uuid": UUID, "mig": {"instances": [{"profile": "1g.10gb", "start": 3}]}}
+PINNED: Json = {"index": 0, "whole": {}}
+REPORTED: Json = {"index": 0, "uuid": UUID, "model": H100, "state": "Ready", "migMode": "Enabled"}
+
+
+def plan(spec: Json | None = None, status: Json | None = None, **metadata: Any) -> Json:
+    return {
+        "apiVersion": "gpuplan.dev/v1alpha1",
+        "kind": "GPUPartitionPlan",
+        "metadata": {"name": "n1", "uid": "pu", "resourceVersion": "12", "generation": 3, **metadata},
+        "spec": {"nodeName": "n1", **(spec or {})},
+        "status": status or {},
+    }
+
+
+def reading(raw: Json) -> PlanReading:
+    read = read_plan(raw)
+    assert isinstance(read, PlanReading)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("metadata", "again"),
+    [({}, False), ({"resourceVersion": "13"}, True), ({"uid": "other"}, True), ({"resourceVersion": None}, True)],
+)
+def test_a_version_that_is_known_is_not_parsed_again(metadata: Json, again: bool) -> None:
+    read = PlanReader()
+    known = read(plan())
+    assert (read(plan(**metadata)) is not known) == again
+
+
+def test_readings_that_nobody_keeps_are_forgotten() -> None:
+    read = PlanReader()
+    kept = read(plan())
+    for version in range(100, 1000):
+        read(plan(resourceVersion=str(version)))
+    gc.collect()
+    assert len(read._known) == 1 + RECENT
+    assert read(plan()) is kept
+
+
+def test_an_unreadable_version_is_read_again() -> None:
+    read = PlanReader()
+    broken = plan({"mode": 3})
+    assert isinstance(read(broken), Unreadable)
+    assert isinstance(read(broken), Unreadable)
+
+
+def mig(*placed: tuple[str, int, int], counts: tuple[tuple[str, int], ...] = ()) -> MigDesired:
+    layout = Layout.of(Instance(profile=profile, start=start, size=size) for profile, start, size in placed)
+    return MigDesired(layout=layout, counts=counts)
+
+
+def test_an_empty_plan() -> None:
+    read = reading(plan())
+    assert (read.name, read.uid, read.version, read.generation) == ("n1", "pu", 12, 3)
+    assert (read.mode, read.paused, read.authored, read.planned, read.gpus) == ("Auto", False, False, (), ())
+    assert read.planned_json == "[]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "authored"),
+    [
+        ({"planned": {"gpus": [PLANNED]}}, False),
+        ({"gpus": []}, False),
+        ({"gpus": [PINNED]}, True),
+        ({"mode": "Auto"}, True),
+        ({"paused": False}, True),
+        ({"devicePlugin": {}}, True),
+    ],
+)
+def test_what_people_wrote(spec: Json, authored: bool) -> None:
+    assert reading(plan(spec)).authored is authored
+
+
+def test_a_pin_wins_over_what_is_planned_and_makes_it_stale() -> None:
+    read = reading(plan({"gpus": [PINNED], "planned": {"gpus": [PLANNED]}}, {"gpus": [REPORTED]}))
+    assert read.gpus[0].view.desired == WholeDesired()
+    assert read.gpus[0].view.pinned
+    assert read.stale_items == (0,)
+    assert read.planned == (PlannedGpu(index=0, uuid=UUID, desired=mig(("1g.10gb", 3, 1))),)
+    assert read.planned_items == {0: PLANNED}
+
+
+HASH = item_hash(GpuItem.read(PLANNED))
+
+
+@pytest.mark.parametrize(
+    ("spec", "state", "plan_hash", "stage"),
+    [
+        ({"planned": {"gpus": [PLANNED]}}, "Ready", HASH, Stage.SETTLED),
+        ({"planned": {"gpus": [PLANNED]}}, "Ready", "000000000000", Stage.WORKING),
+        ({"planned": {"gpus": [PLANNED]}}, "Ready", None, Stage.WORKING),
+        ({"planned": {"gpus": [PLANNED]}}, "Unmanaged", None, Stage.WORKING),
+        ({"planned": {"gpus": [PLANNED]}}, "Changing", HASH, Stage.WORKING),
+        ({"planned": {"gpus": [PLANNED]}}, "Advertising", HASH, Stage.WORKING),
+        ({"planned": {"gpus": [PLANNED]}}, "WaitingForRelease", HASH, Stage.STOPPED),
+        ({"planned": {"gpus": [PLANNED]}}, "Failed", HASH, Stage.STOPPED),
+        ({}, "Unmanaged", None, Stage.SETTLED),
+        ({}, "Ready", HASH, Stage.SETTLED),
+        ({}, "Changing", None, Stage.WORKING),
+        ({}, "Failed", None, Stage.STOPPED),
+    ],
+)
+def test_how_far_the_agent_is(spec: Json, state: str, plan_hash: str | None, stage: Stage) -> None:
+    gpu = {**REPORTED, "state": state, **({"planHash": plan_hash} if plan_hash else {})}
+    read = reading(plan(spec, {"gpus": [gpu]}))
+    assert read.gpus[0].stage is stage
+    assert read.gpus[0].item_hash == (HASH if spec else "")
+
+
+def test_partitions_and_conditions() -> None:
+    partitions = [
+        {
+            "resource": "nvidia.com/mig-1g.10gb.me",
+            "uuid": "MIG-1",
+            "start": 3,
+            "size": 1,
+            "state": "Used",
+            "pod": "a/b",
+        },
+        {"resource": "nvidia.com/gpu-10gb", "uuid": "GPU::10gb::0", "memoryMiB": 9536, "state": "Free"},
+    ]
+    conditions = [
+        {
+            "type": "AgentAlive",
+            "status": "True",
+            "reason": "Heartbeat",
+            "message": "",
+            "observedGeneration": 2,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+    status = {"gpus": [{**REPORTED, "partitions": partitions}], "conditions": conditions, "node": {"uid": "nu"}}
+    read = reading(plan(status=status))
+    first, second = read.gpus[0].view.partitions
+    assert (first.profile, first.start, first.size, first.held, first.pod) == ("1g.10gb+me", 3, 1, True, "a/b")
+    assert (second.profile, second.memory_mib, second.used) == ("", 9536, False)
+    assert read.in_use == frozenset({(UUID, "MIG-1")})
+    assert read.node_uid == "nu"
+    assert read.alive is not None
+    assert (read.alive.status, read.alive.observed_generation) == ("True", 2)
+    assert read.ready is None
+
+
+def test_models_come_from_the_report_and_are_shared() -> None:
+    profiles = [{"name": "1g.10gb", "id": 19, "slices": 1, "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6]}]
+    status = {"gpus": [REPORTED], "models": [{"name": H100, "memoryMiB": 81559, "profiles": profiles}]}
+    one, other = reading(plan(status=status)), reading(plan(status=status, name="n2"))
+    model = one.gpus[0].view.model
+    assert model is not None
+    assert model is other.gpus[0].view.model
+    assert [spec.name for spec in model.profiles] == ["1g.10gb"]
+    assert model.profiles[0].max_instances == 7
+
+
+def test_a_report_without_profiles_is_completed_from_the_catalogue() -> None:
+    status = {"gpus": [REPORTED], "models": [{"name": H100, "memoryMiB": 81000}]}
+    model = reading(plan(status=status)).gpus[0].view.model
+    assert model is not None
+    assert model.mig_capable
+    assert model.memory_mib == 81000
+
+
+def test_an_unknown_model_is_kept_as_unknown() -> None:
+    view = (
+        reading(plan({"planned": {"gpus": [PLANNED]}}, {"gpus": [{**REPORTED, "model": "Mystery 9000"}]})).gpus[0].view
+    )
+    assert view.model is None
+    assert view.desired == mig(counts=(("1g.10gb", 1),))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        plan({"gpus": [{"index": 99, "whole": {}}]}),
+        plan({"gpus": [{"index": 0, "mig": {"instances": [{"profile": "small"}]}}]}),
+        plan(status={"gpus": [{"index": 0, "state": "Melting"}]}),
+    ],
+)
+def test_a_broken_plan_is_a_value_with_a_reason(raw: Json) -> None:
+    read = read_plan(raw)
+    assert isinstance(read, Unreadable)
+    assert read.kind == "plan"
+
+
+@pytest.mark.parametrize(
+    ("item", "desired"),
+    [
+        ({"whole": {}}, WholeDesired()),
+        ({"mig": {"instances": []}}, mig()),
+        (
+            {"mig": {"instances": [{"profile": "3g.40gb", "start": 4}, {"profile": "1g.10gb", "count": 2}]}},
+            mig(("3g.40gb", 4, 4), counts=(("1g.10gb", 2),)),
+        ),
+        ({"mig": {"instances": [{"profile": "1g.10gb"}, {"profile": "1g.10gb"}]}}, mig(counts=(("1g.10gb", 2),))),
+        # A start that this model does not have is the agent's to refuse; it must not vanish here.
+        ({"mig": {"instances": [{"profile": "3g.40gb", "start": 1}]}}, mig(counts=(("3g.40gb", 1),))),
+        (
+            {"mps": {"slices": [{"memoryGB": 20, "count": 2}, {"memoryGiB": 3, "threadPercent": 10}]}},
+            MpsDesired(slices=(slice_of_gib(3, 10), slice_of_gb(20), slice_of_gb(20))),
+        ),
+    ],
+)
+def test_items_to_desired(item: Json, desired: Desired) -> None:
+    found = desired_of(GpuItem.read({"index": 0, **item}), model=model_for_name(H100), memory_mib=81559)
+    assert found == desired
+
+
+def test_replicas_are_equal_shares() -> None:
+    item = GpuItem.read({"index": 0, "mps": {"replicas": 4}})
+    desired = desired_of(item, model=None, memory_mib=40960, renamed=True)
+    assert isinstance(desired, MpsDesired)
+    assert [(s.memory_mib, s.resource) for s in desired.slices] == [(10240, "nvidia.com/gpu.shared")] * 4
+    assert item_of(PlannedGpu(index=0, uuid="", desired=desired)) == item
+
+
+@st.composite
+def planned_gpus(draw: st.DrawFn) -> PlannedGpu:
+    kind = draw(st.sampled_from(["mig", "mps", "whole"]))
+    desired: Desired = WholeDesired()
+    if kind == "mps":
+        slices = st.builds(slice_of_gb, st.integers(1, 80), st.none() | st.integers(1, 100)) | st.builds(
+            slice_of_gib, st.integers(1, 80), st.none() | st.integers(1, 100)
+        )
+        desired = MpsDesired(slices=tuple(draw(st.lists(slices, max_size=16))))
+    if kind == "mig":
+        model = model_for_name(H100)
+        assert model is not None
+        places = [Instance(profile=s.name, start=start, size=s.size) for s in model.profiles for start in s.starts]
+        counts = st.dictionaries(st.sampled_from(["1g.10gb", "3g.40gb"]), st.integers(1, 7))
+        layout = Layout.of(draw(st.sets(st.sampled_from(places), max_size=7)))
+        desired = MigDesired(layout=layout, counts=tuple(sorted(draw(counts).items())))
+    return PlannedGpu(index=draw(st.integers(0, 15)), uuid=UUID, desired=desired)
+
+
+@given(planned_gpus())
+def test_what_is_written_reads_back_as_what_was_planned(gpu: PlannedGpu) -> None:
+    item = GpuItem.read(item_of(gpu).wire())
+    assert desired_of(item, model=model_for_name(H100), memory_mib=81559) == gpu.desired
+    assert item_of(gpu).wire() == item.wire()
+
+
+def test_every_catalogued_model_reads_back_from_its_own_report() -> None:
+    for model in known_models():
+        profiles = [
+            {"name": s.name, "id": s.profile_id, "slices": s.compute_slices, "size": s.size, "starts": list(s.starts)}
+            for s in model.profiles
+            if s.size
+        ]
+        if model.profiles and not profiles:
+            continue
+        name = model.names[0]
+        report = {"name": name, "memoryMiB": model.memory_mib, "profiles": profiles}
+        read = reading(plan(status={"gpus": [{**REPORTED, "model": name}], "models": [report]}))
+        found = read.gpus[0].view.model
+        assert found is not None
+        assert found.key == model.key
+        assert {s.name for s in found.profiles} >= {s.name for s in model.profiles if s.size}

@@ -1,0 +1,199 @@
+"""Judging only what changed or is due comes to the same as judging everything in every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from controller.actions.agent_liveness import Agents
+from controller.actions.metrics import Metrics
+from controller.actions.plan_lifecycle import Chores
+from controller.api.plans import read_plan
+from controller.cache.agenda import Agenda
+from tests.controller.cache.state_bench import Bench
+from tests.controller.objects import Clock, condition, gpu, item, node, plan, status
+
+NAMES = ("n1",)  # each is judged by itself
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def agenda(clock: Clock, *every: str, resync_seconds: float = 60.0) -> Agenda:
+    return Agenda(clock=clock, every=lambda: every, resync_seconds=resync_seconds)
+
+
+def test_what_is_touched_is_due_once(clock: Clock) -> None:
+    work = agenda(clock)
+    for name in ("b", "a", "b"):
+        work.touch(name)
+    assert work.take() == ["a", "b"]
+    assert work.take() == []
+
+
+def test_a_deadline_is_due_at_its_moment_and_once(clock: Clock) -> None:
+    work = agenda(clock)
+    work.at("a", clock.now + 9)
+    work.at("a", clock.now + 5)
+    work.at("b", clock.now + 7)
+    clock.now += 4.9
+    assert work.take() == []
+    clock.now += 0.1
+    assert work.take() == ["a"]
+    clock.now += 10
+    assert work.take() == ["b"]
+
+
+def test_a_touch_replaces_the_deadline(clock: Clock) -> None:
+    work = agenda(clock)
+    work.at("a", clock.now + 5)
+    work.touch("a")
+    assert work.take() == ["a"]
+    clock.now += 5
+    assert work.take() == []
+
+
+def test_everything_is_due_first_and_once_a_minute(clock: Clock) -> None:
+    work = agenda(clock, "a", "b")
+    assert work.take() == ["a", "b"]
+    clock.now += 59
+    assert work.take() == []
+    clock.now += 1
+    assert work.take() == ["a", "b"]
+
+
+# ------------------------------------------------------------------------------ the same as judging everything
+
+
+def said(alive: str, alive_reason: str, ready: str, ready_reason: str) -> dict[str, Any]:
+    conditions = [condition("AgentAlive", alive, alive_reason), condition("Ready", ready, ready_reason)]
+    return {"status": status(gpu(), conditions=conditions)}
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "empty": {},
+    "stale item": {"spec": {"gpus": [{"index": 0, "whole": {}}]}, "planned": [item(0, 3)]},
+    "authored": {"spec": {"mode": "Manual"}},
+    "starting": said("Unknown", "Starting", "Unknown", "AwaitingAgent"),
+    "alive": said("True", "Heartbeat", "True", "Confirmed"),
+    "silent": said("False", "AgentSilent", "Unknown", "AgentSilent"),
+    "no node": said("Unknown", "NodeNotFound", "Unknown", "NodeNotFound"),
+}
+SECONDS = (0.5, 5.0, 59.5, 60.0, 61.0, 180.0, 3600.0)
+
+
+class Judges:
+    """Agents and Chores on one state, whose requests the test plays."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.thrifty, self.thorough = self._made(), self._made()
+        for judge in self.thrifty:
+            judge._agenda._resync_at = float("inf")  # the net would hide what is missing
+        self.version = 10
+
+    def _made(self) -> tuple[Any, ...]:
+        clock, state = self.bench.clock, self.bench.state
+        api: Any = None
+        metrics = Metrics(CollectorRegistry())
+        agents = Agents(
+            api,
+            state,
+            metrics,
+            leading=lambda: True,
+            clock=clock,
+            now=lambda: datetime.now(UTC),
+            agent_silent_seconds=60,
+            taint_removal_seconds=180,
+        )
+        chores = Chores(
+            api,
+            state,
+            api,
+            metrics,
+            leading=lambda: True,
+            clock=clock,
+            plan_return_seconds=60,
+            orphan_plan_seconds=3600,
+        )
+        return agents, chores
+
+    def plan(self, name: str, kind: str) -> None:
+        self.version += 1
+        raw = plan(name, version=self.version, **PLANS[kind])
+        self.bench.state.observe_plan(name, read_plan(raw))
+
+    def check(self) -> None:
+        """Nothing is sent, so that what is due stays due."""
+        for thrifty, thorough in zip(self.thrifty, self.thorough, strict=True):
+            due = [one[:2] for one in thrifty._due()]
+            assert due == [one[:2] for name in sorted(self.bench.state.names()) for one in thorough._judged(name)]
+            for one in due:
+                thrifty._agenda.touch(one[1])
+
+
+def _node(name: str, kind: str) -> Callable[[Judges], None]:
+    raw = node(name, mode=None if kind == "disabled" else "mig")
+    if kind == "tainted":
+        raw["spec"] = {"taints": [{"key": "gpuplan.dev/changing", "effect": "NoSchedule"}]}
+    return lambda judges: judges.bench.node(raw)
+
+
+names = st.sampled_from(NAMES)
+steps = st.one_of(
+    st.builds(_node, names, st.sampled_from(["enabled", "disabled", "tainted"])),
+    st.builds(lambda name: lambda j: j.bench.state.observe_node(name, None), names),
+    st.builds(lambda name, kind: lambda j: j.plan(name, kind), names, st.sampled_from(sorted(PLANS))),
+    st.builds(lambda name: lambda j: j.bench.state.observe_plan(name, None), names),
+    st.builds(lambda name: lambda j: j.bench.beat(name), names),
+    st.builds(lambda name: lambda j: j.bench.state.observe_heartbeat(name, "problem", "no"), names),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.lists(steps, max_size=4), st.sampled_from(SECONDS)), max_size=8))
+def test_judging_what_is_due_is_as_good_as_judging_everything(turns: list[tuple[list[Any], float]]) -> None:
+    judges = Judges()
+    for observed, seconds in turns:
+        for step in observed:
+            step(judges)
+        judges.bench.clock.now += seconds
+        judges.bench.state.tick()
+        judges.check()
+
+
+def due_of_agents(judges: Judges, *, after: float = 0.0) -> list[str]:
+    judges.bench.clock.now += after
+    judges.bench.state.tick()
+    return [what for what, *_ in judges.thrifty[0]._due()]
+
+
+def test_the_deadlines_of_an_agent_from_its_last_beat_to_its_taint() -> None:
+    judges = Judges()
+    _node("n1", "tainted")(judges)
+    judges.plan("n1", "alive")
+    for beat in ("first", "second"):
+        judges.bench.state.observe_heartbeat("n1", beat)
+    assert due_of_agents(judges) == []
+    assert due_of_agents(judges, after=59) == []
+    assert due_of_agents(judges, after=1) == ["status n1"]
+    judges.plan("n1", "silent")
+    assert due_of_agents(judges) == []
+    assert due_of_agents(judges, after=119) == []
+    assert due_of_agents(judges, after=1) == ["taint n1"]
+
+
+def test_an_agent_that_never_speaks_is_judged_again_when_it_counts_as_silent() -> None:
+    judges = Judges()
+    _node("n1", "enabled")(judges)
+    judges.plan("n1", "starting")
+    assert due_of_agents(judges) == []
+    assert due_of_agents(judges, after=60) == ["status n1"]

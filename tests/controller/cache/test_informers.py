@@ -1,0 +1,136 @@
+"""What filters read beside pods and nodes: watched when a pod needs it, unknown until it is listed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from controller.cache.informers import OF_VOLUMES, WORKLOADS, Kind, Surroundings, needed_for
+from controller.model.scheduling import (
+    DEFAULT_PROFILE,
+    ClaimUse,
+    FilterProfile,
+    LabelSelector,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+)
+from controller.model.views import PodView
+from kube import apply, clients
+from sandbox.apiserver import ApiServer, Refuse
+
+GPU = (("nvidia.com/mig-1g.10gb", 1),)
+SELECTING = PodAffinityTerm(
+    topology_key="zone",
+    namespace_selector=LabelSelector(requirements=(Requirement(key="team", operator="Exists"),)),
+)
+BY_ZONE = FilterProfile(default_spread=(SpreadConstraint(topology_key="zone"),))
+
+
+def pod(**fields: Any) -> PodView:
+    return PodView(**{"namespace": "default", "name": "p", "uid": "u", "gpu": GPU, **fields})
+
+
+@pytest.mark.parametrize(
+    ("somebody", "profile", "kinds"),
+    [
+        (pod(), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
+        (pod(gpu=()), DEFAULT_PROFILE, set()),
+        (pod(node="n"), DEFAULT_PROFILE, set()),
+        (pod(volumes=(ClaimUse(claim="c"),)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, *OF_VOLUMES}),
+        (pod(affinity=(SELECTING,)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, Kind.NAMESPACES}),
+        (pod(affinity=(SELECTING,), node="n"), DEFAULT_PROFILE, set()),
+        (pod(anti_affinity=(SELECTING,), node="n", gpu=()), DEFAULT_PROFILE, {Kind.NAMESPACES}),
+        (
+            pod(affinity=(PodAffinityTerm(topology_key="zone", namespace_selector=LabelSelector()),)),
+            DEFAULT_PROFILE,
+            {Kind.DEVICE_CLASSES},
+        ),
+        (pod(), BY_ZONE, {Kind.DEVICE_CLASSES, Kind.SERVICES, *WORKLOADS.values()}),
+        (pod(spread=(SpreadConstraint(topology_key="zone", hard=False),)), BY_ZONE, {Kind.DEVICE_CLASSES}),
+    ],
+)
+def test_what_a_pod_needs(somebody: PodView, profile: FilterProfile, kinds: set[Kind]) -> None:
+    assert needed_for(somebody, profile) == kinds
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ApiServer]:
+    server = ApiServer().start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def surroundings(server: ApiServer, seen: list[str]) -> Iterator[Surroundings]:
+    found = Surroundings(clients.for_url(server.url), {}, changed=seen.append)
+    yield found
+    found.stop()
+
+
+def wait_for(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20.0
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)  # only between two looks; the deadline decides
+    raise AssertionError("it never came")
+
+
+def test_nothing_is_known_before_anybody_needs_it(surroundings: Surroundings) -> None:
+    context = surroundings.context()
+
+    assert (context.namespaces, context.claims, context.workloads) == (None, None, None)
+    assert context.dra_resources == frozenset()
+    assert surroundings.watch_errors() == {}
+
+
+def test_namespaces_come_with_the_first_pod_that_selects_them(
+    server: ApiServer, surroundings: Surroundings, seen: list[str]
+) -> None:
+    surroundings.require(pod(affinity=(SELECTING,), gpu=()))
+    surroundings.require(pod(affinity=(SELECTING,), gpu=()))
+
+    namespaces = wait_for(lambda: surroundings.context().namespaces)
+    assert "kube-system" in namespaces
+    assert "/api/v1/namespaces" in seen
+    assert list(surroundings.watch_errors()) == ["/api/v1/namespaces"]
+
+    labelled = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "labels": {"team": "x"}}}
+    apply.create(clients.for_url(server.url), "/api/v1/namespaces", labelled)
+    assert wait_for(lambda: (surroundings.context().namespaces or {}).get("new"))["team"] == "x"
+
+
+def test_what_may_not_be_listed_stays_unknown(server: ApiServer, surroundings: Surroundings) -> None:
+    server.faults.append(lambda request: Refuse(code=403) if "persistentvolumes" in request.path else None)
+    try:
+        surroundings.require(pod(volumes=(ClaimUse(claim="c"),)))
+        wait_for(lambda: surroundings.watch_errors().get("/api/v1/persistentvolumes"))
+        assert surroundings.context().volumes is None
+    finally:
+        server.faults.clear()
+
+
+def test_a_kind_that_the_server_does_not_serve_is_no_failing_watch(
+    surroundings: Surroundings, caplog: pytest.LogCaptureFixture
+) -> None:
+    surroundings.require(pod())
+    wait_for(lambda: "/apis/resource.k8s.io/v1/deviceclasses" not in surroundings.watch_errors())
+
+    assert [record.levelname for record in caplog.records if "deviceclasses" in record.getMessage()] in ([], ["INFO"])
+
+
+def test_nothing_starts_after_the_end(surroundings: Surroundings) -> None:
+    surroundings.stop()
+    surroundings.require(pod(affinity=(SELECTING,)))
+
+    assert surroundings.watch_errors() == {}

@@ -1,0 +1,108 @@
+"""The state: what it makes of watches and own writes: its snapshot, its promises, and which Node a plan is about."""
+
+import pytest
+
+from controller.cache.state import State
+from controller.model.views import PlannerOptions
+from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.objects import Json, gpu, item, node, plan, pod, status
+
+
+def test_the_snapshot_is_sorted_and_split() -> None:
+    bench = Bench()
+    for name in ("b", "a"):
+        bench.pod(pod(name))
+        bench.pod(pod(f"{name}-bound", node="n1"))
+        bench.node(node(f"n-{name}"))
+        bench.plan(plan(f"n-{name}"))
+    bench.node(node("n1"))
+    bench.pod(pod("finished", node="n1", phase="Succeeded"))
+    bench.pod(pod("elsewhere", node="cpu-node"))
+    snapshot = bench.state.snapshot()
+    assert [p.name for p in snapshot.pending] == ["a", "b"]
+    assert [p.name for p in snapshot.pods] == ["a-bound", "b-bound"]
+    assert [n.name for n in snapshot.nodes] == ["n-a", "n-b", "n1"]
+    assert [p.name for p in snapshot.plans] == ["n-a", "n-b"]
+
+
+def test_a_node_without_gpus_is_left_out() -> None:
+    bench = Bench()
+    raw = node(mode=None)
+    raw["metadata"]["labels"] = {}
+    bench.node(raw)
+    assert bench.state.snapshot().nodes == ()
+
+
+def test_odd_labels_are_remarked_on_once() -> None:
+    remarks: list[tuple[str, str]] = []
+    bench = Bench()
+    bench.state = State(
+        window=bench.window,
+        options=PlannerOptions(),
+        clock=bench.clock,
+        remark=lambda seen, text: remarks.append((seen.name, text)),
+    )
+    raw = node(mode="mips")
+    for _ in range(2):
+        bench.node(raw)
+    raw["metadata"]["labels"]["another"] = "label"
+    bench.node(raw)
+    assert [name for name, _ in remarks] == ["n1"]
+    assert "use one of mig, mps, auto" in remarks[0][1]
+
+
+def test_promises_last_until_the_pod_is_bound_or_gone() -> None:
+    bench = Bench()
+    for name in ("n1", "n2"):
+        bench.node(node(name))
+    for name in ("a", "b", "c", "other"):
+        bench.pod(pod(name))
+    bench.state.promise({"uid-a": "n1", "uid-b": "n1", "uid-c": "n2", "uid-long-gone": "n3"})
+    assert bench.state.promises() == {"uid-a": "n1", "uid-b": "n1", "uid-c": "n2"}
+    bench.triggers()
+    bench.pod(pod("a", node="n1"))
+    assert bench.triggers() == ()  # as promised: nothing is left for the others
+    bench.pod(pod("b", node="n5"))
+    assert bench.triggers() == ("node n1",)
+    bench.gone("c")
+    assert bench.triggers() == ("node n2",)
+    assert bench.state.promises() == {}
+
+
+def test_a_pod_that_was_deleted_and_created_anew_is_another_pod() -> None:
+    bench = Bench()
+    bench.node(node())
+    bench.pod(pod(uid="one"))
+    bench.state.promise({"one": "n1"})
+    bench.pod(pod(uid="two"))
+    assert bench.triggers() == ("pod two", "node n1")
+    assert bench.state.promises() == {}
+
+
+@pytest.mark.parametrize(
+    "raw", [plan(planned=[item(0, 3)], spec={"paused": True}, status=status(gpu(state="Changing")))]
+)
+def test_nothing_is_expected_of_a_paused_plan(raw: Json) -> None:
+    bench = Bench()
+    bench.node(node())
+    bench.beat()
+    bench.plan(raw)
+    assert not bench.state.plan_views()["n1"].gpus[0].under_way
+
+
+def test_a_status_about_an_earlier_node_settles_nothing() -> None:
+    bench = Bench()
+    bench.node(node(uid="another"))
+    bench.beat()
+    bench.plan(READY)
+    assert not bench.state.plan_views()["n1"].gpus[0].settled
+
+
+def test_an_answer_that_comes_after_the_deletion_revives_nothing() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.state.observe_plan("n1", None)
+    bench.plan(plan(version=30, generation=2))
+    assert not bench.state.plan_exists("n1")
+    bench.plan(plan(version=31, uid="another"))
+    assert bench.state.plan_exists("n1")

@@ -1,0 +1,104 @@
+"""When a snapshot holds nodes without GPUs, and what the state hands on about pods that filters need more for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.cache.batcher import Batcher
+from controller.cache.state import State
+from controller.model.scheduling import FilterProfile, SchedulingContext, SpreadConstraint
+from controller.model.views import PlannerOptions, PodView
+from tests.controller.objects import Clock, Json, node, node_view, pod, pod_view
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def term(key: str = ZONE) -> Json:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": key, "labelSelector": {}}]}
+
+
+def spread(hard: bool) -> Json:
+    how = "DoNotSchedule" if hard else "ScheduleAnyway"
+    return {"topologySpreadConstraints": [{"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": how}]}
+
+
+def state(profile: FilterProfile | None = None, **more: Any) -> State:
+    clock = Clock()
+    window: Batcher[str] = Batcher(idle_seconds=1.0, timeout_seconds=5.0, clock=clock)
+    profiles = {"default-scheduler": profile} if profile is not None else {}
+    found = State(window=window, options=PlannerOptions(profiles=profiles), clock=clock, **more)
+    found.observe_node("gpu", node_view(node("gpu")))
+    plain = node("cpu", mode=None)
+    plain["metadata"]["labels"] = {ZONE: "a"}
+    found.observe_node("cpu", node_view(plain))
+    return found
+
+
+def observe(found: State, raw: Json) -> PodView:
+    view = pod_view(raw)
+    found.observe_pod(view.key, view)
+    return view
+
+
+@pytest.mark.parametrize(
+    ("pending", "bound", "profile", "there"),
+    [
+        ({}, {}, None, False),
+        ({"affinity": {"podAffinity": term()}}, {}, None, True),
+        ({"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, {}, None, True),
+        (spread(hard=True), {}, None, True),
+        (spread(hard=False), {}, None, False),
+        # Who keeps others away from its own node only is not felt on nodes with GPUs.
+        ({}, {"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, None, False),
+        ({}, {"affinity": {"podAntiAffinity": term()}}, None, True),
+        ({}, {}, FilterProfile(default_spread=(SpreadConstraint(topology_key=ZONE),)), True),
+    ],
+)
+def test_other_nodes_are_looked_at_only_if_needed(
+    pending: Json, bound: Json, profile: FilterProfile | None, there: bool
+) -> None:
+    found = state(profile)
+    observe(found, pod("waits", **pending))
+    runs = observe(found, pod("runs", asks={}, node="cpu", phase="Running", **bound))
+
+    snapshot = found.snapshot()
+    assert [view.name for view in snapshot.nodes] == ["gpu"]
+    assert [view.name for view in snapshot.other_nodes] == (["cpu"] if there else [])
+    assert list(snapshot.other_pods) == ([runs] if there else [])
+
+    found.observe_pod(runs.key, None)
+    assert found.snapshot().other_pods == ()
+
+
+def test_nobody_waits_and_nobody_looks() -> None:
+    found = state()
+    observe(found, pod("runs", asks={}, node="cpu", affinity={"podAntiAffinity": term()}))
+
+    assert found.snapshot().other_nodes == ()
+
+
+def test_pods_that_filters_need_more_for_are_told_of() -> None:
+    told: list[str] = []
+    context = SchedulingContext(namespaces={"default": {}})
+    found = state(require=lambda view: told.append(view.name), context=lambda: context)
+    observe(found, pod("asks"))
+    observe(found, pod("plain", asks={}))
+    observe(found, pod("repels", asks={}, node="cpu", affinity={"podAntiAffinity": term()}))
+
+    assert told == ["asks", "repels"]
+    assert found.snapshot().context is context
+
+
+def test_a_change_of_the_context_asks_for_a_pass_while_somebody_waits() -> None:
+    clock = Clock()
+    window: Batcher[str] = Batcher(idle_seconds=1.0, timeout_seconds=5.0, clock=clock)
+    found = State(window=window, options=PlannerOptions(), clock=clock)
+
+    found.context_changed("claims")
+    assert not window.open
+    observe(found, pod("waits"))
+    window.take()
+    found.context_changed("claims")
+    assert window.open

@@ -1,0 +1,127 @@
+"""What time alone does to the state, on a clock that only the test moves."""
+
+import pytest
+
+from controller.cache.heartbeats import Heartbeats
+from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.objects import item, node, plan, pod
+
+
+def test_deadlines_pass_by_themselves() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("waiting"))
+    bench.triggers()
+    bench.clock.now += 59
+    bench.state.tick()
+    assert bench.state.plan_views()["n1"].agent_alive
+    bench.clock.now += 1
+    bench.state.tick()
+    assert not bench.state.plan_views()["n1"].agent_alive
+    assert not bench.state.plan_views()["n1"].gpus[0].settled
+    assert bench.triggers() == ("node n1",)
+    assert bench.state.agent_silent_for("n1") == 60
+    bench.beat()
+    assert bench.state.plan_views()["n1"].gpus[0].settled
+    assert bench.triggers() == ("node n1",)
+
+
+def test_a_gpu_that_takes_too_long_is_supply_no_more() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.plan(plan(version=11, generation=2, planned=[item(0, 4)], status=READY["status"]))
+    assert bench.state.plan_views()["n1"].gpus[0].under_way
+    for _ in range(10):
+        bench.clock.now += 30
+        bench.beat()
+        bench.state.tick()
+    view = bench.state.plan_views()["n1"].gpus[0]
+    assert (view.settled, view.under_way) == (False, False)
+
+
+def test_an_agent_falls_silent_at_the_very_moment_that_was_announced() -> None:
+    """A moment at which start + silence and now - start round differently."""
+    beats = Heartbeats(silent_seconds=60.0)
+    start = 524265.4602071769
+    beats.observe("n1", "t", start)
+    end = beats.holds_until("n1", start)
+    assert not beats.alive("n1", end, known_silent=False)
+
+
+@pytest.mark.parametrize("came", ["after", "before", "bound when first seen"])
+def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) -> None:
+    bench = Bench()
+    bench.pod(pod())
+    for turn in range(2):
+        other = f"other-{turn}"
+        if came == "before":
+            bench.pod(pod(other, asks={}, unschedulable=False))
+        bench.clock.now += 1
+        bench.triggers()
+        bench.state.promise({"uid-p": "n1"}, ready=["uid-p"])
+        bench.clock.now += 1
+        if came == "after":
+            bench.pod(pod(other, asks={}, unschedulable=False))
+        bench.pod(pod(other, asks={}, node="n2"))
+        bench.clock.now += 59
+        bench.state.tick()
+        assert bench.triggers() == (("pod uid-p",) if came == "after" else ())
+
+    assert bench.state.snapshot().unbound == ({"uid-p": "n1"} if came == "after" else {})
+
+
+def test_pods_age_while_they_wait() -> None:
+    bench = Bench()
+    bench.pod(pod("a"))
+    bench.clock.now += 600
+    bench.pod(pod("b"))
+
+    assert bench.state.snapshot().aged == {bench.state.snapshot().pending[0].uid}
+
+    bench.gone("a")
+    assert not bench.state.snapshot().aged
+
+
+def test_ages_of_what_is_gone() -> None:
+    bench = Bench()
+    settled(bench)
+    assert bench.state.plan_gone_for("n1") == float("inf")
+    bench.state.observe_node("n1", None)
+    bench.state.tick()
+    bench.clock.now += 40
+    bench.state.tick()
+    assert bench.state.node_gone_for("n1") == 40
+    bench.state.observe_plan("n1", None)
+    bench.clock.now += 7
+    assert bench.state.plan_gone_for("n1") == 7
+    bench.node(node())
+    bench.state.tick()
+    assert bench.state.node_gone_for("n1") == 0
+
+
+def test_what_is_long_gone_is_forgotten() -> None:
+    bench = Bench()
+    bench.plan(plan("n1", planned=[]))
+    bench.state.observe_plan("n1", None)
+    bench.clock.now += 86400
+    bench.state.tick()
+    assert bench.state.plan_gone_for("n1") == float("inf")
+
+
+def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod(node="n1"))
+    bench.gone("p")
+    bench.pod(pod("never-bound", nominated="n1"))
+    bench.gone("never-bound")
+    bench.plan(plan(version=11, planned=[item(0, 3)]))  # its status is cleared before it goes
+    bench.state.observe_plan("n1", None)
+    bench.state.observe_node("n1", None)
+    bench.beat()  # the agent's last one comes after
+    bench.state.write_refused("n1", "no", until=bench.clock.now + 5)  # and so does the answer to our last write
+    bench.clock.now += 86400
+    bench.state.tick()
+    plans = bench.state._plans
+    kept = [vars(part) for part in (bench.state, bench.state._pods, plans, plans.heartbeats, plans._progress)]
+    assert [name for part in kept for name, found in part.items() if isinstance(found, dict | set) and found] == []

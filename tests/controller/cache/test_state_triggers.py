@@ -1,0 +1,195 @@
+"""What is worth a pass: pods that ask, capacity that changes, news of the agent; and neither noise nor own writes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from controller.api.plan_items import item_of
+from controller.api.plans import read_plan
+from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.objects import SLICE, Json, confirmed, gpu, item, node, partition, plan, pod, status
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (pod(), ("pod uid-p",)),
+        (pod(unschedulable=False), ()),
+        (pod(asks={"cpu": "1"}), ()),
+        (pod(asks={"nvidia.com/gpu": "1"}), ("pod uid-p",)),
+        (pod(node="n1"), ()),
+        # It gets a reason, so it needs a pass.
+        (pod(schedulingGates=[{"name": "g"}], unschedulable=False), ("pod uid-p",)),
+        (pod(resourceClaims=[{"name": "c"}]), ("pod uid-p",)),
+    ],
+)
+def test_which_pods_open_the_window(raw: Json, expected: tuple[str, ...]) -> None:
+    bench = Bench()
+    bench.pod(raw)
+    assert bench.triggers() == expected
+
+
+def test_a_pod_asks_once_until_it_asks_for_something_else() -> None:
+    bench = Bench()
+    bench.pod(pod())
+    bench.triggers()
+    bench.pod(pod(nominated="n1"))
+    assert bench.triggers() == ("pod uid-p",)  # a scheduler preempts for it
+    bench.pod(pod())
+    assert bench.triggers() == ("pod uid-p",)
+    bench.pod(pod(tolerations=[{"key": "k", "operator": "Exists"}]))
+    assert bench.triggers() == ("pod uid-p",)
+
+
+def test_our_own_nomination_is_no_news() -> None:
+    bench = Bench()
+    bench.pod(pod())
+    bench.triggers()
+    bench.state.nominate("uid-p", "n1")
+    bench.pod(pod(nominated="n1"))
+    assert bench.triggers() == ()
+    assert bench.state.snapshot().pending[0].nomination_ours
+    bench.pod(pod())
+    assert bench.triggers() == ()
+
+
+def test_a_served_pod_leaves_the_window() -> None:
+    bench = Bench()
+    bench.pod(pod())
+    bench.pod(pod(node="n1"))
+    assert not bench.window.open
+
+
+def freed_by_a_bound_pod(bench: Bench) -> None:
+    bench.gone("bound")
+
+
+def finished(bench: Bench) -> None:
+    bench.pod(pod("bound", node="n1", phase="Succeeded"))
+
+
+def node_added(bench: Bench) -> None:
+    bench.node(node("n1", uid="other"))
+
+
+def node_grew(bench: Bench) -> None:
+    bench.node(node("n1", **{SLICE: "2"}))
+
+
+def partition_freed(bench: Bench) -> None:
+    bench.plan(plan(version=11, planned=[item(0, 3)], status=confirmed(READY, used=[3])))
+
+
+def pinned(bench: Bench) -> None:
+    bench.plan(plan(version=11, generation=2, planned=[item(0, 3)], spec={"gpus": [{"index": 0, "whole": {}}]}))
+
+
+def paused(bench: Bench) -> None:
+    bench.plan(plan(version=11, planned=[item(0, 3)], spec={"paused": True}, status=READY["status"]))
+
+
+def planned_by_another(bench: Bench) -> None:
+    bench.plan(plan(version=11, generation=2, planned=[item(0, 4)], status=READY["status"]))
+
+
+CAPACITY: list[Callable[[Bench], None]] = [
+    freed_by_a_bound_pod,
+    finished,
+    node_added,
+    node_grew,
+    partition_freed,
+    pinned,
+    paused,
+    planned_by_another,
+]
+
+
+@pytest.mark.parametrize("change", CAPACITY)
+def test_a_change_of_capacity_is_worth_a_pass_while_a_pod_waits(change: Callable[[Bench], None]) -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("bound", node="n1"))
+    bench.pod(pod("waiting"))
+    bench.triggers()
+    change(bench)
+    assert bench.triggers() == ("node n1",)
+
+
+@pytest.mark.parametrize("change", CAPACITY)
+def test_and_not_while_nobody_waits(change: Callable[[Bench], None]) -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("bound", node="n1"))
+    change(bench)
+    assert bench.triggers() == ()
+
+
+def heartbeat(bench: Bench) -> None:
+    bench.clock.now += 5
+    bench.beat()
+
+
+def conditions_only(bench: Bench) -> None:
+    raw = plan(version=11, planned=[item(0, 3)], status=dict(READY["status"]))
+    raw["status"]["summary"] = {"mig": "0/1"}
+    bench.plan(raw)
+
+
+def same_node_again(bench: Bench) -> None:
+    raw = node()
+    raw["metadata"]["annotations"] = {"seen": "again"}
+    bench.node(raw)
+
+
+@pytest.mark.parametrize("noise", [heartbeat, conditions_only, same_node_again])
+def test_noise_is_not(noise: Callable[[Bench], None]) -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("waiting"))
+    bench.triggers()
+    noise(bench)
+    assert bench.triggers() == ()
+
+
+def test_our_own_plan_is_no_news_and_is_known_before_the_watch_brings_it() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("waiting"))
+    bench.triggers()
+    answer = plan(version=20, generation=2, planned=[item(0, 3), item(1, 0)], status=READY["status"])
+    reading = read_plan(answer)
+    bench.state.expect_planned("n1", getattr(reading, "planned_json", ""))
+    bench.plan(answer)
+    assert bench.triggers() == ()
+    older = plan(version=15, planned=[item(0, 3)], status=confirmed(READY, used=[3]))
+    bench.plan(older)
+    assert bench.triggers() == ()
+    found = bench.state.plan("n1")
+    assert found is not None
+    assert [item_of(gpu).index for gpu in found.planned] == [0, 1]
+    bench.plan(answer)
+    assert bench.triggers() == ()
+
+
+def test_what_the_agent_makes_of_our_plan_is_news() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("waiting"))
+    bench.triggers()
+    answer = plan(version=20, generation=2, planned=[item(0, 4)], status=READY["status"])
+    bench.state.expect_planned("n1", getattr(read_plan(answer), "planned_json", ""))
+    bench.plan(answer)
+    assert bench.triggers() == ()
+    assert bench.state.plan_views()["n1"].gpus[0].under_way
+    done = plan(version=21, generation=2, planned=[item(0, 4)], status=confirmed(answer))
+    bench.plan(done)
+    assert bench.triggers() == ("node n1",)
+    assert bench.state.plan_views()["n1"].gpus[0].settled
+
+
+def test_a_held_partition_that_the_plan_lacks_is_worth_a_pass_though_nobody_waits() -> None:
+    bench = Bench()
+    settled(bench)
+    taken = [partition(3), partition(5, "Used", pod="default/rival")]
+    bench.plan(plan(version=11, planned=[item(0, 3)], status=status(gpu(item=item(0, 3), partitions=taken))))
+    assert bench.triggers() == ("node n1",)

@@ -1,0 +1,81 @@
+"""Objects that cannot be read: left out alone, and what a pod holds stays held."""
+
+import pytest
+
+from controller.api.pods import read_pod
+from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.objects import SLICE, Json, plan, pod
+
+
+def test_a_broken_object_is_left_out_and_the_rest_goes_on() -> None:
+    bench = Bench()
+    settled(bench)
+    broken = plan(version=11, spec={"gpus": "none"})
+    bench.plan(broken)
+    assert bench.state.snapshot().plans == ()
+    assert bench.state.plan_exists("n1")
+    assert [key for key in bench.state.unreadable()] == [("plan", "n1")]
+    bench.plan(READY | {"metadata": READY["metadata"] | {"resourceVersion": "12"}})
+    assert [view.name for view in bench.state.snapshot().plans] == ["n1"]
+    assert bench.state.unreadable() == {}
+
+
+BAD_TIME = {"creationTimestamp": "yesterday"}
+BAD_AMOUNTS: Json = {"containers": [{"name": "main", "resources": {"limits": {SLICE: "some"}}}]}
+
+
+def broken(raw: Json, metadata: Json | None = None, spec: Json | None = None) -> Json:
+    return raw | {"metadata": raw["metadata"] | (metadata or {}), "spec": raw["spec"] | (spec or {})}
+
+
+@pytest.mark.parametrize("readable_before", [False, True])
+def test_a_bound_pod_holds_its_slices_whatever_else_is_wrong_with_it(readable_before: bool) -> None:
+    bench = Bench()
+    settled(bench)
+    held = pod("holder", node="n1", asks={SLICE: "2"})
+    if readable_before:
+        bench.pod(held)
+    bench.pod(broken(held, metadata=BAD_TIME))
+    assert [found.gpu for found in bench.state.snapshot().pods] == [((SLICE, 2),)]
+    assert [found.gpu for found in bench.state.gpu_pods("n1")] == [((SLICE, 2),)]
+    assert list(bench.state.unreadable()) == [("pod", "default/holder")]
+    bench.gone("holder")
+    assert bench.state.snapshot().pods == ()
+    assert bench.state.unreadable() == {}
+
+
+@pytest.mark.parametrize("before", [pod("holder", node="n1"), pod("holder")], ids=["bound", "pending"])
+def test_amounts_that_cannot_be_read_are_the_last_ones_that_could(before: Json) -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(before)
+    bench.pod(broken(pod("holder", node="n1"), spec=BAD_AMOUNTS))
+    snapshot = bench.state.snapshot()
+    assert [found.gpu for found in snapshot.pods] == [((SLICE, 1),)]
+    assert snapshot.pending == ()
+    bench.pod(pod("holder", node="n1", phase="Succeeded"))
+    assert bench.state.snapshot().pods == ()
+
+
+def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("holder", node="n1"))
+    bench.state.observe_pod(("default", "holder"), read_pod({"metadata": {"name": "holder"}, "spec": "none"}))
+    assert [found.gpu for found in bench.state.snapshot().pods] == [((SLICE, 1),)]
+
+
+def test_nothing_is_planned_where_a_pod_holds_nobody_knows_what() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.pod(pod("before", node="n1", uid="another"))
+    bench.pod(broken(pod("holder", node="n1"), spec=BAD_AMOUNTS))
+    assert bench.state.snapshot().nodes == ()
+    assert bench.state.snapshot().pods == ()
+    bench.pod(pod("waits"))
+    bench.triggers()
+    bench.pod(broken(pod("holder", node="n1", phase="Failed"), spec=BAD_AMOUNTS))
+    assert bench.triggers() == ("node n1",)
+    assert [found.name for found in bench.state.snapshot().nodes] == ["n1"]
+    bench.pod(broken(pod("waiting"), spec=BAD_AMOUNTS))  # holds nothing
+    assert [found.name for found in bench.state.snapshot().nodes] == ["n1"]

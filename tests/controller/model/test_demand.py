@@ -1,0 +1,189 @@
+"""Who is helped, who is not, and what the others are told."""
+
+from typing import Any
+
+import pytest
+
+from controller.model.demand import collect, demand_of, queue_order
+from controller.model.misnamed import about_misnamed, nearest_slice
+from controller.model.reasons import UnplacedReason
+from controller.model.views import PlannerOptions, PodView
+from partitioning.resources import is_misnamed
+from tests.controller.planner.builders import pod, replaced
+
+MIG = "1g.5gb"
+
+
+def collected(*pods: PodView) -> tuple[list[str], list[str], dict[str, UnplacedReason]]:
+    found = collect(pods, PlannerOptions())
+    return (
+        [demand.pod.name for demand in found.helpable],
+        [demand.pod.name for demand in found.untried],
+        {one.key[1]: one.reason for one in found.refused},
+    )
+
+
+def test_a_pod_that_the_scheduler_could_not_place_is_helped() -> None:
+    assert collected(pod("a", MIG)) == (["a"], [], {})
+
+
+def test_one_that_was_not_tried_yet_waits_its_turn() -> None:
+    assert collected(pod("a", MIG, unschedulable=False)) == ([], ["a"], {})
+
+
+@pytest.mark.parametrize(
+    "somebody",
+    [
+        pytest.param(pod("a"), id="asks for no GPU"),
+        pytest.param(pod("a", "nvidia.com/gpu", scheduler_name="volcano"), id="asks another for whole GPUs"),
+        pytest.param(replaced(pod("a", MIG), deleting=True), id="is going away"),
+    ],
+)
+def test_these_are_nobodys_demand(somebody: PodView) -> None:
+    assert collected(somebody) == ([], [], {})
+
+
+@pytest.mark.parametrize(
+    ("somebody", "reason", "remedy"),
+    [
+        pytest.param(
+            pod("a", "nvidia.com/gpu.shared"), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-<N>gb", id="equal replicas"
+        ),
+        pytest.param(
+            pod("a", "nvidia.com/gpu-0gb"), UnplacedReason.NOT_SERVED, "a slice has at least 1 GB", id="no memory"
+        ),
+        pytest.param(
+            pod("a", ("aliyun.com/gpu-mem", 10)), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-11gb: 1", id="ACK memory"
+        ),
+        pytest.param(
+            pod("a", ("10gb", 2), most_mps=2),
+            UnplacedReason.NOT_SERVED,
+            "one larger slice",
+            id="two slices, one container",
+        ),
+        pytest.param(
+            replaced(pod("a", MIG, "2g.10gb"), mixed_container=("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb")),
+            UnplacedReason.NOT_SERVED,
+            "requests nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb. Request one kind, or use several containers.",
+            id="two kinds, one container",
+        ),
+        pytest.param(
+            replaced(pod("a"), misnamed=("nvidia.com/mig-1g5gb",)),
+            UnplacedReason.NOT_SERVED,
+            "did you mean nvidia.com/mig-1g.5gb?",
+            id="mistyped",
+        ),
+        pytest.param(
+            replaced(pod("a", MIG), misnamed=("nvidia.com/mig-2g10gb",)),
+            UnplacedReason.NOT_SERVED,
+            "did you mean nvidia.com/mig-2g.10gb?",
+            id="one of two mistyped",
+        ),
+        pytest.param(replaced(pod("a", MIG), claims=True), UnplacedReason.NOT_SERVED, "DRA", id="resource claims"),
+        pytest.param(
+            replaced(pod("a", MIG), scheduler_name="mine"),
+            UnplacedReason.NOT_SERVED,
+            "setting schedulerNames (default-scheduler)",
+            id="another scheduler",
+        ),
+        pytest.param(
+            replaced(pod("a", MIG), scheduling_gates=("example.com/gate",)),
+            UnplacedReason.SCHEDULING_GATED,
+            "gates",
+            id="gated",
+        ),
+        pytest.param(
+            replaced(pod("a", MIG), nominated_node="node-1"), UnplacedReason.PREEMPTING, "node-1", id="preempting"
+        ),
+    ],
+)
+def test_these_are_told_what_to_do(somebody: PodView, reason: UnplacedReason, remedy: str) -> None:
+    found = collect([somebody], PlannerOptions())
+
+    assert not found.helpable
+    (refused,) = found.refused
+    assert refused.reason is reason
+    assert remedy in refused.message
+
+
+@pytest.mark.parametrize(
+    "misnamed",
+    [
+        pytest.param({"scheduler_name": "volcano"}, id="of another scheduler"),
+        pytest.param({"misnamed": ("nvidia.com/mig-1g.5gb.shared",)}, id="a name that a node offers"),
+        pytest.param({"misnamed": ("nvidia.com/gpu-class",)}, id="a name that a DeviceClass maps"),
+    ],
+)
+def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> None:
+    one = replaced(pod("a"), **{"misnamed": ("nvidia.com/mig-1g5gb",), **misnamed})
+    offered, mapped = frozenset({"nvidia.com/mig-1g.5gb.shared"}), frozenset({"nvidia.com/gpu-class"})
+
+    assert not collect([one], PlannerOptions(), offered=offered, dra_resources=mapped).refused
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("nvidia.com/mig-1g10gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g-10gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g.10Gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g.10gb-me", ""),  # names a profile, even if no model has it
+        ("nvidia.com/mig-3g.40g", "nvidia.com/mig-3g.40gb"),
+        ("nvidia.com/gpu-10Gi", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-10GB", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-10", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-slice", None),
+        ("nvidia.com/gpu-10gb", ""),
+        ("nvidia.com/gpu", ""),
+        ("nvidia.com/gpumem", ""),
+    ],
+)
+def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
+    """'': nothing is wrong with it, or nobody means a slice; None: no slice is named like it."""
+    assert is_misnamed(typed) == (meant != "")
+    if meant != "":
+        assert nearest_slice(typed) == (meant or "")
+        assert (meant or "requested as") in about_misnamed(typed)
+
+
+def test_our_own_nomination_is_no_preemption() -> None:
+    nominated = replaced(pod("a", MIG), nominated_node="node-1", nomination_ours=True)
+
+    assert collected(nominated) == (["a"], [], {})
+
+
+def test_two_slices_in_two_containers_are_served() -> None:
+    (demand,) = collect([pod("a", ("10gb", 2))], PlannerOptions()).helpable
+
+    assert demand.wants == (("nvidia.com/gpu-10gb", 2),)
+    assert demand.single is None
+
+
+def test_the_schedulers_queue_decides_the_order() -> None:
+    pods = [pod("late", MIG, created=2), pod("urgent", MIG, created=3, priority=9), pod("early", MIG, created=1)]
+
+    assert collected(*pods)[0] == ["urgent", "early", "late"]
+    assert [one.name for one in sorted(reversed(pods), key=queue_order)] == ["urgent", "early", "late"]
+
+
+def test_a_request_is_taken_apart() -> None:
+    asked = replaced(
+        pod("a", "1g.5gb", ("3g.20gb", 2), "nvidia.com/gpu", cpu=2500),
+        requests=tuple(
+            sorted(
+                {
+                    "cpu": 2500,
+                    "memory": 7,
+                    "ephemeral-storage": 9,
+                    "nvidia.com/gpu": 1,
+                    "nvidia.com/mig-1g.5gb": 1,
+                    "nvidia.com/mig-3g.20gb": 2,
+                }.items()
+            )
+        ),
+    )
+    demand = demand_of(asked)
+
+    assert demand.wants == (("nvidia.com/gpu", 1), ("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.20gb", 2))
+    assert (demand.cpu_milli, demand.memory_bytes) == (2500, 7)
+    assert demand.other == (("ephemeral-storage", 9),)

@@ -1,0 +1,169 @@
+"""kube-scheduler's filters, with its own words for a misfit."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller.model.views import HostPort, NodeSelectorTerm, NodeView, PodView, Requirement, Taint, Toleration
+from controller.simulator import FIT, Misfit, Usage, filter_node, filter_pod
+from tests.controller.planner.builders import GIB, node, pod, replaced
+
+
+def verdict(somebody: PodView, where: NodeView, *there: PodView) -> str:
+    """'' for a fit, else plugin and message."""
+    usage = Usage.of([replaced(one, node=where.name) for one in there])
+    found = filter_pod(somebody, where, usage)
+    return f"{found.plugin}: {found.message}" if isinstance(found, Misfit) else ""
+
+
+def requirement(key: str, operator: str, *values: str) -> Requirement:
+    return Requirement(key=key, operator=operator, values=values)
+
+
+def test_fits_an_empty_node() -> None:
+    assert filter_pod(pod("a"), node(), Usage()) is FIT
+
+
+def test_a_cordoned_node_takes_only_those_who_tolerate_it() -> None:
+    cordoned = replace(node(), unschedulable=True)
+
+    assert verdict(pod("a"), cordoned) == "NodeUnschedulable: node(s) were unschedulable"
+    assert verdict(pod("a", tolerates=["node.kubernetes.io/unschedulable"]), cordoned) == ""
+
+
+def test_a_pod_with_a_node_name_fits_there_only() -> None:
+    assert verdict(pod("a", node_name="node-1"), node("node-1")) == ""
+    assert verdict(pod("a", node_name="node-2"), node("node-1")).startswith("NodeName: ")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration(key="gpu", value="mig"), True),
+        (Toleration(key="gpu", value="other"), False),
+        (Toleration(key="gpu", value="mig", effect="NoExecute"), False),
+        (Toleration(key="gpu", operator="Exists"), True),
+        (Toleration(operator="Exists"), True),
+        (Toleration(operator="Exists", effect="NoSchedule"), True),
+        (Toleration(key="gpu", operator="Gt", value="1"), False),
+    ],
+)
+def test_taints_and_tolerations(toleration: Toleration, tolerated: bool) -> None:
+    tainted = replace(node(), taints=(Taint(key="gpu", value="mig"),))
+    tolerant = replaced(pod("a"), tolerations=(toleration,))
+
+    expected = "" if tolerated else "TaintToleration: node(s) had untolerated taint(s)"
+    assert verdict(tolerant, tainted) == expected
+
+
+def test_a_preference_taints_nobody() -> None:
+    assert verdict(pod("a"), replace(node(), taints=(Taint(key="x", effect="PreferNoSchedule"),))) == ""
+
+
+def test_a_taint_may_be_taken_as_gone() -> None:
+    tainted = node(taints=["gpuplan.dev/changing"])
+
+    assert isinstance(filter_node(pod("a"), tainted), Misfit)
+    assert filter_node(pod("a"), tainted, ignored_taints=("gpuplan.dev/changing",)) is FIT
+
+
+@pytest.mark.parametrize(
+    ("asked", "matches"),
+    [
+        (requirement("zone", "In", "a", "b"), True),
+        (requirement("zone", "In", "c"), False),
+        (requirement("rack", "In", "a"), False),
+        (requirement("zone", "NotIn", "a"), False),
+        (requirement("rack", "NotIn", "a"), True),
+        (requirement("zone", "Exists"), True),
+        (requirement("rack", "Exists"), False),
+        (requirement("rack", "DoesNotExist"), True),
+        (requirement("zone", "DoesNotExist"), False),
+        (requirement("size", "Gt", "7"), True),
+        (requirement("size", "Gt", "8"), False),
+        (requirement("size", "Lt", "9"), True),
+        (requirement("zone", "Gt", "1"), False),
+        (requirement("rack", "Lt", "1"), False),
+        (requirement("size", "Gt", "1", "2"), False),
+        (requirement("size", "Unheard"), False),
+    ],
+)
+def test_node_affinity(asked: Requirement, matches: bool) -> None:
+    labelled = node(labels={"zone": "a", "size": "8"})
+
+    expected = "" if matches else "NodeAffinity: node(s) didn't match Pod's node affinity/selector"
+    assert verdict(pod("a", affinity=[asked]), labelled) == expected
+
+
+def test_one_matching_term_is_enough_and_an_empty_one_matches_nothing() -> None:
+    misses = NodeSelectorTerm(labels=(requirement("zone", "In", "b"),))
+    by_name = NodeSelectorTerm(fields=(requirement("metadata.name", "In", "node-1"),))
+
+    assert verdict(replaced(pod("a"), node_affinity=(misses, by_name)), node("node-1")) == ""
+    assert verdict(replaced(pod("a"), node_affinity=(misses, NodeSelectorTerm())), node("node-1")) != ""
+    assert verdict(replaced(pod("a"), node_affinity=()), node("node-1")) != ""
+
+
+def test_selectors_and_affinity_must_both_match() -> None:
+    labelled = node(labels={"zone": "a"})
+
+    assert verdict(pod("a", selector={"zone": "a"}), labelled) == ""
+    assert verdict(pod("a", selector={"zone": "b"}), labelled).startswith("NodeAffinity: ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken", "free"),
+    [
+        (HostPort(port=80), HostPort(port=80), False),
+        (HostPort(port=80), HostPort(port=81), True),
+        (HostPort(port=80), HostPort(port=80, protocol="UDP"), True),
+        (HostPort(port=80, ip="10.0.0.1"), HostPort(port=80, ip="10.0.0.2"), True),
+        (HostPort(port=80, ip="10.0.0.1"), HostPort(port=80), False),
+    ],
+)
+def test_host_ports(wanted: HostPort, taken: HostPort, free: bool) -> None:
+    expected = "" if free else "NodePorts: node(s) didn't have free ports for the requested pod ports"
+    wants, there = replaced(pod("a"), host_ports=(wanted,)), replaced(pod("b"), host_ports=(taken,))
+
+    assert verdict(wants, node(), there) == expected
+
+
+def test_every_lacking_resource_is_named_in_the_schedulers_order() -> None:
+    small = node(cpu=2000, memory_gib=8, pods=1, allocatable={"nvidia.com/mig-1g.5gb": 1})
+    there = pod("b", cpu=1500, memory_gib=6)
+
+    assert verdict(pod("a", ("1g.5gb", 2), cpu=1000, memory_gib=4), small, there) == (
+        "NodeResourcesFit: Too many pods, Insufficient cpu, Insufficient memory, Insufficient nvidia.com/mig-1g.5gb"
+    )
+
+
+def test_a_resource_that_the_node_has_never_heard_of_is_insufficient() -> None:
+    assert verdict(pod("a", "10gb"), node()) == "NodeResourcesFit: Insufficient nvidia.com/gpu-10gb"
+
+
+def test_the_last_unit_fits() -> None:
+    exact = node(cpu=2000, memory_gib=8, pods=2)
+
+    assert verdict(pod("a", cpu=500, memory_gib=2), exact, pod("b", cpu=1500, memory_gib=6)) == ""
+
+
+def test_nominated_pods_count_unless_their_priority_is_lower() -> None:
+    where, usage = node(cpu=1000), Usage()
+    incoming = pod("a", cpu=600, priority=5)
+
+    for priority, fits in ((4, True), (5, False), (6, False)):
+        nominated = [pod("b", cpu=600, priority=priority)]
+        found = filter_pod(incoming, where, usage.with_nominated(incoming, nominated))
+        assert (found is FIT) is fits
+    assert filter_pod(incoming, where, usage.with_nominated(incoming, [incoming])) is FIT
+    assert usage.pods == 0
+
+
+def test_usage_forgets_who_leaves() -> None:
+    usage, somebody = Usage(), replaced(pod("a", cpu=600), host_ports=(HostPort(port=80),))
+    usage.add(somebody)
+    assert (usage.pods, usage.requested["cpu"], usage.requested["memory"]) == (1, 600, 4 * GIB)
+
+    usage.remove(somebody)
+
+    assert (usage.pods, usage.requested["cpu"], dict(usage.ports)) == (0, 0, {})

@@ -17,10 +17,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from benchmarks.instances import MIXES, instance
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.metrics import Metrics
 from controller.actions.nominations import Nominator
-from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
@@ -37,15 +37,15 @@ class Turn:
     """The steps of a turn that poll."""
 
     state: State
-    agents: Agents
-    chores: Chores
+    agent_liveness: AgentLiveness
+    plan_lifecycle: PlanLifecycle
     nominator: Nominator
 
     def steps(self) -> dict[str, Callable[[], object]]:
         return {
             "state": self.state.tick,
-            "chores": self.chores.run,
-            "agents": self.agents.run,
+            "chores": self.plan_lifecycle.run,
+            "agents": self.agent_liveness.run,
             "nominator": self.nominator.run,
         }
 
@@ -77,7 +77,7 @@ def filled(cluster: Snapshot) -> Turn:
     leads: dict[str, Any] = {"leading": lambda: True, "clock": clock}
     turn = Turn(
         state=state,
-        agents=Agents(
+        agent_liveness=AgentLiveness(
             api,
             state,
             metrics,
@@ -86,7 +86,9 @@ def filled(cluster: Snapshot) -> Turn:
             taint_removal_seconds=_SILENT_SECONDS,
             **leads,
         ),
-        chores=Chores(api, state, api, metrics, plan_return_seconds=60, orphan_plan_seconds=3600, **leads),
+        plan_lifecycle=PlanLifecycle(
+            api, state, api, metrics, plan_return_seconds=60, orphan_plan_seconds=3600, **leads
+        ),
         nominator=Nominator(api, state, metrics, enabled=True, **leads),
     )
     for node in cluster.nodes:
@@ -98,10 +100,10 @@ def filled(cluster: Snapshot) -> Turn:
     names = [node.name for node in cluster.nodes]
     for pod in cluster.pods:
         state.observe_pod(pod.key, pod)
-    promises = {pod.uid: names[number % len(names)] for number, pod in enumerate(cluster.pending)}
+    reservations = {pod.uid: names[number % len(names)] for number, pod in enumerate(cluster.pending)}
     for pod in cluster.pending:
-        state.observe_pod(pod.key, replace(pod, nominated_node=promises[pod.uid], nomination_ours=True))
-    state.promise(promises)
+        state.observe_pod(pod.key, replace(pod, nominated_node=reservations[pod.uid], nomination_ours=True))
+    state.reserve(reservations)
     return turn
 
 

@@ -92,7 +92,7 @@ class _Reader:
 
     def __init__(self, options: PlannerOptions) -> None:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
-        self._state = State(window=window, options=options, clock=lambda: 0.0, remark=self._remark)
+        self._state = State(window=window, options=options, clock=lambda: 0.0, on_label_warning=self._remark)
         self._holders: dict[str, list[PodView]] = {}
         self._wanted: set[str] = set()
         """MIG profiles that pending pods ask for."""

@@ -5,7 +5,7 @@
                                                                                       │   simulator · partitioning │
     API ◄─ plan.spec.planned (apply) ◄───── writer ◄──────── PlanningResult ◄─────────┴────────────────────────────┘
     API ◄─ Events, metrics, one log line ◄─ report ◄──────────┘
-    API ◄─ nominations, AgentAlive, missing plans ◄─ nominator, agents, chores: in every turn, pass or not
+    API ◄─ nominations, AgentAlive, missing plans ◄─ nominations, liveness, lifecycle: in every turn, pass or not
 
 Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
 counted, and tried again after a back-off; nothing it held is lost, since everything is read anew from the state.
@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.metrics import Metrics
 from controller.actions.nominations import Nominator
-from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Outcome, Writer, Written
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
@@ -61,8 +61,8 @@ class Parts:
 
     state: State
     window: Batcher[str]
-    chores: Chores
-    agents: Agents
+    plan_lifecycle: PlanLifecycle
+    agent_liveness: AgentLiveness
     planner: Planner
     options: PlannerOptions
     writer: Writer
@@ -128,8 +128,8 @@ class Loop:
             self._began = True
             self._parts.window.add("start")
         self._step("state", self._parts.state.tick)
-        self._step("chores", self._do_chores)
-        self._step("agents", self._parts.agents.run)
+        self._step("chores", self._run_plan_lifecycle)
+        self._step("agents", self._parts.agent_liveness.run)
         if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None
             self._parts.window.add("retry")
@@ -140,9 +140,9 @@ class Loop:
         due_in = self._parts.window.due_in()
         return TURN_SECONDS if due_in is None else min(due_in, TURN_SECONDS)
 
-    def _do_chores(self) -> None:
+    def _run_plan_lifecycle(self) -> None:
         self._busy = True
-        self._busy = self._parts.chores.run()
+        self._busy = self._parts.plan_lifecycle.run()
 
     def _pass(self) -> None:
         self._in_pass = True
@@ -166,10 +166,10 @@ class Loop:
             result = parts.planner(snapshot, parts.options)
         seconds = self._clock() - began
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
-        parts.state.promise({placed.uid: placed.node for placed in result.placed}, ready=ready)
+        parts.state.reserve({placed.uid: placed.node for placed in result.placed}, ready=ready)
         outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)
-        parts.state.withdraw_promises({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
+        parts.state.withdraw_reservations({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
         parts.reporter.report(snapshot, achieved, outcomes, seconds)
         self._plan_again(outcomes)
 

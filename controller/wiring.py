@@ -16,19 +16,19 @@ from typing import Any
 from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.metrics import ClusterGauges, Metrics
 from controller.actions.nominations import Nominator
-from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.actions.reporter import Reporter
 from controller.api import paths
 from controller.api.nodes import read_node
 from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
-from controller.cache.informers import Surroundings
+from controller.cache.informers import SchedulingInformers
 from controller.cache.state import State
-from controller.config.options import planner_options, telling
+from controller.config.options import planner_options, warn_about_geometries
 from controller.config.scheduler_source import SourceWatch
 from controller.config.settings import Settings
 from controller.loop import Loop, Parts, Planner
@@ -117,7 +117,7 @@ class Controller:
             self._elector.stop()  # first: the next leader need not wait for the rest
         for reflector in self._reflectors:
             reflector.stop()
-        self._surroundings.stop()
+        self._informers.stop()
         self._recorder.stop()
         self._server.stop()
 
@@ -164,7 +164,7 @@ class Controller:
         settings, leading, metrics = self._settings, self._leading, self.metrics
         options = planner_options(settings, api)
         self._source = SourceWatch(settings, api, options.profiles, changed=self._scheduler_changed)
-        self._surroundings = Surroundings(
+        self._informers = SchedulingInformers(
             api, options.profiles, changed=lambda path: self.state.context_changed(f"objects of {path}")
         )
         window: Batcher[str] = Batcher(
@@ -181,28 +181,28 @@ class Controller:
             ageing_seconds=settings.ageing_seconds,
             bind_seconds=settings.bind_seconds,
             changed=self._awake.set,
-            remark=self._remark,
-            require=self._surroundings.require,
-            context=self._surroundings.context,
+            on_label_warning=self._warn_about_labels,
+            require=self._informers.require,
+            context=self._informers.context,
         )
         metrics.registry.register(ClusterGauges(state, lambda: window.open, self._watch_errors))
         writer = Writer(api, state, leading=leading, clock=clock)
         parts = Parts(
             state=state,
             window=window,
-            planner=telling(planner, options),
+            planner=warn_about_geometries(planner, options),
             options=options,
             writer=writer,
             metrics=metrics,
-            chores=self._make_chores(api, writer, clock),
-            agents=self._make_agents(api, clock, now),
+            plan_lifecycle=self._make_plan_lifecycle(api, writer, clock),
+            agent_liveness=self._make_agent_liveness(api, clock, now),
             reporter=Reporter(self._recorder, metrics, state, clock=clock, now=now),
             nominator=Nominator(api, state, metrics, enabled=settings.nominate_pods, leading=leading, clock=clock),
         )
         return Loop(parts, awake=self._awake, synced=lambda: not self._not_current(), leading=leading, clock=clock)
 
-    def _make_chores(self, api: ApiClient, writer: Writer, clock: Callable[[], float]) -> Chores:
-        return Chores(
+    def _make_plan_lifecycle(self, api: ApiClient, writer: Writer, clock: Callable[[], float]) -> PlanLifecycle:
+        return PlanLifecycle(
             api,
             self.state,
             writer,
@@ -213,8 +213,10 @@ class Controller:
             orphan_plan_seconds=self._settings.orphan_plan_seconds,
         )
 
-    def _make_agents(self, api: ApiClient, clock: Callable[[], float], now: Callable[[], datetime]) -> Agents:
-        return Agents(
+    def _make_agent_liveness(
+        self, api: ApiClient, clock: Callable[[], float], now: Callable[[], datetime]
+    ) -> AgentLiveness:
+        return AgentLiveness(
             api,
             self.state,
             self.metrics,
@@ -249,9 +251,9 @@ class Controller:
 
     def _watch_errors(self) -> dict[str, str]:
         mine = {reflector.path: reflector.last_error for reflector in self._reflectors}
-        return {**mine, **self._surroundings.watch_errors()}
+        return {**mine, **self._informers.watch_errors()}
 
-    def _remark(self, node: NodeView, text: str) -> None:
+    def _warn_about_labels(self, node: NodeView, text: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
         self._recorder.emit(about, "Warning", "PartitioningLabels", text)
 

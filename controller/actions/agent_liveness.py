@@ -44,7 +44,7 @@ OUR_READY = (*READY_OF_CONTROLLER, Reason.AWAITING_AGENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Liveness:
     """What AgentAlive should say."""
 
     status: str
@@ -52,7 +52,7 @@ class Verdict:
     message: str
 
 
-class Agents:
+class AgentLiveness:
     """Run often: it writes only what the plans do not say yet."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Agents:
         if reading is None or reading.deleting:
             return
         if self._wanted(reading) is not None:
-            yield f"status {name}", name, partial(self._tell, name)
+            yield f"status {name}", name, partial(self._write_conditions, name)
         silent_for = self._state.agent_silent_for(name)
         if silent_for is None:
             return
@@ -105,63 +105,63 @@ class Agents:
     def _wanted(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
         node_exists = self._state.node_exists(reading.name)
-        verdict = self.verdict(reading, node_exists=node_exists, silent_for=silent_for)
+        liveness = self.liveness(reading, node_exists=node_exists, silent_for=silent_for)
         silent = silent_for is not None and (
-            verdict.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
+            liveness.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
         )
-        return self._conditions(reading, verdict, silent=silent)
+        return self._conditions(reading, liveness, silent=silent)
 
-    def _tell(self, name: str) -> None:
+    def _write_conditions(self, name: str) -> None:
         # Agents write all the time: what was due when the turn began may rest on a version that is gone.
         reading = self._state.plan(name)
         conditions = self._wanted(reading) if reading is not None else None
         if reading is not None and conditions is not None:
             self._apply(reading, conditions)
 
-    def verdict(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Verdict:
+    def liveness(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Liveness:
         """What is known of the agent of one plan; `silent_for` is None while it is alive."""
         if not node_exists:
             message = f"There is no Node {reading.name}: nothing is done until it joins the cluster."
-            return Verdict(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
+            return Liveness(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
         if silent_for is None:
-            return Verdict(status="True", reason=Reason.HEARTBEAT, message="The agent renews its Lease.")
+            return Liveness(status="True", reason=Reason.HEARTBEAT, message="The agent renews its Lease.")
         if silent_for < self._silent_seconds and (problem := self._state.agent_problem(reading.name)):
             message = (
                 "The agent runs, but the API server refuses the status that it writes, so the status is out of date. "
                 f"Report this with the message: {problem}"
             )
-            return Verdict(status="False", reason=Reason.CANNOT_REPORT, message=message)
+            return Liveness(status="False", reason=Reason.CANNOT_REPORT, message=message)
         was_silent = reading.alive is not None and reading.alive.reason == Reason.AGENT_SILENT
         if silent_for < self._silent_seconds and not was_silent:
-            return Verdict(status="Unknown", reason=Reason.STARTING, message="The agent has not been heard yet.")
+            return Liveness(status="Unknown", reason=Reason.STARTING, message="The agent has not been heard yet.")
         message = (
             f"The agent has not renewed its Lease for {self._silent_seconds:g} s: "
             f"look at the pod of gpuplan's node agent on {reading.name}."
         )
-        return Verdict(status="False", reason=Reason.AGENT_SILENT, message=message)
+        return Liveness(status="False", reason=Reason.AGENT_SILENT, message=message)
 
-    def _conditions(self, reading: PlanReading, verdict: Verdict, *, silent: bool) -> list[dict[str, Any]] | None:
+    def _conditions(self, reading: PlanReading, liveness: Liveness, *, silent: bool) -> list[dict[str, Any]] | None:
         """What to apply; None: the plan says so already."""
         held = reading.ready is not None and reading.ready.reason in OUR_READY
-        write_ready = silent or _unknown_at_once(reading, verdict)
-        why = _why_unknown(reading, verdict) if write_ready or held else Reason.AGENT_SILENT
-        ready = Verdict(status="Unknown", reason=why, message=_ready_message(reading.name, why))
-        if _same(reading.alive, verdict) and (not write_ready or _same(reading.ready, ready)):
+        write_ready = silent or _unknown_at_once(reading, liveness)
+        why = _why_unknown(reading, liveness) if write_ready or held else Reason.AGENT_SILENT
+        ready = Liveness(status="Unknown", reason=why, message=_ready_message(reading.name, why))
+        if _same(reading.alive, liveness) and (not write_ready or _same(reading.ready, ready)):
             return None
-        conditions = [self._condition(Condition.AGENT_ALIVE, verdict, reading.alive)]
+        conditions = [self._condition(Condition.AGENT_ALIVE, liveness, reading.alive)]
         if write_ready or held:
             about = {"observedGeneration": reading.generation}
             conditions.append(self._condition(Condition.READY, ready, reading.ready) | about)
         return conditions
 
-    def _condition(self, kind: Condition, verdict: Verdict, live: ConditionReading | None) -> dict[str, Any]:
+    def _condition(self, kind: Condition, liveness: Liveness, live: ConditionReading | None) -> dict[str, Any]:
         """Without observedGeneration: a heartbeat is about no generation, and is not rewritten for each new one."""
-        kept = live is not None and live.status == verdict.status
+        kept = live is not None and live.status == liveness.status
         return {
             "type": kind.value,
-            "status": verdict.status,
-            "reason": verdict.reason.value,
-            "message": verdict.message,
+            "status": liveness.status,
+            "reason": liveness.reason.value,
+            "message": liveness.message,
             "lastTransitionTime": live.last_transition_time if live is not None and kept else _utc(self._now()),
         }
 
@@ -210,27 +210,27 @@ class Agents:
             self._retries.succeeded(what)
 
 
-def _unknown_at_once(reading: PlanReading, verdict: Verdict) -> bool:
+def _unknown_at_once(reading: PlanReading, liveness: Liveness) -> bool:
     """Ready is Unknown before its agent is silent: nothing has written it yet, or the Node has just gone.
 
     Where the Node is gone and the agent still writes Ready, it is not overwritten again: two writers would fight.
     """
-    if verdict.reason is Reason.NODE_NOT_FOUND:
+    if liveness.reason is Reason.NODE_NOT_FOUND:
         return reading.ready is None or reading.alive is None or reading.alive.reason != Reason.NODE_NOT_FOUND
-    return verdict.reason is Reason.STARTING and reading.ready is None
+    return liveness.reason is Reason.STARTING and reading.ready is None
 
 
-def _why_unknown(reading: PlanReading, verdict: Verdict) -> Reason:
+def _why_unknown(reading: PlanReading, liveness: Liveness) -> Reason:
     """The reason of our Ready=Unknown; while the agent that has returned has not written Ready, the one it has."""
-    if verdict.reason in READY_OF_CONTROLLER:
-        return verdict.reason
-    if verdict.reason is Reason.HEARTBEAT and reading.ready is not None and reading.ready.reason in OUR_READY:
+    if liveness.reason in READY_OF_CONTROLLER:
+        return liveness.reason
+    if liveness.reason is Reason.HEARTBEAT and reading.ready is not None and reading.ready.reason in OUR_READY:
         return Reason(reading.ready.reason)
-    return Reason.AWAITING_AGENT if verdict.reason is Reason.STARTING else Reason.AGENT_SILENT
+    return Reason.AWAITING_AGENT if liveness.reason is Reason.STARTING else Reason.AGENT_SILENT
 
 
-def _same(live: ConditionReading | None, verdict: Verdict) -> bool:
-    return live is not None and (live.status, live.reason) == (verdict.status, verdict.reason)
+def _same(live: ConditionReading | None, liveness: Liveness) -> bool:
+    return live is not None and (live.status, live.reason) == (liveness.status, liveness.reason)
 
 
 def _ready_message(name: str, why: Reason) -> str:

@@ -1,11 +1,11 @@
-"""Nominations: a planned pod's claim on the slice that was made for it.
+"""Nominate planned pods to their nodes, so that the scheduler gives each the partitions that were made for it.
 
-In go the promises of the last pass and what the plans' statuses show, out go patches of `status.nominatedNodeName`:
-from the promise on while the node's GPUs are being cut, and later as long as the pod waits and its partitions are there
-(Free, or Pending: taken by the kubelet, not yet schedulable) with no better claim on them. Without it the scheduler
-gives the slices to whichever pod it tries first. It is a hint that schedulers clear at the pod's next failed attempt,
-such as when another node grows first, so it is given again at once: many slices appear at one moment, and whoever holds
-no claim then loses his. Never overrules a nomination that somebody else wrote: that is a scheduler preempting.
+Takes the reservations of the last pass and the plans' statuses and patches `status.nominatedNodeName`: as soon as a pod
+has a reservation while the node's GPUs are being changed, and later as long as the pod waits and its partitions are
+there (Free, or Pending: registered with the kubelet, not yet schedulable). Without a nomination the scheduler gives the
+partitions to the pod that it tries first. Schedulers clear the nomination at the pod's next failed attempt, such as
+when another node grows first, so it is written again at once: many partitions appear at one moment, and a pod without a
+nomination then loses its own. Never overrules a nomination by others: that is a scheduler preempting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 0.2
+RENOMINATE_SECONDS = 0.2
 """Between two nominations of one pod. A scheduler clears one at most at each attempt, and those lie a second apart."""
 BOUND = "already bound"
 """In the refusal of API servers from 1.35 on; older ones take a nomination of a bound pod."""
@@ -59,14 +59,14 @@ class Nominator:
         """Of the state, when nothing was left to nominate."""
 
     def run(self) -> None:
-        """Nominate every promised pod whose partitions are there."""
+        """Nominate every pod with a reservation whose partitions are there."""
         if not self._enabled:
             return
         version = self._state.version  # first: what changes meanwhile makes the next turn look again
         if version == self._settled_version:
             return
-        promises = self._state.promises()
-        wanted = self._wanted(promises) if promises else []
+        reservations = self._state.reservations()
+        wanted = self._wanted(reservations) if reservations else []
         if not wanted:
             self._settled_version = version
             return
@@ -74,16 +74,16 @@ class Nominator:
         due = [claim for claim in wanted if self._retries.may_send(claim[0].uid)]
         at_once(lambda claim: self._nominate(*claim, until=until), due)
 
-    def _wanted(self, promises: Mapping[str, str]) -> list[tuple[PodView, str]]:
+    def _wanted(self, reservations: Mapping[str, str]) -> list[tuple[PodView, str]]:
         """Pods to nominate, and where to; those whose partitions are there may be robbed first, so they come first."""
         plans = self._state.plan_views()
         ready: dict[str, tuple[PodView, str]] = {}
         early: dict[str, tuple[PodView, str]] = {}
-        for node, pods in sorted(_by_node(self._state.pending(), promises).items()):
+        for node, pods in sorted(_by_node(self._state.pending(), reservations).items()):
             if node in plans:
-                found = due(node, plans[node], pods, self._state.gpu_pods(node), promises)
+                found = due(node, plans[node], pods, self._state.gpu_pods(node), reservations)
                 ready.update((pod.uid, (pod, node)) for pod in found)
-                early.update((pod.uid, (pod, node)) for pod in coming(node, plans[node], pods, promises))
+                early.update((pod.uid, (pod, node)) for pod in coming(node, plans[node], pods, reservations))
         return list({**ready, **early}.values())
 
     def _nominate(self, pod: PodView, node: str, *, until: float) -> None:
@@ -102,7 +102,7 @@ class Nominator:
                 self._metrics.errors.labels(stage="nominate").inc()
                 log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
             return
-        self._retries.succeeded(pod.uid, pause_seconds=AGAIN_SECONDS)
+        self._retries.succeeded(pod.uid, pause_seconds=RENOMINATE_SECONDS)
         self._metrics.nominations.inc()
         log.debug("pod %s nominated to %s", pod.title, node)
 
@@ -112,13 +112,13 @@ def due(
     plan: PlanView,
     pending: Sequence[PodView],
     holders: Iterable[PodView],
-    promises: Mapping[str, str],
+    reservations: Mapping[str, str],
 ) -> list[PodView]:
-    """Pods promised to this node that lack a nomination and have their partitions there, in the scheduler's order.
+    """Pods reserved on this node that lack a nomination and have their partitions there, in the scheduler's order.
 
-    `pending` need hold no others than pods promised or nominated to this node; `holders` are the pods bound to it.
+    `pending` may be only the pods with a reservation or nomination for this node; `holders` are bound to it.
     """
-    waiting = [pod for pod in pending if _lacks_nomination(pod, node, promises)]
+    waiting = [pod for pod in pending if _lacks_nomination(pod, node, reservations)]
     free = _offered(plan) if waiting else Counter()
     if not free:
         return []
@@ -135,13 +135,13 @@ def due(
     return found
 
 
-def _lacks_nomination(pod: PodView, node: str, promises: Mapping[str, str]) -> bool:
+def _lacks_nomination(pod: PodView, node: str, reservations: Mapping[str, str]) -> bool:
     foreign = bool(pod.nominated_node) and not pod.nomination_ours
-    return promises.get(pod.uid) == node and pod.nominated_node != node and not foreign and not pod.deleting
+    return reservations.get(pod.uid) == node and pod.nominated_node != node and not foreign and not pod.deleting
 
 
-def coming(node: str, plan: PlanView, pending: Iterable[PodView], promises: Mapping[str, str]) -> list[PodView]:
-    """Pods promised to this node, tried in vain, that nobody holds a place for while its GPUs are being cut.
+def coming(node: str, plan: PlanView, pending: Iterable[PodView], reservations: Mapping[str, str]) -> list[PodView]:
+    """Pods with a reservation on this node that the scheduler tried in vain, while its GPUs are being cut.
 
     A pod that was not tried yet may be bound without us, and elsewhere.
     """
@@ -150,15 +150,15 @@ def coming(node: str, plan: PlanView, pending: Iterable[PodView], promises: Mapp
     return [
         pod
         for pod in pending
-        if promises.get(pod.uid) == node and pod.unschedulable and not pod.nominated_node and not pod.deleting
+        if reservations.get(pod.uid) == node and pod.unschedulable and not pod.nominated_node and not pod.deleting
     ]
 
 
-def _by_node(pending: Iterable[PodView], promises: Mapping[str, str]) -> dict[str, list[PodView]]:
-    """Pending pods that are promised or nominated to a node, for each node that has a promise to keep."""
-    found: dict[str, list[PodView]] = {node: [] for node in promises.values()}
+def _by_node(pending: Iterable[PodView], reservations: Mapping[str, str]) -> dict[str, list[PodView]]:
+    """Pending pods with a reservation or nomination, for each node that has a reservation."""
+    found: dict[str, list[PodView]] = {node: [] for node in reservations.values()}
     for pod in pending:
-        for node in {promises.get(pod.uid, ""), pod.nominated_node} & found.keys():
+        for node in {reservations.get(pod.uid, ""), pod.nominated_node} & found.keys():
             found[node].append(pod)
     return found
 

@@ -26,11 +26,11 @@ from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0
+RESEND_SECONDS = 5.0
 """After a write that succeeded: by then the watch has brought it, and it is not due any more."""
 
 
-class Chores:
+class PlanLifecycle:
     """Run often: what is in order costs a look only."""
 
     def __init__(
@@ -63,19 +63,19 @@ class Chores:
         tried = at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
         return any(tried)
 
-    def _attempt(self, what: str, name: str, chore: Callable[[], None], *, until: float) -> bool:
+    def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> bool:
         if self._clock() >= until or not self._leading():
             self._agenda.touch(name)
             return self._leading()
         if tried := self._retries.may_send((what, name)):
             try:
-                chore()
+                action()
             except errors.ApiError as error:
                 if self._retries.failed((what, name), error):
                     self._metrics.errors.labels(stage="chores").inc()
                     log.warning("%s of plan %s: %s", what, name, error.message)
             else:
-                self._retries.succeeded((what, name), pause_seconds=AGAIN_SECONDS)
+                self._retries.succeeded((what, name), pause_seconds=RESEND_SECONDS)
         self._agenda.at(name, self._retries.retry_at((what, name)))
         return tried
 
@@ -99,7 +99,7 @@ class Chores:
             yield "deletion", name, partial(self._delete, reading)
 
     def _over(self, name: str, seconds_left: float) -> bool:
-        """The pause before this chore; while it lasts, its end is put on the agenda."""
+        """The pause before this action; while it lasts, its end is put on the agenda."""
         if seconds_left > 0:
             self._agenda.at(name, self._clock() + seconds_left)
         return seconds_left <= 0

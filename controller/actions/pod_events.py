@@ -47,7 +47,7 @@ class Statement:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Told:
+class _Reported:
     """What one pod was told in one channel."""
 
     statement: Statement
@@ -78,43 +78,43 @@ class PodEvents:
     def __init__(self, recorder: Recorder, *, clock: Callable[[], float], waits: Callable[[PodKey, str], bool]) -> None:
         """`waits`: whether the pod of this name and uid is pending still."""
         self._recorder, self._clock, self._waits = recorder, clock, waits
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._reported: dict[tuple[str, str], _Reported] = {}
         self._due_at = float("inf")
 
-    def tell(self, statements: Iterable[Statement], *, ready: Iterable[str] = ()) -> None:
+    def report(self, statements: Iterable[Statement], *, ready: Iterable[str] = ()) -> None:
         """Take the statements of one pass. Pods without one are forgotten, except those of `ready` (uids)."""
-        now, before = self._clock(), self._told
+        now, before = self._clock(), self._reported
         quiet = set(ready)
-        self._told = {at: told for at, told in before.items() if at[0] in quiet}
-        for told in self._told.values():
-            told.quiet = True
+        self._reported = {at: entry for at, entry in before.items() if at[0] in quiet}
+        for entry in self._reported.values():
+            entry.quiet = True
         for statement in statements:
             at = (statement.uid, statement.channel)
-            told = before.get(at) or _Told(statement=statement, since=now)
-            old_cause, told.statement, told.quiet = told.cause, statement, False
-            if told.cause != old_cause:
-                told.since = now
-            self._told[at] = told
+            entry = before.get(at) or _Reported(statement=statement, since=now)
+            old_cause, entry.statement, entry.quiet = entry.cause, statement, False
+            if entry.cause != old_cause:
+                entry.since = now
+            self._reported[at] = entry
         self._emit_due(now)
 
     def follow(self) -> None:
         """Emit what became due since the last pass."""
         now = self._clock()
         if now >= self._due_at:
-            gone = [at for at, told in self._told.items() if not self._waits(told.statement.key, at[0])]
+            gone = [at for at, entry in self._reported.items() if not self._waits(entry.statement.key, at[0])]
             for at in gone:
-                del self._told[at]
+                del self._reported[at]
             self._emit_due(now)
 
     def _emit_due(self, now: float) -> None:
-        for told in self._told.values():
-            if told.due_at() <= now:
-                self._emit(told, now)
-        self._due_at = min((told.due_at() for told in self._told.values()), default=float("inf"))
+        for entry in self._reported.values():
+            if entry.due_at() <= now:
+                self._emit(entry, now)
+        self._due_at = min((entry.due_at() for entry in self._reported.values()), default=float("inf"))
 
-    def _emit(self, told: _Told, now: float) -> None:
-        told.last, told.last_at = told.cause, now
-        told.causes.add(told.cause)
-        one = told.statement
+    def _emit(self, entry: _Reported, now: float) -> None:
+        entry.last, entry.last_at = entry.cause, now
+        entry.causes.add(entry.cause)
+        one = entry.statement
         about = ObjectReference(api_version="v1", kind="Pod", name=one.key[1], namespace=one.key[0], uid=one.uid)
         self._recorder.emit(about, one.type, one.reason, one.message, series=one.cause)

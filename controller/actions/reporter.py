@@ -81,7 +81,7 @@ class Reporter:
         outcomes = tuple(outcomes)
         self._count(result, outcomes, seconds)
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
-        self._pod_events.tell(_statements(snapshot, result), ready=ready)
+        self._pod_events.report(_statements(snapshot, result), ready=ready)
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
         self._log(result, outcomes, seconds)

@@ -21,10 +21,10 @@ FOREIGN_MODES = ("mig", "mps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enablement:
-    """What a node's labels say: `mode` is None where it is not enabled; `remark` is for the node's owner."""
+    """What a node's labels say: `mode` is None where it is not enabled; `warning` is for the node's owner."""
 
     mode: str | None
-    remark: str = ""
+    warning: str = ""
 
 
 def read_node(raw: Raw) -> NodeView | Unreadable:
@@ -43,15 +43,15 @@ def enablement(labels: Mapping[str, str]) -> Enablement:
         if ours not in MODES:
             return Enablement(
                 mode=None,
-                remark=f"label {names.LABEL_PARTITIONING}={ours} is not understood: use one of {', '.join(MODES)}",
+                warning=f"label {names.LABEL_PARTITIONING}={ours} is not understood: use one of {', '.join(MODES)}",
             )
         rivals = any(value != ours for value in foreign.values())
         return Enablement(
-            mode=ours, remark=f"label {names.LABEL_PARTITIONING}={ours} is followed, not {others}" if rivals else ""
+            mode=ours, warning=f"label {names.LABEL_PARTITIONING}={ours} is followed, not {others}" if rivals else ""
         )
     if len(set(foreign.values())) > 1:
         return Enablement(
-            mode=None, remark=f"labels {others} disagree: set {names.LABEL_PARTITIONING} to say which one counts"
+            mode=None, warning=f"labels {others} disagree: set {names.LABEL_PARTITIONING} to say which one counts"
         )
     return Enablement(mode=next(iter(foreign.values()), None))
 

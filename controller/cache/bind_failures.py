@@ -39,7 +39,7 @@ class _Try:
         self.start(math.inf)
 
 
-class Unbound:
+class BindFailures:
     """One memory per pending pod, by uid."""
 
     def __init__(self, *, bind_seconds: float) -> None:

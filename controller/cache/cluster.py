@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from controller.api.plans import PlanReading
-from controller.cache.bind_failures import Unbound
+from controller.cache.bind_failures import BindFailures
 from controller.cache.plans import PlanStore
 from controller.cache.pods import PodStore
 from controller.cache.triggers import has_gpus
@@ -47,14 +47,14 @@ class Known:
         self._lock = threading.RLock()
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
-        self._unbound = Unbound(bind_seconds=bind_seconds)
+        self._bind_failures = BindFailures(bind_seconds=bind_seconds)
         self._unreadable = UnreadableObjects()
         self._nodes: dict[str, NodeView] = {}
         self._node_gone_at: dict[str, float] = {}
         self._planned_at = clock()
         """When the last snapshot was taken."""
         self.version = 0
-        """Grows with all that nominations rest on: plans, Nodes, promises, and pods that request GPUs."""
+        """Grows with all that nominations rest on: plans, Nodes, reservations, and pods that request GPUs."""
 
     def snapshot(self) -> Snapshot:
         """The cluster at this moment. Nodes (and their pods) that have nothing to do with GPUs are apart, if needed."""
@@ -71,17 +71,17 @@ class Known:
             pending = self._pods.to_plan(self.node_exists, self._clock() - FOREIGN_NOMINATION_SECONDS)
             finished_gangs = self._pods.finished_gangs()
             plans = list(self._plans.views.values())
-            promises = self._pods.promises()
-            unbound = self._unbound.backing_off(self._clock())
+            reservations = self._pods.reservations()
+            bind_failures = self._bind_failures.backing_off(self._clock())
             aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
             pods=tuple(sorted(pods, key=POD_ORDER)),
             pending=tuple(sorted(pending, key=POD_ORDER)),
             plans=tuple(sorted(plans, key=PLAN_ORDER)),
-            promises=promises,
+            promises=reservations,
             aged=aged,
-            unbound=unbound,
+            unbound=bind_failures,
             finished_gangs=finished_gangs,
             context=self._context(),
             other_nodes=tuple(others[name] for name in sorted(others)),
@@ -169,10 +169,10 @@ class Known:
         with self._lock:
             return self._pods.pending.get(key)
 
-    def promises(self) -> Mapping[str, str]:
+    def reservations(self) -> Mapping[str, str]:
         """Pod uid -> node of the last pass, for pods that are still pending."""
         with self._lock:
-            return self._pods.promises()
+            return self._pods.reservations()
 
     def gpu_pods(self, node: str) -> tuple[PodView, ...]:
         """Bound pods that hold something of this node's GPUs."""

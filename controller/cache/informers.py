@@ -68,7 +68,7 @@ def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
     return needed
 
 
-class Surroundings:
+class SchedulingInformers:
     """Every method may be called from any thread."""
 
     def __init__(

@@ -25,7 +25,7 @@ class PodChange:
     served: str = ""
     """Uid of a pod that asks for nothing any more."""
     left: str = ""
-    """Node on which resources, or a promise of them, are for others now, or pods are other than before."""
+    """Node on which resources, or a reservation of them, are for others now, or pods are other than before."""
     bound: PodView | None = None
     """The pod, if it was pending and has got a node now."""
     came_at: float = 0.0
@@ -42,8 +42,8 @@ class PodStore:
     def __init__(self, options: PlannerOptions) -> None:
         self._options = options
         self._default_spread = any(profile.default_spread for profile in options.profiles.values())
-        self._promises: dict[str, str] = {}
-        self._promised_nodes: frozenset[str] = frozenset()
+        self._reservations: dict[str, str] = {}
+        self._reserved_nodes: frozenset[str] = frozenset()
         self._unplaced: set[str] = set()
         """Uids of pods that wanted a place when the last pass ended, and got none."""
         self._nominated: dict[str, str] = {}
@@ -96,20 +96,20 @@ class PodStore:
         """The last view of a pod that is not finished."""
         return self.bound.get(key) or self.pending.get(key)
 
-    def promise(self, promises: dict[str, str]) -> None:
+    def reserve(self, reservations: dict[str, str]) -> None:
         """Pod uid -> node, as the last pass placed them."""
-        self._promises = promises
-        self._promised_nodes = frozenset(promises.values())
-        self._unplaced = self.wanting.keys() - promises.keys()
+        self._reservations = reservations
+        self._reserved_nodes = frozenset(reservations.values())
+        self._unplaced = self.wanting.keys() - reservations.keys()
 
-    def withdraw_promises(self, uids: Collection[str]) -> None:
-        """Forget the promises to these pods."""
+    def withdraw_reservations(self, uids: Collection[str]) -> None:
+        """Forget the reservations of these pods."""
         for uid in uids:
-            self._promises.pop(uid, None)
+            self._reservations.pop(uid, None)
 
-    def promises(self) -> dict[str, str]:
+    def reservations(self) -> dict[str, str]:
         """Those of them whose pods are still pending."""
-        found = {pod.uid: self._promises.get(pod.uid) for pod in self.pending.values()}
+        found = {pod.uid: self._reservations.get(pod.uid) for pod in self.pending.values()}
         return {uid: node for uid, node in found.items() if node is not None}
 
     def waiting_since(self, moment: float) -> frozenset[str]:
@@ -171,7 +171,7 @@ class PodStore:
         if old.gang and old.node and old.gpu and not old.deleting:
             self._finished_gangs.add((old.namespace, old.gang))
         served = self._unwant(old.uid)
-        return PodChange(served=served, left=old.node or self._promises.pop(old.uid, "") or preempts_on(old))
+        return PodChange(served=served, left=old.node or self._reservations.pop(old.uid, "") or preempts_on(old))
 
     def _changed(self, old: PodView | None, new: PodView) -> PodChange:
         if new.node:
@@ -182,10 +182,10 @@ class PodStore:
         if asks:
             return PodChange(asks=asks)
         served = self._unwant(new.uid)
-        promised = self._promises.pop(new.uid, "") if served else ""
+        reserved = self._reservations.pop(new.uid, "") if served else ""
         before, after = preempts_on(old) if old is not None else "", preempts_on(new)
         preempting = "" if before == after else before or self._if_felt(after)
-        return PodChange(served=served, left=promised or preempting)
+        return PodChange(served=served, left=reserved or preempting)
 
     def _runs(self, old: PodView, new: PodView) -> PodChange:
         """A bound pod changed: other resources are free, or the constraints of others see another pod."""
@@ -198,7 +198,7 @@ class PodStore:
         And the constraints of others see one pod more.
         """
         served = self._unwant(new.uid)
-        kept = (self._promises.pop(new.uid, ""), preempts_on(old) if old is not None else "")
+        kept = (self._reservations.pop(new.uid, ""), preempts_on(old) if old is not None else "")
         elsewhere = next((node for node in kept if node not in ("", new.node)), "")
         as_planned = new.node in kept and not self.look_around()
         return PodChange(
@@ -210,7 +210,7 @@ class PodStore:
 
     def _if_felt(self, node: str) -> str:
         """The node, if one pod more there is felt: the last pass placed pods there, or constraints look at pods."""
-        return node if node in self._promised_nodes or self.look_around() else ""
+        return node if node in self._reserved_nodes or self.look_around() else ""
 
     def _asks(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):

@@ -43,11 +43,14 @@ class State(Known):
         ageing_seconds: float = 600.0,
         bind_seconds: float = 60.0,
         changed: Callable[[], None] = lambda: None,
-        remark: Callable[[NodeView, str], None] = lambda _node, _text: None,
+        on_label_warning: Callable[[NodeView, str], None] = lambda _node, _text: None,
         require: Callable[[PodView], None] = lambda _pod: None,
         context: Callable[[], SchedulingContext] = lambda: NO_CONTEXT,
     ) -> None:
-        """`remark` hears what is odd about a node's labels, `require` of pods whose filters need more of `context`."""
+        """`on_label_warning` receives what is wrong with a node's labels.
+
+        `require` receives pods whose filters need more of `context`.
+        """
         super().__init__(
             options=options,
             clock=clock,
@@ -59,7 +62,7 @@ class State(Known):
         )
         self._window = window
         self._changed = changed
-        self._remark = remark
+        self._on_label_warning = on_label_warning
         self._require = require
         self.read_plan = PlanReader()
         """For whoever observes plans."""
@@ -85,7 +88,7 @@ class State(Known):
             if change.served:
                 self._window.discard(_pod_key(change.served))
             if change.bound is not None:
-                self._unbound.bound(change.bound, came_at=change.came_at)
+                self._bind_failures.bound(change.bound, came_at=change.came_at)
             if change.asks:
                 self._window.add(_pod_key(change.asks), extend=True)
             if change.left and (change.around or self._plans_for(change.left)):
@@ -103,7 +106,7 @@ class State(Known):
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
-                self._look_at_labels(old, new)
+                self._check_labels(old, new)
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.look_around()):
                 self._capacity(name)
@@ -150,8 +153,8 @@ class State(Known):
             now = self._clock()
             for name in self._plans.overdue(now):
                 self._refresh(name)
-            self._unbound.keep(self._pods.wanting)
-            for uid in self._unbound.overdue(now):
+            self._bind_failures.keep(self._pods.wanting)
+            for uid in self._bind_failures.overdue(now):
                 self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             if self._pods.wanting and now - self._planned_at >= RESYNC_SECONDS:
@@ -167,20 +170,20 @@ class State(Known):
         with self._lock:
             self._plans.expect(name, planned_json)
 
-    def promise(self, promises: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
+    def reserve(self, reservations: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
         """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
         with self._lock:
             self.version += 1
-            self._pods.promise(dict(promises))
+            self._pods.reserve(dict(reservations))
             found = set(ready)
             pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
-            self._unbound.assigned([(pod, promises[pod.uid]) for pod in pods], self._clock())
+            self._bind_failures.assigned([(pod, reservations[pod.uid]) for pod in pods], self._clock())
 
-    def withdraw_promises(self, uids: Collection[str]) -> None:
-        """The plans that these pods were promised were not written."""
+    def withdraw_reservations(self, uids: Collection[str]) -> None:
+        """Drop the reservations of these pods: the plans that they rest on were not written."""
         with self._lock:
             self.version += 1
-            self._pods.withdraw_promises(uids)
+            self._pods.withdraw_reservations(uids)
 
     def write_refused(self, name: str, message: str, *, until: float) -> None:
         """The API server refused our write of this plan: its node is planned around until then."""
@@ -198,11 +201,11 @@ class State(Known):
 
     # --------------------------------------------------------------------------------------------- inside
 
-    def _look_at_labels(self, old: NodeView | None, new: NodeView) -> None:
-        found = enablement(new.labels).remark
-        if found and (old is None or enablement(old.labels).remark != found):
+    def _check_labels(self, old: NodeView | None, new: NodeView) -> None:
+        found = enablement(new.labels).warning
+        if found and (old is None or enablement(old.labels).warning != found):
             log.warning("node %s: %s", new.name, found)
-            self._remark(new, found)
+            self._on_label_warning(new, found)
 
     def _node_uid(self, name: str) -> str:
         node = self._nodes.get(name)

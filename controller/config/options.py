@@ -1,8 +1,8 @@
-"""Settings -> what the planner is told by them.
+"""Build the planner's options from the settings.
 
-In go the settings, out come PlannerOptions, with the file of known geometries and the scheduler's configuration read
-and checked. What is wrong with a file as a whole is a SettingsError; an entry among the geometries that cannot exist is
-a warning, which `telling` also writes for models that only their nodes know. Reads what the settings name, no more.
+Takes the settings and returns PlannerOptions, with the file of known geometries and the scheduler's configuration read
+and checked. A file that cannot be used at all is a SettingsError; a geometry that cannot exist is a warning, which
+`warn_about_geometries` also logs for models that only their nodes report. Reads nothing but what the settings name.
 """
 
 from __future__ import annotations
@@ -59,27 +59,27 @@ def _geometries(path: Path) -> KnownGeometries:
         raise SettingsError(f"knownMigGeometriesFile: {path}: {error}") from error
 
 
-def telling(planner: Planner, options: PlannerOptions) -> Planner:
+def warn_about_geometries(planner: Planner, options: PlannerOptions) -> Planner:
     """The same planner; it warns once of each entry of the file that a model met by it cannot have."""
     known = options.geometries
     if known is None:
         return planner
-    said: set[str] = set()
+    warned: set[str] = set()
     seen: set[GpuModel] = set()
 
     def plan(snapshot: Snapshot, options: PlannerOptions) -> PlanningResult:
         models = {gpu.model for plan in snapshot.plans for gpu in plan.gpus if gpu.model is not None} - seen
         seen.update(models)
         for model in sorted(models, key=lambda model: (model.key, model.names)):
-            _say(known.ignored(model), said)
+            _warn_once(known.ignored(model), warned)
         return planner(snapshot, options)
 
-    _say(known.warnings, said)
+    _warn_once(known.warnings, warned)
     return plan
 
 
-def _say(lines: tuple[str, ...], said: set[str]) -> None:
+def _warn_once(lines: tuple[str, ...], warned: set[str]) -> None:
     for line in lines:
-        if line not in said:
-            said.add(line)
+        if line not in warned:
+            warned.add(line)
             log.warning("knownMigGeometriesFile: %s", line)

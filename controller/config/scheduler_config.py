@@ -84,12 +84,12 @@ def read_profiles(text: str) -> SchedulerProfiles:
     return found
 
 
-def remarks(profiles: SchedulerProfiles) -> list[str]:
+def profile_warnings(profiles: SchedulerProfiles) -> list[str]:
     """What a person should know of these profiles: one sentence each."""
-    said = []
+    found = []
     for name, profile in sorted(profiles.items()):
         if profile.unknown:
-            said.append(
+            found.append(
                 f"scheduler profile {name}: {', '.join(profile.unknown)} cannot be simulated and counts as passing"
             )
         ignored = sorted(
@@ -98,10 +98,10 @@ def remarks(profiles: SchedulerProfiles) -> list[str]:
             if name.partition("/")[0] in SLICE_GROUPS
         )
         if ignored:
-            said.append(
+            found.append(
                 f"scheduler profile {name} ignores {', '.join(ignored)}: pods may be bound where no slice is free"
             )
-    return said
+    return found
 
 
 # ------------------------------------------------------------------------------------------------ one profile

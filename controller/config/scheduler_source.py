@@ -16,7 +16,7 @@ from pathlib import Path
 from kubernetes.client import ApiClient
 
 from controller.api import paths
-from controller.config.scheduler_config import SchedulerConfigError, load_profiles, read_profiles, remarks
+from controller.config.scheduler_config import SchedulerConfigError, load_profiles, profile_warnings, read_profiles
 from controller.config.settings import ConfigMapKey, Settings
 from controller.model.scheduling import SchedulerProfiles
 from kube import apply
@@ -26,7 +26,7 @@ from kube.settings import SettingsError
 log = logging.getLogger(__name__)
 
 
-LOOK_SECONDS = 30.0
+POLL_SECONDS = 30.0
 
 
 def scheduler_profiles(settings: Settings, api: ApiClient | None = None) -> SchedulerProfiles | None:
@@ -34,7 +34,7 @@ def scheduler_profiles(settings: Settings, api: ApiClient | None = None) -> Sche
     found = _read(settings, api)
     if found is None and _named(settings, api):
         log.warning("%s is not there: pods are filtered as by kube-scheduler's default", _named(settings, api))
-    for line in remarks(found or {}):
+    for line in profile_warnings(found or {}):
         log.warning("%s", line)
     return found
 
@@ -49,11 +49,11 @@ class SourceWatch:
         known: SchedulerProfiles,
         *,
         changed: Callable[[], None],
-        look_seconds: float = LOOK_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         """`known` are the profiles that count now; `changed` is called once, when they are others, from the thread."""
         self._settings, self._api, self._known, self._changed = settings, api, dict(known), changed
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._quit = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler's configuration")
 
@@ -68,7 +68,7 @@ class SourceWatch:
 
     def _run(self) -> None:
         said, before = "", self._known
-        while not self._quit.wait(self._look_seconds):
+        while not self._quit.wait(self._poll_seconds):
             try:
                 found = dict(_read(self._settings, self._api) or {})
             except SettingsError as error:

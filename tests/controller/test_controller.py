@@ -210,7 +210,7 @@ def test_a_lost_lease_ends_the_process(world: World) -> None:
 def test_another_configuration_of_the_scheduler_ends_the_process(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "SourceWatch", partial(SourceWatch, look_seconds=0.05))
+    monkeypatch.setattr(wiring, "SourceWatch", partial(SourceWatch, poll_seconds=0.05))
     path = tmp_path / "scheduler.yaml"
     configuration = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     path.write_text(yaml.safe_dump(configuration))

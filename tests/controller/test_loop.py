@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.nominations import Nominator
-from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.actions.reporter import Reporter
 from controller.loop import Loop, Parts, rest_seconds
@@ -43,7 +43,7 @@ class Rig:
             options=bench.options,
             writer=writer,
             metrics=bench.metrics,
-            chores=Chores(
+            plan_lifecycle=PlanLifecycle(
                 cluster.api,
                 state,
                 writer,
@@ -53,7 +53,7 @@ class Rig:
                 plan_return_seconds=60,
                 orphan_plan_seconds=3600,
             ),
-            agents=Agents(
+            agent_liveness=AgentLiveness(
                 cluster.api,
                 state,
                 bench.metrics,

@@ -88,7 +88,7 @@ def test_a_refused_node_is_planned_around_at_once(rig: Rig) -> None:
     assert len(rig.snapshots) == 2
     assert spec_planned(rig, "n1") is None
     assert spec_planned(rig, "n2") is not None
-    assert list(rig.bench.state.promises().values()) == ["n2"]
+    assert list(rig.bench.state.reservations().values()) == ["n2"]
     (decision,) = rig.loop.decisions()["pods"]
     assert (decision["outcome"], decision["node"]) == ("underWay", "n2")
     told = [(reason, message) for about, _, reason, message in rig.recorder.emitted if about == "Pod/p"]
@@ -101,7 +101,7 @@ def test_while_every_plan_is_refused_pods_hear_the_server_s_sentence(rig: Rig) -
     rig.bench.cluster.pod(pod())
     rig.turn()
     turns(rig, 12)
-    assert rig.bench.state.promises() == {}
+    assert rig.bench.state.reservations() == {}
     value = rig.bench.metrics.registry.get_sample_value
     assert value("gpuplan_placed_pods", {"supply": "new"}) == 0
     assert value("gpuplan_unplaced_pods", {"reason": "Blocked"}) == 1
@@ -118,7 +118,7 @@ def test_while_every_plan_is_refused_pods_hear_the_server_s_sentence(rig: Rig) -
     assert (spec_planned(rig, "n1") is None) != (spec_planned(rig, "n2") is None)
 
 
-def test_a_broken_promise_is_withdrawn_and_others_are_kept() -> None:
+def test_a_reservation_on_an_unwritten_plan_is_withdrawn_and_others_are_kept() -> None:
     result = PlanningResult(
         placed=(
             placed("a"),
@@ -170,7 +170,7 @@ def test_pods_of_a_plan_that_may_have_been_written_are_planned_on_no_other_node(
     turns(rig, 30)
     assert spec_planned(rig, "n1") is not None
     assert spec_planned(rig, "n2") is None
-    assert list(rig.bench.state.promises().values()) == ["n1"]
+    assert list(rig.bench.state.reservations().values()) == ["n1"]
     assert rig.idle()
 
 

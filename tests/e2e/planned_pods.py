@@ -60,15 +60,15 @@ def measure(rig: Rig, before: Snapshot, manner: Manner) -> Outcome:
     wait_until_tried(rig, before)
     snapshot = bound(before, where(rig, before))
     result = plan(snapshot)
-    promises = {placed.uid: placed.node for placed in result.placed}
+    reservations = {placed.uid: placed.node for placed in result.placed}
     after, _ = applied(snapshot, result)
     try:
-        return follow(rig, after, promises, manner)
+        return follow(rig, after, reservations, manner)
     finally:
         rig.clear()
 
 
-def follow(rig: Rig, after: Snapshot, promises: Mapping[str, str], manner: Manner) -> Outcome:
+def follow(rig: Rig, after: Snapshot, reservations: Mapping[str, str], manner: Manner) -> Outcome:
     """Advertise the plan, and nominate, until nobody is bound any more."""
     plans = {each.name: each for each in after.plans}
     waiting = {pod.uid: pod for pod in after.pending}
@@ -76,7 +76,7 @@ def follow(rig: Rig, after: Snapshot, promises: Mapping[str, str], manner: Manne
 
     def look() -> dict[str, str]:
         if manner.nominate:
-            nominate_due(rig, offered, waiting, promises)
+            nominate_due(rig, offered, waiting, reservations)
         return where(rig, after)
 
     for node in after.nodes:
@@ -86,15 +86,15 @@ def follow(rig: Rig, after: Snapshot, promises: Mapping[str, str], manner: Manne
         body = {"status": {"capacity": allocatable, "allocatable": allocatable}}
         assert call(rig.api, "PATCH", f"{NODES}/{node.name}/status", body, MERGE).allowed
         if manner.apart:
-            watch(look, {uid for uid, there in promises.items() if there == node.name})
-    found = watch(look, set(promises))
+            watch(look, {uid for uid, there in reservations.items() if there == node.name})
+    found = watch(look, set(reservations))
     return Outcome(
         pending=len(after.pending),
-        planned=len(promises),
-        bound=len(promises.keys() & found.keys()),
-        as_planned=sum(found.get(uid) == node for uid, node in promises.items()),
-        others_bound=len(found.keys() - promises.keys()),
-        only_exchanged=taken(waiting, found) == taken(waiting, promises),
+        planned=len(reservations),
+        bound=len(reservations.keys() & found.keys()),
+        as_planned=sum(found.get(uid) == node for uid, node in reservations.items()),
+        others_bound=len(found.keys() - reservations.keys()),
+        only_exchanged=taken(waiting, found) == taken(waiting, reservations),
     )
 
 
@@ -122,7 +122,7 @@ def nominate_due(
     rig: Rig,
     plans: Mapping[str, PlanView],
     waiting: Mapping[str, PodView],
-    promises: Mapping[str, str],
+    reservations: Mapping[str, str],
 ) -> None:
     """Write the nominations to these nodes that the controller would write now."""
     raw = rig_pods(rig)
@@ -135,7 +135,7 @@ def nominate_due(
     for node in sorted(plans):
         pending = [pod for pod in pods if not pod.node]
         holders = [pod for pod in pods if pod.node == node]
-        for pod in due(node, plans[node], pending, holders, promises):
+        for pod in due(node, plans[node], pending, holders, reservations):
             body = {"status": {"nominatedNodeName": node}}
             answer = call(rig.api, "PATCH", f"{PODS}/{pod.name}/status", body, MERGE)
             assert answer.allowed or rig_pods(rig)[pod.name]["spec"].get("nodeName"), answer.message

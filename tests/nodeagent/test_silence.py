@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.api import paths
 from controller.api.plans import read_plan
 from crds.v1alpha1 import names
@@ -65,7 +65,7 @@ class Rig:
         self.bench, self.cluster = bench, bench.cluster
         self.cluster.node(node("n1"))
         self.cluster.plan("n1")
-        self.controller = Agents(
+        self.controller = AgentLiveness(
             self.cluster.api,
             bench.state,
             bench.metrics,

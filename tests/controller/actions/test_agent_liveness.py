@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.api import paths
 from controller.api.nodes import read_node
 from kube import apply
@@ -15,8 +15,8 @@ from tests.controller.objects import condition, gpu, item, node, status
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def agents(bench: Bench) -> Agents:
-    return Agents(
+def agents(bench: Bench) -> AgentLiveness:
+    return AgentLiveness(
         bench.cluster.api,
         bench.state,
         bench.metrics,
@@ -28,14 +28,14 @@ def agents(bench: Bench) -> Agents:
     )
 
 
-def run(bench: Bench, work: Agents) -> None:
+def run(bench: Bench, work: AgentLiveness) -> None:
     """As the watches and the loop would."""
     bench.load()
     bench.state.tick()
     work.run()
 
 
-def ready(bench: Bench) -> Agents:
+def ready(bench: Bench) -> AgentLiveness:
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1")
     return agents(bench)

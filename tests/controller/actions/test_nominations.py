@@ -30,14 +30,14 @@ from tests.controller.objects import (
 
 
 def nominees(
-    partitions: list[Json], *pods: Json, bound: tuple[Json, ...] = (), promised: tuple[str, ...] = ()
+    partitions: list[Json], *pods: Json, bound: tuple[Json, ...] = (), reserved: tuple[str, ...] = ()
 ) -> list[str]:
     reading = plan_reading(plan(status=status(gpu(item=item(0), partitions=partitions))))
     view = PlanView(name="n1", gpus=tuple(found.view for found in reading.gpus))
     pending = [pod_view(raw) for raw in pods]
     holders = [pod_view(raw) for raw in bound]
-    promises = {p.uid: "n1" for p in pending if not promised or p.name in promised}
-    return [p.name for p in due("n1", view, pending, holders, promises)]
+    reservations = {p.uid: "n1" for p in pending if not reserved or p.name in reserved}
+    return [p.name for p in due("n1", view, pending, holders, reservations)]
 
 
 FREE, PENDING, USED = partition(0), partition(1, "Pending"), partition(2, "Used", pod="default/holder")
@@ -72,22 +72,22 @@ def test_a_nomination_by_a_scheduler_is_never_overruled() -> None:
     assert nominees([FREE], pod("a", nominated="n7")) == []
 
 
-def test_nobody_but_the_promised() -> None:
-    assert nominees([FREE, PENDING], pod("a"), pod("b"), promised=("b",)) == ["b"]
+def test_only_a_pod_with_a_reservation_is_nominated() -> None:
+    assert nominees([FREE, PENDING], pod("a"), pod("b"), reserved=("b",)) == ["b"]
 
 
 @pytest.mark.parametrize(
     ("under_way", "expected"),
     [pytest.param(True, ["a"], id="while the GPUs are being cut"), pytest.param(False, [], id="not once they are")],
 )
-def test_a_promise_is_a_claim_before_the_partitions_are_there(under_way: bool, expected: list[str]) -> None:
+def test_a_reservation_is_nominated_before_the_partitions_are_there(under_way: bool, expected: list[str]) -> None:
     reading = plan_reading(plan(status=status(gpu(item=item(0)))))
     view = PlanView(name="n1", gpus=tuple(replace(found.view, under_way=under_way) for found in reading.gpus))
     pods = [pod_view(pod(name)) for name in ("a", "elsewhere")]
     pods += [pod_view(pod("nominated", nominated="n7")), replace(pod_view(pod("untried")), unschedulable=False)]
-    promises = {found.uid: "n2" if found.name == "elsewhere" else "n1" for found in pods}
+    reservations = {found.uid: "n2" if found.name == "elsewhere" else "n1" for found in pods}
 
-    assert [found.name for found in coming("n1", view, pods, promises)] == expected
+    assert [found.name for found in coming("n1", view, pods, reservations)] == expected
 
 
 def nominator(bench: Bench, **options: Any) -> Nominator:
@@ -107,7 +107,7 @@ def ready(bench: Bench) -> None:
     bench.cluster.agent_status("n1", status(gpu(state="Advertising", partitions=[partition(0, "Pending")])))
     bench.cluster.pod(pod())
     bench.load()
-    bench.state.promise({bench.cluster.get_pod()["metadata"]["uid"]: "n1"})
+    bench.state.reserve({bench.cluster.get_pod()["metadata"]["uid"]: "n1"})
 
 
 def nominated(bench: Bench) -> str:
@@ -145,7 +145,7 @@ def test_a_restarted_controller_knows_its_own_nominations(bench: Bench) -> None:
     assert again.state.snapshot().pending[0].nomination_ours
 
 
-def test_moves_its_own_nomination_with_the_promise(bench: Bench) -> None:
+def test_moves_its_own_nomination_with_the_reservation(bench: Bench) -> None:
     ready(bench)
     work = nominator(bench)
     work.run()
@@ -153,7 +153,7 @@ def test_moves_its_own_nomination_with_the_promise(bench: Bench) -> None:
     bench.cluster.plan("n2")
     bench.cluster.agent_status("n2", status(gpu(state="Ready", partitions=[partition(0)])))
     bench.load()
-    bench.state.promise({bench.cluster.get_pod()["metadata"]["uid"]: "n2"})
+    bench.state.reserve({bench.cluster.get_pod()["metadata"]["uid"]: "n2"})
     bench.clock.now += 1
     work.run()
     assert nominated(bench) == "n2"
@@ -189,7 +189,7 @@ def test_a_refusal_is_counted_and_tried_again(bench: Bench) -> None:
 
 
 def many(bench: Bench, count: int) -> list[str]:
-    """So many promised pods, with a partition for each."""
+    """So many pods with a reservation, with a partition for each."""
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1", planned={"gpus": [item(0, 0)]})
     bench.cluster.agent_status(
@@ -199,7 +199,7 @@ def many(bench: Bench, count: int) -> list[str]:
     for name in names:
         bench.cluster.pod(pod(name))
     bench.load()
-    bench.state.promise({bench.cluster.get_pod(name)["metadata"]["uid"]: "n1" for name in names})
+    bench.state.reserve({bench.cluster.get_pod(name)["metadata"]["uid"]: "n1" for name in names})
     return names
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.api import paths
 from controller.api.nodes import read_node
@@ -11,9 +11,9 @@ from tests.controller.cluster import Bench
 from tests.controller.objects import Json, item, node
 
 
-def chores(bench: Bench) -> Chores:
+def plan_lifecycle(bench: Bench) -> PlanLifecycle:
     api, state, clock = bench.cluster.api, bench.state, bench.clock
-    return Chores(
+    return PlanLifecycle(
         api,
         state,
         Writer(api, state, leading=bench.leading, clock=clock),
@@ -29,7 +29,7 @@ def test_an_enabled_node_gets_an_empty_plan_and_others_none(bench: Bench) -> Non
     bench.cluster.node(node("n1"))
     bench.cluster.node(node("n2", mode=None))
     bench.load()
-    work = chores(bench)
+    work = plan_lifecycle(bench)
     assert work.run()
     assert bench.cluster.plans() == ["n1"]
     assert bench.cluster.get_plan()["spec"] == {"nodeName": "n1"}
@@ -41,7 +41,7 @@ def test_a_plan_that_is_there_already_is_no_problem(bench: Bench) -> None:
     bench.cluster.node(node("n1"))
     bench.load()
     bench.cluster.plan("n1", mode="Manual")
-    chores(bench).run()
+    plan_lifecycle(bench).run()
     assert bench.errors("chores") == 0
     assert bench.cluster.get_plan()["spec"]["mode"] == "Manual"
 
@@ -50,7 +50,7 @@ def test_a_deleted_plan_returns_after_a_minute(bench: Bench) -> None:
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1")
     bench.load()
-    work = chores(bench)
+    work = plan_lifecycle(bench)
     apply.delete(bench.cluster.api, paths.plan("n1"))
     bench.state.observe_plan("n1", None)
     bench.clock.now += 59
@@ -65,7 +65,7 @@ def test_a_failure_is_counted_tried_again_later_and_stops_no_other(bench: Bench)
         bench.cluster.node(node(name))
     bench.load()
     fault = bench.cluster.refuse("POST", "/gpupartitionplans")
-    work = chores(bench)
+    work = plan_lifecycle(bench)
     work.run()
     assert bench.errors("chores") == 2
     bench.cluster.server.faults.remove(fault)
@@ -79,7 +79,7 @@ def test_who_does_not_lead_does_nothing(bench: Bench) -> None:
     bench.cluster.node(node("n1"))
     bench.load()
     bench.leads = False
-    chores(bench).run()
+    plan_lifecycle(bench).run()
     assert bench.cluster.plans() == []
 
 
@@ -97,7 +97,7 @@ def test_a_plan_without_a_node_goes_after_an_hour_unless_people_wrote_in_it(
 ) -> None:
     bench.cluster.plan("n1", **spec)
     bench.load()
-    work = chores(bench)
+    work = plan_lifecycle(bench)
     bench.state.tick()
     bench.clock.now += 3599
     bench.state.tick()
@@ -116,7 +116,7 @@ def test_the_plan_of_a_node_that_cannot_be_read_stays(bench: Bench, gone_before:
         bench.state.tick()
     bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
     assert ("node", "n1") in bench.state.unreadable()
-    work = chores(bench)
+    work = plan_lifecycle(bench)
     for _ in range(3):
         bench.clock.now += 3600
         work.run()  # also before the tick that forgets when it was gone
@@ -137,7 +137,7 @@ def test_an_orphan_that_was_written_in_between_stays(bench: Bench) -> None:
     bench.state.tick()
     bench.clock.now += 3600
     bench.cluster.pin("n1", {"index": 0, "whole": {}})
-    chores(bench).run()
+    plan_lifecycle(bench).run()
     assert bench.cluster.plans() == ["n1"]
     assert bench.errors("chores") == 0
 
@@ -147,7 +147,7 @@ def test_pinned_items_are_dropped_as_soon_as_they_are_seen(bench: Bench) -> None
     bench.cluster.plan("n1", mode="Manual", planned={"gpus": [item(0, 3), item(1, 0)]})
     bench.cluster.pin("n1", {"index": 0, "whole": {}})
     bench.load()
-    work = chores(bench)
+    work = plan_lifecycle(bench)
     assert work.run()
     assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(1, 0)]
     assert not work.run()
@@ -157,4 +157,4 @@ def test_a_node_that_is_not_enabled_any_more_is_left_as_it_is(bench: Bench) -> N
     bench.cluster.node(node("n1", mode=None))
     bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}], planned={"gpus": [item(0, 3)]})
     bench.load()
-    assert not chores(bench).run()
+    assert not plan_lifecycle(bench).run()

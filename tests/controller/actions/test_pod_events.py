@@ -31,7 +31,7 @@ class Desk:
 
     def at(self, now: float, *statements: Statement, ready: tuple[str, ...] = ()) -> None:
         self.clock.now = now
-        self.events.tell(statements, ready=ready)
+        self.events.report(statements, ready=ready)
 
     def wait(self, until: float) -> None:
         """The loop's turns, one a second."""

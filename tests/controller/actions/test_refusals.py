@@ -55,7 +55,7 @@ def _taint(bench: Bench) -> Callable[[], object]:
 def _creation(bench: Bench) -> Callable[[], object]:
     bench.cluster.node(node("n1"))
     bench.load()
-    return test_plan_lifecycle.chores(bench).run
+    return test_plan_lifecycle.plan_lifecycle(bench).run
 
 
 WRITERS = {

@@ -274,9 +274,9 @@ OURS, NOS, ALT, ACK = (
 )
 def test_which_labels_enable_a_node(labels: dict[str, str], mode: str | None, remark: str) -> None:
     found = enablement(labels)
-    assert found == Enablement(mode=mode, remark=found.remark)
-    assert remark in found.remark
-    assert bool(remark) == bool(found.remark)
+    assert found == Enablement(mode=mode, warning=found.warning)
+    assert remark in found.warning
+    assert bool(remark) == bool(found.warning)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from controller.actions.agent_liveness import Agents
+from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.metrics import Metrics
-from controller.actions.plan_lifecycle import Chores
+from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.api.plans import read_plan
 from controller.cache.agenda import Agenda
 from tests.controller.cache.state_bench import Bench
@@ -91,7 +91,7 @@ SECONDS = (0.5, 5.0, 59.5, 60.0, 61.0, 180.0, 3600.0)
 
 
 class Judges:
-    """Agents and Chores on one state, whose requests the test plays."""
+    """AgentLiveness and PlanLifecycle on one state, whose requests the test plays."""
 
     def __init__(self) -> None:
         self.bench = Bench()
@@ -104,7 +104,7 @@ class Judges:
         clock, state = self.bench.clock, self.bench.state
         api: Any = None
         metrics = Metrics(CollectorRegistry())
-        agents = Agents(
+        agents = AgentLiveness(
             api,
             state,
             metrics,
@@ -114,7 +114,7 @@ class Judges:
             agent_silent_seconds=60,
             taint_removal_seconds=180,
         )
-        chores = Chores(
+        chores = PlanLifecycle(
             api,
             state,
             api,

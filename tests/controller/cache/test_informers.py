@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.cache.informers import OF_VOLUMES, WORKLOADS, Kind, Surroundings, needed_for
+from controller.cache.informers import OF_VOLUMES, WORKLOADS, Kind, SchedulingInformers, needed_for
 from controller.model.scheduling import (
     DEFAULT_PROFILE,
     ClaimUse,
@@ -70,8 +70,8 @@ def seen() -> list[str]:
 
 
 @pytest.fixture
-def surroundings(server: ApiServer, seen: list[str]) -> Iterator[Surroundings]:
-    found = Surroundings(clients.for_url(server.url), {}, changed=seen.append)
+def informers(server: ApiServer, seen: list[str]) -> Iterator[SchedulingInformers]:
+    found = SchedulingInformers(clients.for_url(server.url), {}, changed=seen.append)
     yield found
     found.stop()
 
@@ -86,51 +86,51 @@ def wait_for(look: Callable[[], Any]) -> Any:
     raise AssertionError("it never came")
 
 
-def test_nothing_is_known_before_anybody_needs_it(surroundings: Surroundings) -> None:
-    context = surroundings.context()
+def test_nothing_is_known_before_anybody_needs_it(informers: SchedulingInformers) -> None:
+    context = informers.context()
 
     assert (context.namespaces, context.claims, context.workloads) == (None, None, None)
     assert context.dra_resources == frozenset()
-    assert surroundings.watch_errors() == {}
+    assert informers.watch_errors() == {}
 
 
 def test_namespaces_come_with_the_first_pod_that_selects_them(
-    server: ApiServer, surroundings: Surroundings, seen: list[str]
+    server: ApiServer, informers: SchedulingInformers, seen: list[str]
 ) -> None:
-    surroundings.require(pod(affinity=(SELECTING,), gpu=()))
-    surroundings.require(pod(affinity=(SELECTING,), gpu=()))
+    informers.require(pod(affinity=(SELECTING,), gpu=()))
+    informers.require(pod(affinity=(SELECTING,), gpu=()))
 
-    namespaces = wait_for(lambda: surroundings.context().namespaces)
+    namespaces = wait_for(lambda: informers.context().namespaces)
     assert "kube-system" in namespaces
     assert "/api/v1/namespaces" in seen
-    assert list(surroundings.watch_errors()) == ["/api/v1/namespaces"]
+    assert list(informers.watch_errors()) == ["/api/v1/namespaces"]
 
     labelled = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "labels": {"team": "x"}}}
     apply.create(clients.for_url(server.url), "/api/v1/namespaces", labelled)
-    assert wait_for(lambda: (surroundings.context().namespaces or {}).get("new"))["team"] == "x"
+    assert wait_for(lambda: (informers.context().namespaces or {}).get("new"))["team"] == "x"
 
 
-def test_what_may_not_be_listed_stays_unknown(server: ApiServer, surroundings: Surroundings) -> None:
+def test_what_may_not_be_listed_stays_unknown(server: ApiServer, informers: SchedulingInformers) -> None:
     server.faults.append(lambda request: Refuse(code=403) if "persistentvolumes" in request.path else None)
     try:
-        surroundings.require(pod(volumes=(ClaimUse(claim="c"),)))
-        wait_for(lambda: surroundings.watch_errors().get("/api/v1/persistentvolumes"))
-        assert surroundings.context().volumes is None
+        informers.require(pod(volumes=(ClaimUse(claim="c"),)))
+        wait_for(lambda: informers.watch_errors().get("/api/v1/persistentvolumes"))
+        assert informers.context().volumes is None
     finally:
         server.faults.clear()
 
 
 def test_a_kind_that_the_server_does_not_serve_is_no_failing_watch(
-    surroundings: Surroundings, caplog: pytest.LogCaptureFixture
+    informers: SchedulingInformers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    surroundings.require(pod())
-    wait_for(lambda: "/apis/resource.k8s.io/v1/deviceclasses" not in surroundings.watch_errors())
+    informers.require(pod())
+    wait_for(lambda: "/apis/resource.k8s.io/v1/deviceclasses" not in informers.watch_errors())
 
     assert [record.levelname for record in caplog.records if "deviceclasses" in record.getMessage()] in ([], ["INFO"])
 
 
-def test_nothing_starts_after_the_end(surroundings: Surroundings) -> None:
-    surroundings.stop()
-    surroundings.require(pod(affinity=(SELECTING,)))
+def test_nothing_starts_after_the_end(informers: SchedulingInformers) -> None:
+    informers.stop()
+    informers.require(pod(affinity=(SELECTING,)))
 
-    assert surroundings.watch_errors() == {}
+    assert informers.watch_errors() == {}

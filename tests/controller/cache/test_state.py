@@ -1,4 +1,4 @@
-"""The state: what it makes of watches and own writes: its snapshot, its promises, and which Node a plan is about."""
+"""The state: what it makes of watches and own writes: snapshot, reservations, and which Node a plan is about."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_odd_labels_are_remarked_on_once() -> None:
         window=bench.window,
         options=PlannerOptions(),
         clock=bench.clock,
-        remark=lambda seen, text: remarks.append((seen.name, text)),
+        on_label_warning=lambda seen, text: remarks.append((seen.name, text)),
     )
     raw = node(mode="mips")
     for _ in range(2):
@@ -51,32 +51,32 @@ def test_odd_labels_are_remarked_on_once() -> None:
     assert "use one of mig, mps, auto" in remarks[0][1]
 
 
-def test_promises_last_until_the_pod_is_bound_or_gone() -> None:
+def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
     bench = Bench()
     for name in ("n1", "n2"):
         bench.node(node(name))
     for name in ("a", "b", "c", "other"):
         bench.pod(pod(name))
-    bench.state.promise({"uid-a": "n1", "uid-b": "n1", "uid-c": "n2", "uid-long-gone": "n3"})
-    assert bench.state.promises() == {"uid-a": "n1", "uid-b": "n1", "uid-c": "n2"}
+    bench.state.reserve({"uid-a": "n1", "uid-b": "n1", "uid-c": "n2", "uid-long-gone": "n3"})
+    assert bench.state.reservations() == {"uid-a": "n1", "uid-b": "n1", "uid-c": "n2"}
     bench.triggers()
     bench.pod(pod("a", node="n1"))
-    assert bench.triggers() == ()  # as promised: nothing is left for the others
+    assert bench.triggers() == ()  # as reserved: nothing is left for the others
     bench.pod(pod("b", node="n5"))
     assert bench.triggers() == ("node n1",)
     bench.gone("c")
     assert bench.triggers() == ("node n2",)
-    assert bench.state.promises() == {}
+    assert bench.state.reservations() == {}
 
 
 def test_a_pod_that_was_deleted_and_created_anew_is_another_pod() -> None:
     bench = Bench()
     bench.node(node())
     bench.pod(pod(uid="one"))
-    bench.state.promise({"one": "n1"})
+    bench.state.reserve({"one": "n1"})
     bench.pod(pod(uid="two"))
     assert bench.triggers() == ("pod two", "node n1")
-    assert bench.state.promises() == {}
+    assert bench.state.reservations() == {}
 
 
 @pytest.mark.parametrize(

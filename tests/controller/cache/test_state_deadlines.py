@@ -58,7 +58,7 @@ def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) 
             bench.pod(pod(other, asks={}, unschedulable=False))
         bench.clock.now += 1
         bench.triggers()
-        bench.state.promise({"uid-p": "n1"}, ready=["uid-p"])
+        bench.state.reserve({"uid-p": "n1"}, ready=["uid-p"])
         bench.clock.now += 1
         if came == "after":
             bench.pod(pod(other, asks={}, unschedulable=False))

@@ -163,20 +163,20 @@ def test_while_a_pod_waits_planning_is_never_long_ago() -> None:
 
 
 @pytest.mark.parametrize("taken", [other("n1"), other(nominated="n1")], ids=["bound", "preempting"])
-@pytest.mark.parametrize("promised", ["n1", "n2", ""])
-def test_a_pod_that_may_have_taken_a_promised_place_is_worth_a_pass(taken: Json, promised: str) -> None:
+@pytest.mark.parametrize("reserved", ["n1", "n2", ""])
+def test_a_pod_that_may_have_taken_a_reserved_place_triggers_a_pass(taken: Json, reserved: str) -> None:
     bench = waiting(PLAIN, other())
-    bench.state.promise({"uid-waits": promised} if promised else {})
+    bench.state.reserve({"uid-waits": reserved} if reserved else {})
     bench.pod(taken)
-    assert bench.triggers() == (("node n1",) if promised == "n1" else ())
+    assert bench.triggers() == (("node n1",) if reserved == "n1" else ())
 
 
-def test_a_promise_to_a_pod_that_is_to_be_deleted_is_for_others() -> None:
+def test_the_reservation_of_a_deleted_pod_is_released() -> None:
     bench = waiting(PLAIN, pod("second"))
-    bench.state.promise({"uid-waits": "n1"})
+    bench.state.reserve({"uid-waits": "n1"})
     bench.pod(terminating(pod("waits")))
     assert bench.triggers() == ("node n1",)
-    assert bench.state.promises() == {}
+    assert bench.state.reservations() == {}
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_a_promise_to_a_pod_that_is_to_be_deleted_is_for_others() -> None:
 def test_what_was_kept_for_a_pod_without_a_place_is_for_others_without_one(after: Json | None, others: str) -> None:
     """Such as the GPU that is reserved for the pod that has waited longest."""
     bench = waiting(PLAIN, pod("second"))
-    bench.state.promise({"uid-second": "n1"} if others == "placed" else {})
+    bench.state.reserve({"uid-second": "n1"} if others == "placed" else {})
     bench.gone("waits") if after is None else bench.pod(after)
     assert bench.triggers() == (("pods without a place",) if others == "unplaced" else ())
 
 
 def test_a_pod_that_no_pass_has_seen_leaves_nothing() -> None:
     bench = waiting(PLAIN)
-    bench.state.promise({})
+    bench.state.reserve({})
     bench.pod(pod("second"))
     bench.gone("second")
     assert bench.triggers() == ()

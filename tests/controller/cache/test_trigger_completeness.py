@@ -173,7 +173,7 @@ def test_where_nothing_starts_a_pass_one_would_place_the_same_pods(changes: list
         change.apply(world)
         result = world.plan().placed
         if world.bench.triggers():
-            world.bench.state.promise({found.uid: found.node for found in result})
+            world.bench.state.reserve({found.uid: found.node for found in result})
             placed = {found.uid for found in result}
         else:
             waiting = {found.uid for found in world.bench.state.pending() if not found.deleting}

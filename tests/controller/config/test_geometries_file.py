@@ -9,7 +9,7 @@ import yaml
 
 from controller.__main__ import main
 from controller.config.geometries_file import GeometriesError, read_geometries
-from controller.config.options import planner_options, telling
+from controller.config.options import planner_options, warn_about_geometries
 from controller.config.settings import read_settings
 from controller.model.known_geometries import all_warnings, model_named
 from controller.model.views import PlannerOptions
@@ -144,7 +144,7 @@ def test_a_model_that_the_catalogue_lacks_is_used_where_nvml_confirms_it(caplog:
     snapshot = cluster(server("n", gpu), pending=[pod(f"p{n}", "1g.50gb") for n in range(3)])
     options = PlannerOptions(geometries=known)
     with caplog.at_level(logging.WARNING):
-        told = telling(plan, options)
+        told = warn_about_geometries(plan, options)
         assert [len(told(snapshot, options).placed) for _ in range(2)] == [2, 2]
     assert sum("2g.100gb" in line for line in caplog.messages) == 1
 
@@ -168,7 +168,7 @@ def test_the_setting_names_the_file() -> None:
 
     assert options.geometries == read_geometries(NOS)
     assert planner_options(read_settings({})).geometries is None
-    assert telling(plan, PlannerOptions()) is plan
+    assert warn_about_geometries(plan, PlannerOptions()) is plan
 
 
 @pytest.mark.parametrize(

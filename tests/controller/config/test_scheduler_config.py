@@ -12,8 +12,8 @@ from controller.config.scheduler_config import (
     DEFAULT_PROFILES,
     SchedulerConfigError,
     load_profiles,
+    profile_warnings,
     read_profiles,
-    remarks,
 )
 from controller.model.scheduling import (
     FILTERS,
@@ -170,7 +170,7 @@ def test_what_cannot_be_simulated_is_kept_by_name_and_told_once() -> None:
     (profile,) = found.values()
     assert profile.filters == FILTERS
     assert profile.unknown == ("plugin Coscheduling", "plugin Mine", "extender http://gpu:80")
-    assert remarks(found) == [
+    assert profile_warnings(found) == [
         "scheduler profile default-scheduler: plugin Coscheduling, plugin Mine, extender http://gpu:80 "
         "cannot be simulated and counts as passing"
     ]
@@ -182,14 +182,14 @@ def test_resources_that_an_extender_manages_are_left_to_it() -> None:
     found = read_profiles(configuration({"pluginConfig": [fit]}, extenders=[{"managedResources": managed}]))
 
     assert found["default-scheduler"].ignored_resources == {"nvidia.com/gpu-10gb"}
-    assert remarks(found) == [
+    assert profile_warnings(found) == [
         "scheduler profile default-scheduler ignores nvidia.com/gpu-10gb: pods may be bound where no slice is free"
     ]
 
 
 def test_a_default_profile_needs_no_remark() -> None:
-    assert remarks(DEFAULT_PROFILES) == []
-    assert remarks({"x": FilterProfile(ignored_groups=frozenset({"example.com"}))}) == []
+    assert profile_warnings(DEFAULT_PROFILES) == []
+    assert profile_warnings({"x": FilterProfile(ignored_groups=frozenset({"example.com"}))}) == []
 
 
 @pytest.mark.parametrize(

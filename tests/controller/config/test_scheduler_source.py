@@ -124,7 +124,7 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogC
     known = scheduler_profiles(settings) or {}
     changed = threading.Semaphore(0)
     watch = SourceWatch(
-        settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.release, look_seconds=0.01
+        settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.release, poll_seconds=0.01
     )
     watch.start()
     try:
@@ -154,7 +154,7 @@ def test_a_file_that_is_being_written_is_no_change(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(scheduler_source, "load_profiles", load)
     settings = read_settings({"schedulerConfigFile": "f"})
-    watch = SourceWatch(settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.set, look_seconds=0.001)
+    watch = SourceWatch(settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.set, poll_seconds=0.001)
     watch.start()
 
     assert changed.wait(10)
@@ -168,7 +168,7 @@ def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:
     settings = read_settings({"scheduler": {"config": PLACE | {"name": "changing"}}})
     changed = threading.Semaphore(0)
     watch = SourceWatch(
-        settings, api, scheduler_profiles(settings, api) or {}, changed=changed.release, look_seconds=0.01
+        settings, api, scheduler_profiles(settings, api) or {}, changed=changed.release, poll_seconds=0.01
     )
     watch.start()
     try:
@@ -185,7 +185,7 @@ def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:
 
 def test_without_a_source_nothing_is_looked_at() -> None:
     watch = SourceWatch(
-        read_settings({}), clients.for_url("http://127.0.0.1:9"), {}, changed=pytest.fail, look_seconds=0.0
+        read_settings({}), clients.for_url("http://127.0.0.1:9"), {}, changed=pytest.fail, poll_seconds=0.0
     )
     watch.start()
     assert "scheduler's configuration" not in {thread.name for thread in threading.enumerate()}

@@ -1,8 +1,10 @@
 """Decides when the agent's process must end because only a new one can work with the NVIDIA driver.
 
 A process never loads its NVML library a second time, and a container keeps the driver files that were mounted when it
-started. So a replaced driver ends the process at once, and one that stays away ends it after a while. Ends nothing
-itself, and says nothing while the driver answers or merely hangs.
+started. So a driver that was replaced while the process used it ends the process at once, and one that cannot be used
+ends it after a while. A library that never fitted the driver, as after an upgrade of packages without a reboot, is of
+the second kind: each new process would load the same one, and end before anybody reads why. Ends nothing itself, and
+says nothing while the driver answers or merely hangs.
 """
 
 from __future__ import annotations
@@ -21,19 +23,21 @@ class DriverLoss:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._gone_at: float | None = None
+        self._has_worked = False
 
     def note(self, problem: DriverError | None) -> str:
         """Why the process must end; empty where it need not. `problem` is that of the last observation."""
         if not isinstance(problem, DriverGoneError):
             self._gone_at = None
+            self._has_worked = self._has_worked or problem is None
             return ""
         now = self._clock()
         if self._gone_at is None:
             self._gone_at = now
-        if isinstance(problem, DriverReplacedError):
+        if isinstance(problem, DriverReplacedError) and self._has_worked:
             why = "the NVIDIA driver was replaced while this process had the library of the old one loaded"
         elif now - self._gone_at >= GONE_SECONDS:
-            why = f"the NVIDIA driver has been away for {GONE_SECONDS / 60:g} min"
+            why = f"the NVIDIA driver has been unusable for {GONE_SECONDS / 60:g} min"
         else:
             return ""
         return f"{why} ({problem}); the agent ends, so that it is started again with the driver that is there then"

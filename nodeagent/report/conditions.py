@@ -14,8 +14,7 @@ from typing import Any, Literal, TypeAlias
 from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
-from nodeagent.hardware.driver import Health
-from nodeagent.report.outcome import GpuOutcome, PassResult
+from nodeagent.report.outcome import GpuOutcome, PassResult, fault
 
 MOST_MESSAGE_CHARS = 4096
 UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
@@ -121,6 +120,8 @@ def _drifted(result: PassResult) -> ConditionValue:
         and outcome.plan_hash == outcome.item_hash
         and not outcome.converged
         and not result.desired.paused
+        # What cannot be read was not seen to differ.
+        and not (outcome.gpu is not None and outcome.gpu.problem)
     ]
     if drifted:
         return True, Reason.DRIFT, _sentences(drifted)
@@ -143,8 +144,10 @@ def _ownership(result: PassResult) -> ConditionValue:
 
 
 def _health(result: PassResult) -> ConditionValue:
-    gpus = [outcome.gpu for outcome in result.outcomes if outcome.gpu is not None]
-    ill = [f"GPU {gpu.index}: {gpu.health_message}" for gpu in gpus if gpu.health is Health.UNHEALTHY]
+    if result.observation.driver_problem is not None:
+        return False, Reason.DRIVER_ERROR, str(result.observation.driver_problem)
+    faults = [(outcome.index, fault(outcome.gpu)) for outcome in result.outcomes if outcome.gpu is not None]
+    ill = [f"GPU {index}: {why}" for index, why in faults if why]
     if ill:
         return False, Reason.UNHEALTHY, "; ".join(ill)
     return True, Reason.HEALTHY, "No GPU reports a fault."

@@ -151,13 +151,13 @@ def absent_gpu(index: int, item_hash: str, refused: Refused) -> GpuOutcome:
 def _state(found: Situation) -> tuple[GpuState, Reason, str]:
     change = found.change
     if not found.item_hash:
-        if fault := _fault(change.gpu):
-            return GpuState.UNMANAGED, Reason.UNHEALTHY, fault
+        if why := fault(change.gpu):
+            return GpuState.UNMANAGED, Reason.UNHEALTHY, why
         return GpuState.UNMANAGED, Reason.UNMANAGED, _unmanaged(change)
     if isinstance(change.target, Refused):
         return GpuState.FAILED, change.target.reason, change.target.message
-    if fault := _fault(change.gpu):
-        return GpuState.FAILED, Reason.UNHEALTHY, fault
+    if why := fault(change.gpu):
+        return GpuState.FAILED, Reason.UNHEALTHY, why
     if found.stage.reason is Reason.FOREIGN_OWNER:
         return GpuState.FAILED, found.stage.reason, found.stage.message
     if found.paused and isinstance(change.target, Unchanged):
@@ -178,7 +178,8 @@ def _state(found: Situation) -> tuple[GpuState, Reason, str]:
     return state, found.stage.reason, found.stage.message
 
 
-def _fault(gpu: ObservedGpu) -> str:
+def fault(gpu: ObservedGpu) -> str:
+    """What is wrong with it; empty where the driver reads it and reports no fault."""
     return gpu.problem or (gpu.health_message if gpu.health is Health.UNHEALTHY else "")
 
 

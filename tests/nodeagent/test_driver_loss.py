@@ -13,11 +13,32 @@ from tests.nodeagent.watched import Clock
 GONE = DriverGoneError("counting the GPUs", "Driver Not Loaded")
 
 
+REPLACED = DriverReplacedError("counting the GPUs", "version mismatch")
+
+
 def test_a_replaced_driver_ends_the_process_at_once() -> None:
-    reason = DriverLoss(Clock()).note(DriverReplacedError("counting the GPUs", "version mismatch"))
+    loss = DriverLoss(Clock())
+    assert loss.note(None) == ""
+
+    reason = loss.note(REPLACED)
 
     assert "replaced" in reason
     assert "counting the GPUs: version mismatch" in reason
+
+
+def test_a_library_that_never_fitted_the_driver_does_not_end_every_new_process_at_once() -> None:
+    clock = Clock()
+    loss = DriverLoss(clock)
+    assert loss.note(GONE) == ""
+    assert loss.note(REPLACED) == "", "a new process would load the same library, and nobody would read why"
+    clock.now += GONE_SECONDS - 1
+    assert loss.note(REPLACED) == ""
+    clock.now += 1
+
+    reason = loss.note(REPLACED)
+
+    assert "unusable for 10 min" in reason
+    assert "was replaced" not in reason
 
 
 def test_a_driver_that_is_gone_ends_the_process_after_a_while() -> None:
@@ -27,7 +48,7 @@ def test_a_driver_that_is_gone_ends_the_process_after_a_while() -> None:
     clock.now += GONE_SECONDS - 1
     assert loss.note(GONE) == ""
     clock.now += 1
-    assert "away for 10 min" in loss.note(GONE)
+    assert "unusable for 10 min" in loss.note(GONE)
 
 
 def test_a_driver_that_comes_back_starts_the_time_again() -> None:

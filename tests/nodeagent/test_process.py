@@ -278,7 +278,7 @@ def test_a_driver_that_stays_away_ends_the_process(node: Node, monkeypatch: pyte
 
     wait_until(lambda: not node.running())
 
-    assert "the NVIDIA driver has been away" in agent.ended_by
+    assert "the NVIDIA driver has been unusable" in agent.ended_by
 
 
 def test_wrong_settings_end_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ import pynvml
 import pytest
 
 from nodeagent.hardware.driver_thread import COOL_DOWN_SECONDS, ThreadedDriver
+from sandbox.driver import faults
+from sandbox.driver.status import Status
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
@@ -72,11 +74,38 @@ def test_a_gpu_that_cannot_be_read_delays_no_other(world: World, wedge: Wedge) -
     assert world.found(1) == ("Ready", "Confirmed")
     assert world.layout(1) == "7g.80gb at 0"
     assert world.advertised() == {"nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-7g.80gb": 1}
+    healthy = world.condition("GPUsHealthy")
+    assert (healthy["status"], healthy["reason"]) == ("False", "Unhealthy")
+    assert healthy["message"].startswith("GPU 0: reading GPU 0: no answer from the driver")
 
     release(world, gate, 0)
     world.settle(20)
     assert world.found(0) == ("Ready", "Confirmed")
     assert world.advertised() == {"nvidia.com/mig-7g.80gb": 2}
+    assert world.condition("GPUsHealthy")["status"] == "True"
+
+
+def test_a_gpu_that_cannot_be_read_is_not_called_drifted(world: World, wedge: Wedge) -> None:
+    wedge(world.gpu(0).uuid, "nvmlDeviceGetName")
+
+    world.settle()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert world.condition("Applied")["status"] == "False"
+    assert world.condition("Drifted")["status"] == "False", "nobody has seen a change"
+
+
+def test_while_the_driver_does_not_answer_no_gpu_is_called_healthy(world: World) -> None:
+    failing = faults.Action.FAIL
+    faults.inject(world.machine, "nvmlDeviceGetCount_v2", failing, status=Status.UNKNOWN, times=faults.ALWAYS)
+
+    world.settle()
+
+    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("False", "DriverError")
+    healthy = world.condition("GPUsHealthy")
+    assert (healthy["status"], healthy["reason"]) == ("False", "DriverError")
+    assert "counting the GPUs" in healthy["message"]
+    assert world.condition("Drifted")["status"] == "False"
 
 
 def test_what_a_wedged_gpu_offered_stays_through_a_restart_of_the_agent(world: World, wedge: Wedge) -> None:

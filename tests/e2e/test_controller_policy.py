@@ -172,7 +172,7 @@ def test_no_way_around_a_frozen_plan(cluster: RealCluster, controller: ApiClient
     for method, where, body, content_type, query in attempts:
         refused = call(controller, method, where, body, content_type, **query)
         assert refused.status == 403, (method, body, refused)
-    spec_in_status = {**live, "spec": thawed, "status": {"conditions": []}}
+    spec_in_status = {**live, "spec": thawed, "status": {**live["status"], "conditions": []}}
     assert call(controller, "PUT", f"{path}/status", spec_in_status).allowed, "the API server ignores spec there"
     assert call(controller, "PATCH", f"{path}/scale", {"spec": {"replicas": 0}}, MERGE).status == 404
     assert apply.get(cluster.admin, path)["spec"] == live["spec"]

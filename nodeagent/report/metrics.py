@@ -50,7 +50,7 @@ class AgentMetrics:
 
     def watch_status(self, failures: Callable[[], float]) -> None:
         """Status writes that failed since the last one that the API took, asked at each scrape."""
-        text = "Status writes that failed since the last one that the API took; 3 make the plan say CannotReport."
+        text = "Status writes that failed since the last one that the API took; after 3 the plan says CannotReport."
         self._gauge("status_write_failures", text).set_function(failures)
 
     def pass_took(self, seconds: float) -> None:

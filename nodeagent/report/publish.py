@@ -53,7 +53,9 @@ class StatusWriter:
         self.failures = 0
         """Writes that failed since the last one that the API took."""
         self.problem = ""
-        """Why, once there were `MOST_FAILURES` of them; the heartbeat carries it to the controller."""
+        """Why, after `MOST_FAILURES` while heartbeats got through; the heartbeat carries it to the controller."""
+        self._taken_before = 0
+        """Heartbeats that were taken before the last failure."""
 
     def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
         """None when the API holds it; else the seconds after which to come again. Raises ApiError."""
@@ -94,10 +96,15 @@ class StatusWriter:
 
     def _failed(self, error: ApiError) -> None:
         self.failures += 1
-        if self.failures >= MOST_FAILURES:
-            known, self.problem = self.problem, str(error)[:MOST_PROBLEM_CHARS]
-            if not known:
-                self._beats.beat_now()
+        # Without heartbeats the API server is away: to report a refusal then would only unsettle Ready at its return.
+        heard, self._taken_before = self._beats.taken > self._taken_before, self._beats.taken
+        if self.failures < MOST_FAILURES:
+            return
+        known = self.problem
+        if known or heard:
+            self.problem = str(error)[:MOST_PROBLEM_CHARS]
+        if not known:
+            self._beats.beat_now()
 
 
 def without_ready(status: Mapping[str, Any]) -> dict[str, Any]:

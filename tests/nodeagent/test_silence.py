@@ -206,6 +206,10 @@ def refusal(rig: Rig) -> Any:
     for turn in range(3):
         assert (rig.writer.failures, rig.beats.wanted) == (turn, False)
         rig.agent_turn()
+    # A heartbeat that gets through tells a refused status from an API server that is away.
+    assert (rig.writer.problem, rig.beats.wanted) == ("", True)
+    rig.beats.send()
+    rig.agent_turn()
     return fault
 
 
@@ -256,6 +260,32 @@ def test_two_failures_are_no_matter_for_the_plan(rig: Rig) -> None:
     assert (rig.writer.failures, rig.writer.problem) == (2, "")
     rig.cluster.server.faults.remove(fault)
     rig.agent_turn()
+    assert rig.writer.failures == 0
+
+
+def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
+    rig.confirmed()
+    rig.cluster.pin("n1", {"index": 0, "whole": {}})
+
+    def away(request: Any) -> Refuse | None:
+        theirs = "/leases/" in request.path or request.query.get("fieldManager") == names.AGENT_MANAGER
+        return Refuse(code=503, reason="ServiceUnavailable") if theirs else None
+
+    rig.cluster.server.faults.append(away)
+    for _ in range(5):
+        rig.agent_turn()
+        with contextlib.suppress(ApiError):
+            rig.beats.send()
+    rig.cluster.server.faults.remove(away)
+    rig.ready.clear()
+
+    rig.beats.send()
+    rig.controller_turn()
+    rig.agent_turn()
+    rig.controller_turn()
+
+    assert rig.says("AgentAlive") == ("True", "Heartbeat")
+    assert "Unknown" not in rig.ready
     assert rig.writer.failures == 0
 
 

@@ -1,6 +1,7 @@
-"""Logs what is new, and not what was said in the pass before: a pass comes up to ten times a second.
+"""Logs a problem once, and again only when its text changes: a pass may run up to ten times a second.
 
-In goes the sentence of each look, empty while all is well; out comes a warning where it differs from the last one.
+Takes the sentence of each pass, empty while all is well; warns where it differs from the last one. Never logs a
+recovery.
 """
 
 import logging

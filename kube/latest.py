@@ -1,8 +1,8 @@
-"""The latest version of one object of the API: from the watch, or from the answer to our own write where that is newer.
+"""Keeps the latest version of one object of the API: from the watch, or from the answer to our own write where newer.
 
-In go values with uid, generation and resourceVersion, out comes the newest. The watch lags behind our writes, so what
-it brings late is passed over; but the watch itself never goes back, and where it does, after a restore of etcd, it is
-believed. Reads and writes nothing.
+Takes values with uid, generation and resourceVersion, returns the newest. The watch lags behind our writes, so an older
+version that it delivers late is ignored; but the watch itself never goes back, and where it does, after a restore of
+etcd, it is believed. Reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LatestVersion(Generic[V]):
                 self._latest = new
 
     def accept(self, written: V) -> None:
-        """The answer to a write of ours: counts at once, the watch may take a while to bring it."""
+        """The answer to a write of ours: counts at once, the watch may deliver it later."""
         with self._lock:
             known = self._latest
             if known is not None and known.uid == written.uid and not _older(written, known):
@@ -60,5 +60,5 @@ def _late(new: V, known: V | None) -> bool:
 
 
 def _older(one: V, other: V) -> bool:
-    """Versions that are no numbers cannot be compared; then the last word counts."""
+    """Versions that are not numbers cannot be compared; then the last one counts."""
     return one.version.isdigit() and other.version.isdigit() and int(one.version) < int(other.version)

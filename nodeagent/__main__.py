@@ -1,4 +1,4 @@
-"""`gpuplan-nodeagent`: the agent of one GPU node, and with `plugin` as first word the device plugin beside it.
+"""`gpuplan-nodeagent`: the agent of one GPU node, and with `plugin` as first word its device plugin.
 
     gpuplan-nodeagent --node-name N --config FILE [--kubeconfig F]
     gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M
@@ -32,7 +32,7 @@ log = logging.getLogger("nodeagent")
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gpuplan-nodeagent",
-        description="Partitions the GPUs of one node as its GPUPartitionPlan says.",
+        description="Partitions the GPUs of one node by its GPUPartitionPlan.",
         epilog="gpuplan-nodeagent plugin … runs the device plugin instead.",
     )
     parser.add_argument("--node-name", required=True, help="name of this Node; in a pod spec.nodeName gives it")

@@ -1,14 +1,14 @@
-"""One pass of the node agent: look, withdraw or destroy and create, advertise, confirm, report.
+"""One pass of the node agent: observe, withdraw or destroy and create, advertise, confirm, report.
 
-    spec ────────────────────► orders ─┐
-    driver, kubelet, plugin ──► look ──┴► changes ─► actuator ─► driver       (journal first)
-                                             └─────► advertise ─► config.json ─► device plugin ─► kubelet
-    loaded.json, GetAllocatable, Node ─────────────► confirm ─► outcomes ─► report ─► status
+    spec ────────────────────► desired items ─┐
+    driver, kubelet, plugin ──► observation ──┴► changes ─► actuator ─► driver       (journal first)
+                                                    └─────► advertise ─► config.json ─► device plugin ─► kubelet
+    loaded.json, GetAllocatable, Node ────────────────────► confirm ─► outcomes ─► report ─► status
 
 Level-triggered, and every wait is bounded (`hardware.driver_thread`, `kube.budget`): a pass goes as far as it can, and
-returns after how many seconds another one is due. What must be destroyed is first withdrawn; only a later pass, which
-sees it gone and free, destroys it. Each pass works on one edition of the plan, computed anew from what is observed, so
-it does not matter where the last one was cut off.
+returns after how many seconds the next one is due. What must be destroyed is first withdrawn; only a later pass, which
+observes it gone and free, destroys it. Each pass works on one version of the spec, computed again from what is
+observed, so it does not matter where the last one was interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from nodeagent.steps.actuator import Actuated, Actuator
 from nodeagent.steps.changes import GpuChange, gpu_change
 
 SOON_SECONDS = 0.1
-"""The kubelet takes a new list within some tens of milliseconds."""
+"""The kubelet registers a new list within some tens of milliseconds."""
 PATIENCE_SECONDS = 3.0
 LATER_SECONDS = 1.0
 ACTING_SECONDS = 20.0
@@ -48,7 +48,7 @@ DOUBT_SECONDS = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """Keeps nothing between passes that it acts on: only how long it has waited, and what the status said."""
+    """Keeps nothing between passes that it acts on: only how long it has waited, and what the status reported."""
 
     observer: Observer
     actuator: Actuator
@@ -75,7 +75,7 @@ class Agent:
         self.reporter.load_confirmed(observation.plan)
         desired = desired_items(observation.plan, observation.gpus)
         changes = self._changes(desired, observation)
-        # Beside another plugin the withdrawal proves nothing: its pods may hold what stands behind our ids.
+        # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
         acting = () if self._yields(observation) else changes.values()
         until = self.clock() + ACTING_SECONDS
         actuated = {change.gpu.uuid: self._actuate(change, desired, until=until) for change in acting}
@@ -83,7 +83,7 @@ class Agent:
             observation = self.observer.observe_hardware(observation)
             desired = desired_items(observation.plan, observation.gpus)
             changes = self._changes(desired, observation)
-        # Before the config is written anew: it still names the GPU of a device that is gone.
+        # Before the config is written again: it still names the GPU of a device that is gone.
         orphans = self._orphan_book.by_gpu(observation.usage.held, observation.gpus, self.advertiser.config.devices)
         pending = self._advertise(observation, changes)
         confirmation, readings, unwritten = self._confirm(observation)
@@ -132,7 +132,7 @@ class Agent:
         return self.actuator.run(change, spec_version=desired.spec_version, may_go_on=may_go_on)
 
     def _advertise(self, observation: Observation, changes: dict[int, GpuChange]) -> str:
-        """Write the plugin's config; the answer says why it could not be written yet."""
+        """Write the plugin's config; returns why it could not be written yet."""
         if observation.driver_problem is not None:
             return f"the driver does not answer: {observation.driver_problem}"
         advertiser, readings = self.advertiser, observation.readings
@@ -155,15 +155,17 @@ class Agent:
         return yields
 
     def _yields(self, observation: Observation) -> str:
-        """Why our plugin offers nothing, and nothing is changed, while another one serves this node."""
+        """Why our plugin advertises nothing, and nothing is changed, while another one serves this node."""
         if observation.rival:
             return observation.rival
         if contested := ", ".join(self.confirmer.contested()):
-            return f"another device plugin offers {contested} too, so ours offers nothing: stop it on this node"
+            return (
+                f"another device plugin advertises {contested} too, so gpuplan advertises nothing: stop it on this node"
+            )
         return ""
 
     def _confirm(self, observation: Observation) -> tuple[Confirmation, Readings, str]:
-        """With what was compared, and why the Node could not be written."""
+        """Also returns what was compared, and why the Node could not be written."""
         advertiser, before = self.advertiser, observation.readings
         readings = replace(
             before,
@@ -174,7 +176,7 @@ class Agent:
         confirmation = self.confirmer.confirm(readings, [gpu.uuid for gpu in observation.gpus])
         config = advertiser.config
         if self._yields(observation):
-            # The other plugin shows our ids for as long as it runs, and the taint would stand as long.
+            # The other plugin shows our ids for as long as it runs, and the taint would stay as long.
             unwritten = self.guard.lift(readings.node)
         else:
             unwritten = self.guard.after_push(
@@ -188,10 +190,10 @@ class Agent:
         return confirmation, readings, unwritten
 
     def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
-        """Resources that our plugin offers, or did: the kubelet never forgets one."""
+        """Resources that our plugin advertises, or did: the kubelet never forgets one."""
         devices = [*readings.config.devices, *config.devices]
         registered = readings.loaded.registered if readings.loaded else {}
-        # What another plugin offers too is counted by it: our taint would stand for as long as it does.
+        # What another plugin advertises too is counted by it: our taint would stay for as long as it runs.
         return {device.resource for device in devices}.union(registered).difference(self.confirmer.contested())
 
     def _outcomes(
@@ -208,7 +210,7 @@ class Agent:
         found = []
         for item in desired.items:
             if item.gpu is None:
-                # With a driver that does not answer nobody can say how many GPUs there are.
+                # With a driver that does not answer the number of GPUs is unknown.
                 if observation.driver_problem is None:
                     refused = no_such_gpu(item.index, len(observation.gpus))
                     found.append(absent_gpu(item.index, item.item_hash, refused))
@@ -243,7 +245,7 @@ class Agent:
         return confirmation.stages[change.gpu.uuid]
 
     def _verdicts(self, change: GpuChange, observation: Observation) -> tuple[tuple[Partition, Verdict], ...]:
-        """Everything on a GPU, what this pass has just begun to offer included."""
+        """Everything on a GPU, including what this pass has just begun to advertise."""
         here = existing(change.gpu, self.advertiser.config, observation.usage.held)
         by_id = {partition.id: partition for partition in [*here, *change.advertise]}
         ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
@@ -252,7 +254,7 @@ class Agent:
     def _due(self, result: PassResult, report_seconds: float | None, acted_on: Collection[str]) -> float:
         """Watches wake the agent for most things; the kubelet's list and the clock send no event."""
         seconds = [self.resync_seconds]
-        # Of the GPUs that this pass would have changed: the pause of one that is left alone never ends by being used.
+        # Of the GPUs that this pass would have changed: the pause of one that is left alone never ends by itself.
         retry_seconds = self.actuator.seconds_to_retry(acted_on)
         seconds += [due for due in (report_seconds, retry_seconds) if due is not None]
         if (young := result.observation.believed_in_seconds) is not None and young > 0:

@@ -1,7 +1,7 @@
-"""How long something has been so, without a break, on the monotonic clock.
+"""Measures for how long something has been so, without a break, on the monotonic clock.
 
-In go keys, out come seconds since a key was first asked for. A key that was not asked for during a whole pass starts
-anew, so deadlines need no cleaning up, and all of them start anew with the process. Keeps nothing on disk.
+Takes keys and returns the seconds since a key was first used. A key that is not used during a whole pass starts again
+at zero, so deadlines need no cleaning up; all of them start again with the process. Keeps nothing on disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Ages:
-    """Ask during a pass, then call `end_pass`."""
+    """Call `seconds` during a pass, then `end_pass`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -18,12 +18,12 @@ class Ages:
         self._used: set[tuple[str, ...]] = set()
 
     def seconds(self, *key: str) -> float:
-        """Since this key was first asked for."""
+        """Since this key was first used."""
         self._used.add(key)
         now = self._clock()
         return now - self._since.setdefault(key, now)
 
     def end_pass(self) -> None:
-        """Forget what was not asked for since the last call."""
+        """Forget the keys that were not used since the last call."""
         self._since = {key: since for key, since in self._since.items() if key in self._used}
         self._used.clear()

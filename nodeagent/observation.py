@@ -1,8 +1,9 @@
-"""The first stage of a pass: everything that is known of this node now, in one frozen value.
+"""The first stage of a pass: observes everything that is known of this node now, as one frozen value.
 
-In go the watches' cells, the kubelet, the plugin's files and the driver, out comes `Seen`. The order of reading is part
-of the safety: first what the plugin has in force, then what the kubelet still has, then who was given what, then who
-holds what. So an id that is gone from the kubelet's list cannot have found a holder that the later answers miss.
+Reads the latest plan and Node, the kubelet, the plugin's files and the driver, and returns an `Observation`. The order
+of reading is part of the safety: first what the plugin has in force, then which ids the kubelet still has, then which
+were handed out, then which pods hold them. So an id that is gone from the kubelet's list cannot have got a holder that
+the later answers miss. Never changes anything but its memory of the last GPUs that could be read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class KubeletReader(Protocol):
-    """What a pass asks of the kubelet; see `kubelet.Kubelet`."""
+    """What a pass reads from the kubelet; see `kubelet.Kubelet`."""
 
     def listed(self) -> Listed | NoAnswer: ...
 
@@ -59,9 +60,9 @@ class Observation:
     gpus: tuple[ObservedGpu, ...]
     driver_version: str
     driver_problem: DriverError | None
-    """The driver as a whole does not answer: the GPUs are those of the last good look, each with a problem."""
+    """The driver as a whole does not answer: the GPUs are those of the last good observation, each with a problem."""
     processes: Mapping[str, tuple[GpuProcess, ...] | str]
-    """By GPU UUID; a text says why they could not be asked for."""
+    """By GPU UUID; a text says why they could not be read."""
     unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
     """Placements at which this agent was interrupted, by GPU UUID."""
     rival: str = ""
@@ -70,7 +71,7 @@ class Observation:
     """Until the List of a kubelet that has just started is believed."""
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
-        """The word of every witness on one partition."""
+        """The verdict of all witnesses on one partition."""
         verdict = self.usage.of(partition)
         processes = self.processes.get(gpu.uuid, "the processes on this GPU were not read")
         if isinstance(processes, str):
@@ -78,7 +79,7 @@ class Observation:
         return with_processes(verdict, partition, gpu, processes, self.usage.held)
 
     def judge(self, gpu: ObservedGpu, config: PluginConfig) -> JudgedGpu:
-        """One GPU with verdicts; `config` is what the plugin was told last."""
+        """One GPU with verdicts; `config` is the last one written for the plugin."""
         partitions = existing(gpu, config, self.usage.held)
         withdrawn = frozenset(config.withdrawn)
         return JudgedGpu(
@@ -91,7 +92,7 @@ class Observation:
         )
 
     def _released(self, partition: Partition, gpu: ObservedGpu) -> bool:
-        """Refused by the plugin, gone from the kubelet's list, and free by every witness asked after that."""
+        """Refused by the plugin, gone from the kubelet's list, and free by every witness read after that."""
         allocatable = self.readings.allocatable
         return (
             self.readings.in_force
@@ -103,7 +104,7 @@ class Observation:
 
 @dataclass(slots=True, kw_only=True)
 class Observer:
-    """Looks; remembers only the last GPUs that could be read."""
+    """Reads everything; remembers only the last GPUs that could be read."""
 
     plan: LatestVersion[ObservedPlan]
     node: LatestVersion[ObservedNode]
@@ -122,7 +123,7 @@ class Observer:
     _change_log: ChangeLog = field(default_factory=lambda: ChangeLog(log), init=False)
 
     def observe(self) -> Observation:
-        """Read everything, in the order that the module's head gives."""
+        """Read everything, in the order that the module's docstring gives."""
         plan, loaded = self.plan.get(), self.advertiser.loaded()
         allocatable = self.kubelet.allocatable()
         allocations = read_ledger(self.files) or ()
@@ -159,7 +160,7 @@ class Observer:
         )
 
     def observe_hardware(self, observation: Observation) -> Observation:
-        """The hardware only, after it was changed."""
+        """The same with the hardware read again, after it was changed."""
         gpus, problem = self._observed()
         return replace(observation, gpus=gpus, driver_problem=problem)
 
@@ -169,7 +170,7 @@ class Observer:
             self._gpus = self.driver.observe()
         except DriverError as error:
             self._change_log.warn(f"driver: {error}")
-            self._driver_version = ""  # another one may come back
+            self._driver_version = ""  # a different one may come back
             self.driver_problem = error
             return tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus), error
         self._change_log.warn("")

@@ -1,8 +1,7 @@
-"""The agent of one node as a whole: watches, heartbeat, HTTP, and the loop that makes passes.
+"""Runs the agent of one node: watches, heartbeat, HTTP, and the loop that makes passes.
 
-In go a node's name, settings, a client and a driver, out comes something to start, run and stop; several fit in one
-process. Watches and inotify only wake the loop: every pass reads the world anew. Takes the node's lock first, and stops
-between two steps on a GPU.
+Takes a node's name, settings, a client and a driver; several agents fit in one process. Watches and inotify only wake
+the loop: every pass observes everything again. Takes the node's lock first, and stops only between two steps on a GPU.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ LEAST_PAUSE_SECONDS = 0.1
 """A burst of events is one pass."""
 FAILED_PAUSE_SECONDS = 5.0
 STUCK_SECONDS = 600.0
-"""A pass, or a driver call, that takes longer hangs: the health page says so."""
+"""A pass, or a driver call, that takes longer hangs: the health page reports it."""
 SILENT_SECONDS = 60.0
-"""An agent whose passes do not come to their end does not keep the status true: then it must not seem alive."""
+"""An agent that completes no pass does not keep the status true: then it must not seem alive."""
 
 
 class NoPassError(Exception):
-    """A heartbeat would say that the status is kept true, and it is not."""
+    """No pass completes, so a heartbeat would wrongly promise that the status is kept true."""
 
 
 class AgentProcess:
@@ -69,7 +68,7 @@ class AgentProcess:
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._passed_at, self._passes, self._failure = time.monotonic(), 0, ""
         self._driver_loss, self.ended_by = DriverLoss(time.monotonic), ""
-        """Why `run` returned without `stop`: this process cannot go on, and another one can."""
+        """Why `run` returned without `stop`: this process cannot continue, and a new one can."""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
         self._plan, self._node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
@@ -192,7 +191,7 @@ class AgentProcess:
             self._wake.clear()
 
     def stop(self) -> None:
-        """Make `run` return after the step in hand; safe in a signal handler."""
+        """Make `run` return after the current step; safe in a signal handler."""
         self._stopping.set()
         self._wake.set()
 
@@ -209,7 +208,7 @@ class AgentProcess:
         # Else the lock ends with the process: no other agent may start on top of a call that still runs.
 
     def _pass(self) -> float:
-        # Before the plan was read, "no plan" would be believed and every GPU taken for unmanaged.
+        # Before the plan was read, "no plan" would be believed and every GPU counted as unmanaged.
         if not self._plans.synced.is_set():
             return LEAST_PAUSE_SECONDS
         if self._bound.synced.is_set():
@@ -234,7 +233,7 @@ class AgentProcess:
         return due_seconds
 
     def _pass_failed(self, error: Exception) -> None:
-        """The same traceback every few seconds would bury all else in the log."""
+        """The same traceback every few seconds would bury everything else in the log."""
         text = "".join(traceback.format_exception(error))
         if text == self._failure:
             log.warning("the pass failed again: %s: %s", type(error).__name__, error)
@@ -247,14 +246,14 @@ class AgentProcess:
         return time.monotonic() - self._passed_at
 
     def _check_passes(self) -> None:
-        """No heartbeat while no pass comes to its end."""
+        """No heartbeat while no pass completes."""
         if self._idle_seconds() > SILENT_SECONDS:
-            raise NoPassError(f"not sent: no pass came to its end for more than {SILENT_SECONDS:g} s")
+            raise NoPassError(f"not sent: no pass completed in {SILENT_SECONDS:g} s")
 
     def _plan_changed(self, key: tuple[str, str], old: ObservedPlan | None, new: ObservedPlan | None) -> None:
         known = self._plan.get()
         self._plan.on_event(key, old, new)
-        # Our own status comes back by the watch too, and is no news.
+        # Our own status comes back by the watch too, and needs no pass.
         if known is None or new is None or new.spec_version != known.spec_version or new.status != known.status:
             self._wake.set()
 
@@ -271,9 +270,9 @@ class AgentProcess:
         found = []
         seconds = self._idle_seconds()
         if self._plans.synced.is_set() and seconds > STUCK_SECONDS:
-            found.append(f"no pass came to its end for {seconds:.0f} s")
+            found.append(f"no pass completed in {seconds:.0f} s")
         hanging = self._driver.hanging()
-        # Passes go on without the driver, and none of them can do anything.
+        # Passes continue without the driver, and none of them can do anything.
         if hanging is not None and hanging.seconds > STUCK_SECONDS:
             found.append(f"{hanging.what}: no answer from the driver for {hanging.seconds:.0f} s")
         return found
@@ -281,7 +280,7 @@ class AgentProcess:
     def _readiness(self) -> list[str]:
         unread = [what for what, watch in self._watches.items() if not watch.synced.is_set()]
         missing = [f"{what} not read from the API yet" for what in unread]
-        return missing or ([] if self._passes else ["no pass was made yet"])
+        return missing or ([] if self._passes else ["no pass has completed yet"])
 
 
 def _utc_now() -> str:

@@ -1,6 +1,6 @@
 """The agent's settings, every field documented here; `kube.settings` reads them.
 
-In goes the path of one YAML file with camelCase keys, out come frozen `Settings`, or one `SettingsError` with a
+Takes the path of one YAML file with camelCase keys, returns frozen `Settings`, or raises one `SettingsError` with a
 line per problem. Reads no environment and starts nothing.
 """
 
@@ -30,15 +30,15 @@ class Settings(Section):
     heartbeat_seconds: Interval = 10.0
     """Time between two heartbeats; the controller takes an agent for silent after 60 s."""
     resync_seconds: Interval = 10.0
-    """Longest time between two passes when nothing happens: finds what somebody changed by hand."""
+    """Longest time between two passes when nothing happens: finds what was changed by hand."""
     kubelet_start_seconds: Seconds = 60.0
     """How long after a kubelet start its List of pods is not believed: it is empty at first. 0 only in a sandbox."""
     release_slack_seconds: Seconds = 30.0
     """A pod that vanished without having ended keeps its devices for its grace period and this long."""
     loaded_deadline_seconds: Interval = 60.0
-    """After this long without the device plugin loading its config the plan says why."""
+    """After this long without the device plugin loading its config the plan reports it."""
     allocatable_deadline_seconds: Interval = 30.0
-    """After this long without kubelet or Node showing what is offered the plan says why; three status ticks."""
+    """After this long without kubelet or Node showing what is advertised the plan reports it; three status ticks."""
     status_interval_seconds: Seconds = 1.0
     """Least time between two status writes."""
     driver_timeout_seconds: Interval = 20.0

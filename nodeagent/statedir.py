@@ -1,7 +1,7 @@
-"""The agent's folder on the node, and the lock that makes it the only agent there.
+"""The agent's directory on the node, and the lock that admits only one agent there.
 
-In goes the state directory, out come the paths of what lies in it. The lock is an flock: it ends with the process,
-however that died, so a restarted agent never waits for a stale one. Taken before the first driver write.
+Takes the state directory, returns the paths of what is in it. The lock is an flock: it ends with the process, however
+that died, so a restarted agent never waits for a stale one. It must be taken before the first driver write.
 """
 
 from __future__ import annotations

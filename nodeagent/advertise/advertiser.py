@@ -1,8 +1,8 @@
-"""What the device plugin shall offer: its config file, rendered from the changes of all GPUs.
+"""Writes the device plugin's config file: what the plugin is to advertise, rendered from the changes of all GPUs.
 
-In go the changes, out goes `config.json`, written atomically and only when it differs from what is there. A config that
-takes something away is never replaced by another before the plugin has loaded it: a config that is skipped or loaded
-late could bring an id back after it was seen to be gone.
+Takes the changes of a pass and writes `config.json` atomically, and only when it differs from the file on disk. Must
+never replace a config that withdraws something before the plugin has loaded it: a config that is skipped or loaded late
+could bring an id back after it was seen to be gone.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ log = logging.getLogger(__name__)
 def render(
     changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
 ) -> PluginConfig:
-    """Every partition that exists and may be offered, the withdrawn ones among them.
+    """Every partition that exists and may be advertised, including the withdrawn ones.
 
-    A GPU that cannot even tell its UUID may be any of those that are not seen: what `before` says of these stays.
-    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and MIG devices that nothing has seen in this boot.
+    A GPU that does not even report its UUID may be any of those not observed: what `before` has of these stays.
+    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and so are MIG devices
+    that were not observed in this boot.
     """
     before = before.in_boot(boot_id)
     found = tuple(changes)
@@ -48,7 +49,7 @@ def render(
 def _unhealthy(
     gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, broken: Collection[str]
 ) -> Iterable[str]:
-    """Only a GPU that says that it is well becomes healthy again: one that cannot be read stays as it was listed."""
+    """Only a GPU that reports itself well becomes healthy again: one that cannot be read stays as it was listed."""
     mine = [device.id for device in devices if device.gpu == gpu.uuid]
     if gpu.uuid in broken:
         return mine
@@ -91,7 +92,7 @@ class Advertiser:
         """The counts that the log named last."""
 
     def loaded(self) -> Loaded | None:
-        """What the plugin says it has in force."""
+        """What the plugin reports as in force."""
         # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.
         self._answered_ns = _changed_ns(self._files.loaded) or 0
         found = read_loaded(self._files)
@@ -122,7 +123,7 @@ class Advertiser:
         return True
 
     def _on_disk(self) -> bool:
-        """There, and not from the future: after a clock was set back no answer would ever be younger."""
+        """The file exists and is not from the future: after a clock was set back no answer would ever be younger."""
         written_ns = _changed_ns(self._files.config)
         return written_ns is not None and written_ns <= time.time_ns()
 

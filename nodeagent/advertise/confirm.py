@@ -1,8 +1,9 @@
-"""Whether what was offered is seen: by the plugin (loaded), by the kubelet (taken), by the scheduler (schedulable).
+"""Confirms what is advertised: loaded by the plugin, allocatable at the kubelet, schedulable at the Node.
 
-In go the config on disk, the plugin's word on it, GetAllocatableResources and the Node's counts; out comes, for each
-GPU, how far its partitions came, and after a deadline the reason why they came no further. Taken compares ids: equal
-counts can hide wrong ones. Deadlines run on the monotonic clock since the present state of things was first seen.
+Takes the config on disk, the plugin's `loaded.json`, GetAllocatableResources and the Node's counts. Returns, for each
+GPU, which stage its partitions have reached, and after a deadline the reason why they got no further. Compares ids and
+not counts, because equal counts can hide wrong ids. Deadlines run on the monotonic clock from the moment at which the
+present state was first observed. Never writes anything.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from partitioning.resources import classify
 NOTHING: frozenset[str] = frozenset()
 PLUGIN_POD = "pod of DaemonSet gpuplan-device-plugin on this node"
 USUAL_SECONDS = 5.0
-"""The plugin loads a config within some tens of milliseconds: after this long people are told which pod it is."""
+"""The plugin loads a config within some tens of milliseconds: after this long the message names its pod."""
 BLINK_SECONDS = 2.0
 """A plugin that registers again is away from the kubelet for a moment; that unsettles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """What one pass read about the offer."""
+    """What one pass read about the advertised devices."""
 
     config: PluginConfig
     loaded: Loaded | None
@@ -49,23 +50,23 @@ class Stage:
     reason: Reason = Reason.CONFIRMED
     message: str = ""
     failed: bool = False
-    """A deadline is over: a person must look."""
+    """A deadline is over: an administrator must act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The whole offer, and each GPU in it."""
+    """All advertised devices, and each GPU's stage."""
 
     all_allocatable: bool
-    """In force, and the kubelet has exactly these ids."""
+    """In force, and pod-resources shows exactly the healthy ids."""
     all_withdrawn: bool
-    """In force, and the kubelet has none of the withdrawn ids, whatever it lacks beside them."""
+    """In force, and pod-resources shows none of the withdrawn ids, whatever else it lacks."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
     """By GPU UUID."""
     schedulable: frozenset[str] = NOTHING
     """Ids that the Node's counts are known to cover."""
     foreign: tuple[str, ...] = ()
-    """Ids under our resource names that somebody else offers."""
+    """Ids under our resource names that another plugin advertises."""
 
 
 class Confirmer:
@@ -81,7 +82,7 @@ class Confirmer:
         self._contest = Contest(clock, deadline_seconds=allocatable_deadline_seconds)
 
     def confirm(self, readings: Readings, gpus: Iterable[str]) -> Confirmation:
-        """One look. Call it once a pass: it also keeps the deadlines."""
+        """Confirm what can be confirmed now. Call it once a pass: it also keeps the deadlines."""
         # GetAllocatableResources and the Node's allocatable leave out what is listed as Unhealthy.
         healthy = frozenset(device.id for device in readings.config.healthy())
         allocatable = _allocatable_ids(readings.allocatable)
@@ -108,7 +109,7 @@ class Confirmer:
         return healthy.union(config.withdrawn, (device.id for device in config.devices))
 
     def contested(self) -> Mapping[str, tuple[str, ...]]:
-        """Resources that another plugin offers too, with its ids. While there is one, ours advertises nothing."""
+        """Resources that another plugin advertises too, with its ids. While there is one, ours advertises nothing."""
         return self._contest.resources()
 
     def overdue(self, readings: Readings) -> bool:
@@ -118,7 +119,7 @@ class Confirmer:
     def reminds(self, readings: Readings) -> bool:
         """True at the end of each deadline that the plugin lets pass: time to write the config for it again.
 
-        Heals what a clock that was set back, or a lost word of inotify, left waiting for ever.
+        Heals what a clock that was set back, or a lost inotify event, left waiting for ever.
         """
         passed = 0 if readings.in_force else int(self._loading_seconds(readings) // self._loaded_deadline_seconds)
         due, self._reminded = passed > self._reminded, passed
@@ -128,7 +129,7 @@ class Confirmer:
         return self._ages.seconds("loaded", readings.config.hash)
 
     def _covered(self, readings: Readings, allocatable: Mapping[str, frozenset[str]] | None) -> frozenset[str]:
-        """Once a Node showed as many of a resource as the kubelet has, each of these ids can be had."""
+        """Once a Node showed as many of a resource as the kubelet has, each of these ids is schedulable."""
         if allocatable is None or readings.node is None:
             return self._schedulable
         shown = readings.node.allocatable
@@ -154,7 +155,7 @@ class Confirmer:
         if allocatable is None:
             why = readings.allocatable.reason if isinstance(readings.allocatable, NoAnswer) else ""
             unanswered = late("allocatable", f"whether the kubelet still has these devices is unknown: {why}")
-            # One question without an answer takes nothing back; a whole deadline without one does.
+            # One question without an answer withdraws nothing; a whole deadline without one does.
             return Stage(schedulable=True) if covered and not new and not unanswered.failed else unanswered
         known = NOTHING if new else self._schedulable
         absent = sorted(d.id for d in mine if d.id not in allocatable.get(d.resource, NOTHING) and d.id not in known)
@@ -190,7 +191,7 @@ class Confirmer:
         )
 
     def _late(self, gpu: str, digest: str, what: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
-        """Not there yet; after its deadline, a reason. The message may name other ids each time."""
+        """The stage of what is not there yet; failed after its deadline. The message may name other ids each time."""
         seconds = self._ages.seconds(what, gpu, digest)
         if seconds < self._allocatable_deadline_seconds:
             return Stage(schedulable=False, reason=reason, message=message)
@@ -206,14 +207,14 @@ class Confirmer:
 
 
 def _allocatable_ids(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | None:
-    """Of GPU resources only: other plugins' devices are none of our business."""
+    """Of GPU resources only: other plugins' devices are ignored."""
     if isinstance(allocatable, NoAnswer):
         return None
     return {name: frozenset(ids) for name, ids in allocatable.ids.items() if classify(name) is not None}
 
 
 def _some(absent: Sequence[str], mine: Sequence[Device]) -> str:
-    """Counts instead of ids: GPUs in the same trouble have the same sentence, which is then written once."""
+    """Counts instead of ids: GPUs with the same problem have the same sentence, which is then written once."""
     shown = sorted({device.resource for device in mine if device.id in absent})
     return (
         f"{'any' if len(absent) == len(mine) else f'{len(absent)} of {len(mine)}'} of its devices ({', '.join(shown)})"

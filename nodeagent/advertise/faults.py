@@ -1,8 +1,8 @@
 """Which GPUs count as broken, so that their devices are listed as Unhealthy and no further pod gets one.
 
 Takes the observed GPUs, returns the UUIDs of those that have reported a fault (lost, reset required, failed row remap)
-for some seconds. A driver that merely does not answer is no fault of a GPU. Never says when a GPU is well again: that
-is read from the GPU itself.
+for some seconds. A driver that merely does not answer is no fault of a GPU. Never decides when a GPU is well again:
+that is read from the GPU itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Faults:
         """Some GPU has reported its fault for less than that."""
 
     def broken(self, gpus: Iterable[ObservedGpu]) -> frozenset[str]:
-        """UUIDs, empty for a GPU that cannot tell its own. Call it once a pass."""
+        """UUIDs, empty for a GPU that does not report its own. Call it once a pass."""
         ages = {gpu.uuid: self._ages.seconds(gpu.uuid) for gpu in gpus if gpu.health is Health.UNHEALTHY}
         self._ages.end_pass()
         found = frozenset(uuid for uuid, seconds in ages.items() if seconds >= self._patience_seconds)

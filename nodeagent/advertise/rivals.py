@@ -1,10 +1,10 @@
-"""Whether another device plugin serves this node's GPUs.
+"""Decides whether another device plugin serves this node's GPUs.
 
-One that is known by its pod or socket counts at once: unshared, its ids are the very same as ours, and nothing that the
-kubelet shows would differ. Any other shows in ids that our plugin does not list. Two plugins on one resource throw each
-other out every few seconds, and the kubelet shows now their ids, now ours: so the age is kept per resource, whatever
-the ids are, and only a resource that showed nothing strange for the whole deadline is no longer contested. Writes
-nothing.
+One that is known by its pod or socket counts at once: unshared, its ids are the very same as ours, and the kubelet's
+answers would show no difference. Any other is known by ids that our plugin does not list. Two plugins on one resource
+throw each other out every few seconds, and the kubelet shows the ids of either in turn: so the age is kept per
+resource, whatever the ids are, and only a resource without foreign ids for the whole deadline is no longer contested.
+Writes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """Strange ids on one resource; times are monotonic."""
+    """Foreign ids on one resource; times are monotonic."""
 
     ids: tuple[str, ...]
     first_at: float
@@ -29,7 +29,7 @@ class Contest:
         self._sightings: dict[str, _Sighting] = {}
 
     def record(self, registered: Mapping[str, Collection[str]], ours: Collection[str]) -> None:
-        """Take in what the kubelet shows; `ours` are the ids that it can have from our plugin now."""
+        """Record what the kubelet shows; `ours` are the ids that it can have from our plugin now."""
         now = self._clock()
         for resource, ids in sorted(registered.items()):
             strange = tuple(sorted(set(ids) - set(ours)))
@@ -38,7 +38,7 @@ class Contest:
                 self._sightings[resource] = replace(before, ids=strange, last_at=now)
 
     def resources(self) -> Mapping[str, tuple[str, ...]]:
-        """The contested ones, with the strange ids that were seen last."""
+        """The contested ones, with the foreign ids that were seen last."""
         now = self._clock()
         quiet = [name for name, seen in self._sightings.items() if now - seen.last_at > self._deadline_seconds]
         for name in quiet:
@@ -52,7 +52,7 @@ class Contest:
 
 
 def rival(pod: str, sockets: Sequence[str]) -> str:
-    """What people must do about another plugin's pod (namespace/name) or sockets; empty where there is neither."""
+    """What an administrator must do about another plugin's pod (namespace/name) or sockets; empty without either."""
     if not (pod or sockets):
         return ""
     found = f"pod {pod}" if pod else f"its socket {sockets[0]} in the kubelet's directory device-plugins is served"

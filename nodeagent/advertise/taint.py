@@ -1,8 +1,9 @@
-"""What the agent writes to its own Node: the taint `gpuplan.dev/changing`, and optionally the allocatable itself.
+"""Writes the agent's part of its own Node: the taint `gpuplan.dev/changing`, and optionally the allocatable counts.
 
-A push that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
-then are refused for good. The taint spares them that, from before the push until the Node shows the new count. With
-`writeAllocatable` the count is written at once instead. Neither is the safety: that is the withdrawal.
+A new list that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
+then are refused permanently. The taint spares them that: it is on the Node from before the list is sent until the Node
+shows the new count. With `writeAllocatable` the count is written at once instead. Must never be relied on for safety:
+withdrawal is what protects pods.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
 
 
 def lowered(node: ObservedNode, counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Resources of which the Node still promises more than is offered."""
+    """Resources of which the Node still shows more than is advertised."""
     return tuple(name for name, count in sorted(node.allocatable.items()) if count > counts.get(name, 0))
 
 
@@ -45,7 +46,7 @@ class NodeWriting(Protocol):
 
 
 class NodeGuard:
-    """Keeps the scheduler from binding pods to what is being taken away."""
+    """Keeps the scheduler from binding pods to what is being withdrawn."""
 
     def __init__(self, writer: NodeWriting, *, write_allocatable: bool) -> None:
         self._writer = writer
@@ -71,10 +72,10 @@ class NodeGuard:
         all_allocatable: bool,
         all_withdrawn: bool,
     ) -> str:
-        """Write the counts that the kubelet has taken; lift the taint once the Node promises no more than is offered.
+        """Write the counts once they are allocatable; lift the taint once the Node shows no more than is advertised.
 
-        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods. The answer
-        says why something could not be written.
+        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods.
+        Returns why something could not be written.
         """
         if node is None:
             return ""
@@ -86,7 +87,7 @@ class NodeGuard:
         return ""
 
     def lift(self, node: ObservedNode | None) -> str:
-        """Take the taint off, whatever the Node counts."""
+        """Remove the taint, whatever the Node counts."""
         return self._writer.set_taint(False) if node is not None and node.changing else ""
 
 
@@ -111,7 +112,7 @@ class NodeWriter:
                     raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
                 log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
         except (Conflict, Invalid):
-            return "the Node was changed by somebody else in between"
+            return "the Node was changed in between: the next pass tries again"
         except ApiError as error:
             return f"cannot change the taint {TAINT_CHANGING}: {error}"
         self._latest.accept(parse_node(raw))
@@ -134,7 +135,7 @@ class NodeWriter:
 
 
 def _of_ours(node: ObservedNode, ours: Iterable[str]) -> ObservedNode:
-    """Another plugin's resources on this node are none of our business."""
+    """Another plugin's resources on this node are left alone."""
     names = frozenset(ours)
     return replace(node, allocatable={name: count for name, count in node.allocatable.items() if name in names})
 

@@ -1,1 +1,1 @@
-"""What the plan asks of each GPU: the object as read, the item that counts, the exact target."""
+"""What the plan desires of each GPU: the object as read, the item that counts, the exact target."""

@@ -1,7 +1,8 @@
-"""Which item of the plan counts for which GPU of the node.
+"""Chooses the item of the plan that counts for each GPU of the node.
 
-In go one version of the plan and the GPUs, out comes one `Order` per GPU and per index that the plan lists beyond them.
-`gpus` wins over `planned`; a GPU in neither is unmanaged. Whether an item can be carried out is for `desired`.
+Takes one version of the plan and the GPUs, returns one `DesiredItem` per GPU and per index that the plan lists beyond
+them. `gpus` wins over `planned`; a GPU in neither is unmanaged. Whether an item can be carried out is decided in
+`target`, never here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from partitioning.layouts import Instance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredItem:
-    """What the plan says of one index. Without an item the GPU is left as it is."""
+    """What the plan has for one index. Without an item the GPU is left as it is."""
 
     index: int
     gpu: ObservedGpu | None
@@ -30,7 +31,7 @@ class DesiredItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredItems:
-    """One edition of the plan against the GPUs of the node."""
+    """One version of the spec against the GPUs of the node."""
 
     spec_version: tuple[str, int] = ("", 0)
     paused: bool = False
@@ -40,13 +41,13 @@ class DesiredItems:
     """Sorted by index."""
 
     def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
-        """What a GPU is to become in this pass, beside that pod of NVIDIA's mig-manager if there is one."""
+        """What a GPU is to become in this pass, given the pod of NVIDIA's mig-manager if there is one."""
         if item.gpu_item is None or item.gpu is None:
             return Unchanged()
         found = self.refused or target(item.gpu_item, item.gpu, in_use)
         if mig_manager and isinstance(found, MigTarget):
             found = unless_mig_manager(found, item.gpu, mig_manager)
-        # A pause stops changes; that the item cannot be carried out is still said.
+        # A pause stops changes; that the item cannot be carried out is still reported.
         if not self.paused or isinstance(found, Refused | Unchanged):
             return found
         return Unchanged(planned=found)

@@ -1,7 +1,7 @@
-"""This node's GPUPartitionPlan as the agent last knew it.
+"""Reads this node's GPUPartitionPlan from the API's raw object.
 
-In go raw objects from the watch and the answers to our own status writes, out come typed plans. A plan that cannot be
-read keeps its problem, so that it can be reported instead of being taken for an empty one. Writes nothing.
+Takes raw objects from the watch and the answers to our own status writes, returns typed plans. A plan that cannot be
+read keeps its problem, so that the problem is reported and the plan is never mistaken for an empty one. Writes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ObservedPlan:
 
     @property
     def spec_version(self) -> tuple[str, int]:
-        """Changes with the spec only; a plan that was created anew starts at generation 1 again."""
+        """Changes with the spec only; a plan that was created again starts at generation 1 again."""
         return (self.uid, self.generation)
 
 

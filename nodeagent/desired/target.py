@@ -1,8 +1,8 @@
-"""What a GPU is to become: from the plan's effective item to an exact target, or the reason why not.
+"""Decides what a GPU is to become: from the plan's effective item to an exact target, or the reason why not.
 
-In go an item, the GPU as observed and which of its instances are in use; out comes a `Target` or a `Refused`. Instances
-given by count get exact placements from the same packer that the controller uses, around what is in use and by choice
-where idle instances stand already, so that the answer stays the same while it is being carried out. Touches nothing.
+Takes an item, the observed GPU and which of its instances are in use; returns a `Target` or a `Refused`. Instances
+given by count get exact placements from the packer that the controller uses: around what is in use, and preferably
+where idle instances are already, so that the answer stays the same while it is carried out. Never touches hardware.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class MigTarget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MpsTarget:
     slices: tuple[MpsSlice, ...]
-    """Sorted; equal slices stand several times."""
+    """Sorted; equal slices are listed several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeTarget:
-    """Offered uncut."""
+    """Advertised as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchanged:
-    """Unmanaged, or paused: what there is stays and is offered."""
+    """Unmanaged, or paused: what there is stays and is advertised."""
 
     planned: MigTarget | MpsTarget | WholeTarget | None = None
     """What it would become if the plan were not paused."""
@@ -47,7 +47,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The item cannot be carried out on this GPU; what there is stays and is offered."""
+    """The item cannot be carried out on this GPU; what there is stays and is advertised."""
 
     reason: Reason
     message: str
@@ -57,7 +57,7 @@ Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | Unchanged | Refused
 
 
 def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Target:
-    """The exact state that `item` asks of this GPU."""
+    """The exact state that `item` desires of this GPU."""
     if gpu.problem:
         return Refused(reason=Reason.UNHEALTHY, message=gpu.problem)
     if item.uuid is not None and item.uuid != gpu.uuid:
@@ -71,14 +71,14 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Targe
     if gpu.mig_enabled:
         return Refused(
             reason=Reason.MIG_MODE_ENABLED,
-            message=f"MIG mode is on, so GPU {gpu.index} can be neither shared by MPS nor offered whole: "
+            message=f"MIG mode is on, so GPU {gpu.index} can be neither shared by MPS nor advertised whole: "
             "plan mig.instances, or turn the mode off with nvidia-smi -mig 0 while the GPU is idle",
         )
     return _mps_target(item.mps, gpu) if item.mps is not None else WholeTarget()
 
 
 def refused_for_all(spec: PlanSpec) -> Refused | None:
-    """What stops the whole plan before any of its items is looked at."""
+    """What stops the whole plan before any of its items is read."""
     backend = spec.device_plugin.backend if spec.device_plugin else None
     if backend in (None, Backend.GPUPLAN):
         return None
@@ -95,15 +95,15 @@ def no_such_gpu(index: int, count: int) -> Refused:
 
 
 def unless_mig_manager(desired: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
-    """Two that cut one GPU undo each other's work: where something is to be changed, it is left to people."""
+    """Two partitioners of one GPU undo each other's work: where something must change, an administrator decides."""
     if desired.layout == gpu.layout:
         return desired
-    return Refused(reason=Reason.FOREIGN_OWNER, message=f"nothing is cut while {mig_manager_remedy(pod)}")
+    return Refused(reason=Reason.FOREIGN_OWNER, message=f"nothing is partitioned while {mig_manager_remedy(pod)}")
 
 
 def mig_manager_remedy(pod: str) -> str:
     return (
-        f"NVIDIA's mig-manager runs on this node (pod {pod}), which wipes what others cut: give the node the label "
+        f"NVIDIA's mig-manager runs on this node (pod {pod}), which removes other partitions: give the node the label "
         "nvidia.com/gpu.deploy.mig-manager=false"
     )
 
@@ -137,7 +137,7 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
 
 
 def _impossible(model: GpuModel, exact: Layout) -> str | None:
-    """Why these exact placements cannot be, and what would help. A placement may be listed several times."""
+    """Why these exact placements are impossible, and what would help. A placement may be listed several times."""
     alone = next(filter(None, (check_layout(model, Layout.of([placed])) for placed in exact)), None)
     if alone is not None:
         return alone
@@ -162,7 +162,7 @@ def _remedy(model: GpuModel, exact: Layout) -> str:
 def _packed(
     model: GpuModel, exact: Layout, counts: dict[str, int], observed: Layout, in_use: Layout
 ) -> Layout | NoRoom:
-    """Exact placements for the counted ones: first so that nobody must leave, then as if the GPU were idle."""
+    """Exact placements for the counted ones: first so that no pod must leave, then as if the GPU were idle."""
     if not any(counts.values()):
         return exact
     idle = observed.without(in_use)
@@ -216,6 +216,6 @@ def _name(model: GpuModel, profile: str) -> str:
 
 
 def _placed(model: GpuModel, profile: str, start: int) -> Instance:
-    """Also for what cannot be: `check_layout` says best what is wrong with it."""
+    """Also for an impossible placement: `check_layout` has the best message for it."""
     spec = model.profile(profile)
     return Instance(start=start, size=spec.size if spec else 1, profile=spec.name if spec else profile)

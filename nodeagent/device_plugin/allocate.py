@@ -1,4 +1,4 @@
-"""Answers the kubelet's two questions on devices of one resource: which to prefer, and what a container gets for them.
+"""Answers the kubelet's two questions on devices of one resource: which to prefer, and what a container gets.
 
 Takes devices or ids, returns the Allocate answer (environment and mounts), or ids in order of preference: first those
 that leave whole GPUs free, as a hint that the kubelet may ignore. The kubelet merges the answers of several resources

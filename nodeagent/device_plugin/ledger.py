@@ -1,8 +1,9 @@
-"""Which device ids were handed out, and when: a witness of use that does not depend on the kubelet's memory.
+"""Records which device ids were handed out, and when: a witness that does not depend on the kubelet's memory.
 
-Written to disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
+It is on disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
 Keeps the latest Allocate of each id; the agent judges its age. An id that the config no longer knows is forgotten after
-a day. A ledger that cannot be read is kept aside and begun anew: `problem` tells people, and the file tells the agent.
+a day. A ledger that cannot be read is kept aside and a new one begun: `problem` and the file report it. Must never
+forget an id that the config names.
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""Keeps every resource registered with the kubelet, over its restarts and ours.
+"""Keeps every resource registered with the kubelet, over restarts of the kubelet and of this process.
 
 The kubelet closes the newest stream of a resource when any older one ends, and never redials. So there is one stream at
 a time: serve, then register; never while a stream of ours is open or ended just now; again when the kubelet ends the
-stream or makes its socket anew; and what GetAllocatableResources does not show after a second is registered again,
-whoever caused it. One thread; all state of a resource is in its `Link`.
+stream or creates its socket again; and what GetAllocatableResources does not show after a second is registered again,
+whatever the cause. One thread; all state of a resource is in its `Link`.
 """
 
 import functools

@@ -1,8 +1,8 @@
-"""The files between agent and device plugin: what is offered, what is in force, what was handed out.
+"""The files between agent and device plugin: what is to be advertised, what is in force, what was handed out.
 
 `config.json` is written by the agent alone, `loaded.json` and `ledger.json` by the plugin alone; both sides read and
-write them through this module, so that the format is in one place. Values in, files out, and back; a bad file comes
-back as `Unreadable`, never as an exception. Decides nothing about devices.
+write them through this module, so that the format is defined once. Takes and returns values; a bad file comes back as
+`Unreadable`, never as an exception. Decides nothing about devices.
 """
 
 import hashlib
@@ -47,12 +47,12 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginConfig:
-    """What the plugin shall offer. Build it with `of`, which sorts, so that equal contents have equal hashes."""
+    """What the plugin is to advertise. Build it with `of`, which sorts, so that equal contents have equal hashes."""
 
     devices: tuple[Device, ...] = ()
-    withdrawn: tuple[str, ...] = ()  # ids that are not offered and that Allocate refuses, listed above or not
+    withdrawn: tuple[str, ...] = ()  # ids that are not advertised and that Allocate refuses, listed above or not
     unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
-    boot_id: str = ""  # of the node when this was written; no part of the hash, for it says nothing of the contents
+    boot_id: str = ""  # of the node when this was written; no part of the hash, for it does not belong to the contents
 
     @classmethod
     def of(
@@ -88,7 +88,7 @@ class PluginConfig:
         return tuple(device for device in self.advertised() if device.id not in self.unhealthy)
 
     def in_boot(self, boot_id: str) -> "PluginConfig":
-        """As far as it holds in this boot: no MIG instance outlives the one in which it was seen."""
+        """As far as it holds in this boot: no MIG instance outlives the one in which it was observed."""
         if "" in (boot_id, self.boot_id) or boot_id == self.boot_id:
             return self
         gone = {device.id for device in self.devices if device.kind is DeviceKind.MIG}
@@ -98,7 +98,7 @@ class PluginConfig:
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What stands in the way, and of which GPU or resource (neither: of the file itself)."""
+    """What is wrong, and with which GPU or resource (neither: with the file itself)."""
 
     message: str
     gpu: str | None = None
@@ -158,7 +158,7 @@ class PluginFiles:
         self.config, self.loaded = self.directory / "config.json", self.directory / "loaded.json"
         self.ledger = self.directory / "ledger.json"
         self.lost_ledger = self.directory / "ledger.json.unreadable"
-        """Kept aside by the plugin because it could not be read: the ledger was begun anew after it."""
+        """Kept aside by the plugin because it could not be read: a new ledger was begun after it."""
 
 
 def write_config(files: PluginFiles, config: PluginConfig) -> None:

@@ -1,7 +1,7 @@
-"""Atomic JSON files: a reader sees the old text or the new one, never a half, also after a power cut.
+"""Reads and writes JSON files atomically: a reader sees the old text or the new one, even after a power cut.
 
-In goes a path and what the file should hold, as a pydantic TypeAdapter; out comes that value, or the reason why there
-is none. Knows nothing of what the files mean.
+Takes a path and the content's type as a pydantic TypeAdapter; returns the content, or the reason why there is none.
+Never interprets what a file means.
 """
 
 import os
@@ -31,9 +31,9 @@ class Unreadable:
 
 
 def write_json(path: Path, kind: TypeAdapter[T], value: T, *, without_none: bool = False) -> None:
-    """Replace the file: temporary file beside it, fsync, rename, fsync of the directory."""
+    """Replace the file: temporary file in the same directory, fsync, rename, fsync of the directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One name for ever: with a number in it, each crash in here would leave another file behind.
+    # Always the same name: with a number in it, each crash in here would leave another file behind.
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n")

@@ -1,4 +1,4 @@
-"""Sockets of another GPU device plugin in the kubelet's directory.
+"""Finds sockets of another GPU device plugin in the kubelet's directory.
 
 Takes the directory, returns the names of the sockets of NVIDIA's plugin, its forks and GKE's that some process serves:
 the file of a process that was killed stays behind until the kubelet starts again. Connects and hangs up; never speaks
@@ -30,5 +30,5 @@ def _served(path: Path) -> bool:
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:
-            return True  # a full queue, or no right to ask: nothing says that it is dead
+            return True  # a full queue, or no permission: nothing shows that it is dead
     return True

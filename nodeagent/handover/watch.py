@@ -1,8 +1,8 @@
-"""Tells when something happens in a directory: inotify through watchdog, as a mere hint.
+"""Reports that something happened in a directory: inotify through watchdog, as a mere hint.
 
-In goes a directory and a callback that takes no arguments, out come calls whenever an entry may have changed. A missing
-directory, an exhausted inotify limit or a directory that was made anew costs speed, not correctness: callers look by
-themselves every now and then, and call `ensure` when they do. Reads nothing.
+Takes a directory and a callback without arguments, and calls it whenever an entry may have changed. A missing
+directory, an exhausted inotify limit or a directory that was created again costs speed, not correctness: callers also
+read the files periodically, and call `ensure` when they do. Never reads a file itself.
 """
 
 import logging
@@ -32,7 +32,7 @@ class DirectoryWatch(FileSystemEventHandler):
             self._on_event()
 
     def ensure(self) -> None:
-        """Watch, unless that is so already: an emitter dies without a word when its directory goes."""
+        """Start watching, unless already doing so: an emitter ends silently when its directory is removed."""
         try:
             inode = self._directory.stat().st_ino
         except OSError:

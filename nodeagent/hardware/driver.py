@@ -1,8 +1,8 @@
-"""What the agent asks of GPU hardware: the protocol, its frozen values, and its errors.
+"""The protocol of GPU hardware for the agent: its calls, its frozen values, and its errors.
 
-`nvml.NvmlDriver` is the implementation; tests bring their own. Words are those of `partitioning`: a GPU instance is
-seen as an `Instance` at its placement, plus the ids the driver needs to name it again. Each of the four changes is one
-driver call, so that the journal can stand between them. Nothing here decides what may be changed.
+`nvml.NvmlDriver` implements it; tests bring their own. Words are those of `partitioning`: a GPU instance is an
+`Instance` at its placement, plus the ids that the driver needs to name it again. Each of the four changes is one driver
+call, so that a journal entry can come before each. Nothing here decides what may be changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ComputeInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuInstance:
-    """A GPU instance as it stands: its id on this GPU, its placement, and what lies in it."""
+    """A GPU instance: its id on this GPU, its placement, and its compute instances."""
 
     id: int
     placed: Instance
@@ -88,7 +88,7 @@ class ObservedGpu:
         return self.mig_mode is MigMode.ENABLED
 
     def collide(self, one: Instance, other: Instance) -> bool:
-        """They cannot stand on this GPU together."""
+        """Whether they cannot exist on this GPU together."""
         return bool(one.mask & other.mask) or (
             self.model is not None and self.model.excludes(one.profile, other.profile)
         )
@@ -149,7 +149,7 @@ class GpuDriver(Protocol):
         """End a MIG device. Raises ChangedError where its ids belong to another instance by now."""
 
     def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
-        """Give the place back. Raises ChangedError where its id belongs to another instance by now."""
+        """Free the place. Raises ChangedError where its id belongs to another instance by now."""
 
 
 class DriverError(Exception):

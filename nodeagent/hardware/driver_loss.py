@@ -3,8 +3,8 @@
 A process never loads its NVML library a second time, and a container keeps the driver files that were mounted when it
 started. So a driver that was replaced while the process used it ends the process at once, and one that cannot be used
 ends it after a while. A library that never fitted the driver, as after an upgrade of packages without a reboot, is of
-the second kind: each new process would load the same one, and end before anybody reads why. Ends nothing itself, and
-says nothing while the driver answers or merely hangs.
+the second kind: each new process would load the same one, and end before anyone reads why. Never ends the
+process itself, and returns nothing while the driver answers or merely hangs.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class _Lane:
         self._made_at, self._returned_at = 0.0, 0.0
 
     def start(self, call: Callable[[], T]) -> Future[T]:
-        """Have the thread make the call; raises DriverTimeoutError while an earlier one stands in its way."""
+        """Have the thread make the call; raises DriverTimeoutError while an earlier one has not returned."""
         if self._late is not None:
             if not self._late.done() or self._clock() - self._returned_at < self._cool_down_seconds:
                 raise DriverTimeoutError(*self._refusal)
@@ -112,7 +112,7 @@ class ThreadedDriver(GpuDriver):
     ) -> None:
         self._driver = driver
         self._timeout_seconds = timeout_seconds
-        remedy = "nothing is asked of the driver until the call returns"
+        remedy = "the driver is not called again until this call returns"
         self._node = _Lane("nvml", clock, cool_down_seconds=0.0, remedy=remedy)
         remedy = (
             "this GPU is left alone until the call returns, the others are not affected; if it stays so, look for Xid "
@@ -177,7 +177,7 @@ class ThreadedDriver(GpuDriver):
         return not any(lane.hanging() for lane in lanes)
 
     def hanging(self) -> Hanging | None:
-        """The call that stands in the way of all others, on the node or on every single GPU; safe from any thread."""
+        """The call that blocks all others, on the node or on every single GPU; safe from any thread."""
         if (node := self._node.hanging()) is not None:
             return node
         gpus = [lane.hanging() for lane in list(self._lanes.values())]
@@ -196,7 +196,7 @@ class ThreadedDriver(GpuDriver):
                 self._seen[index] = answer
                 found.append(answer)
             else:
-                # Of what was seen before, name and model still hold; the instances may be changing at this moment.
+                # Of the last observation, name and model still hold; the instances may be changing at this moment.
                 last, why = self._seen.get(index, ObservedGpu(index=index, uuid="")), str(answer)
                 found.append(replace(last, instances=(), problem=why, health=Health.UNKNOWN, health_message=why))
         return tuple(found)

@@ -84,7 +84,7 @@ class NvmlDriver(GpuDriver):
                 listed = NVML.nvmlDeviceGetComputeRunningProcesses(handle)
                 pids = clients | {entry.pid for entry in listed}
                 found.update(GpuProcess(pid=pid, mps_client=pid in clients) for pid in pids)
-            # On a GPU with MIG the parent's list needs a privilege and need not tell the instance: ask each device.
+            # On a GPU with MIG the parent's list needs a privilege and need not name the instance: read each device.
             wanted = {(instance.id, compute.id) for instance in gpu.instances for compute in instance.compute}
             for (instance_id, _), device in mig_devices(handle, wanted).items():
                 listed = NVML.nvmlDeviceGetComputeRunningProcesses(device)
@@ -114,7 +114,7 @@ class NvmlDriver(GpuDriver):
             # Found by size, not by name: the full profile of a 1g.20gb instance is 1_SLICE_REV1, number 7.
             full = self._mig.full_compute_profile(gpu_uuid, spec, instance) if spec is not None else None
             if full is None:
-                raise RefusedError(what, "the driver offers no compute instance of its full size")
+                raise RefusedError(what, "the driver has no compute instance profile of its full size")
             NVML.nvmlGpuInstanceCreateComputeInstance(instance, full.id)
 
     def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
@@ -184,5 +184,5 @@ def _health(handle: Any) -> tuple[Health, str]:
     _, _, pending, failed = rows
     if failed:
         return Health.UNHEALTHY, "remapping of broken memory rows failed: the card must be replaced"
-    # A pending remap works until the next reset: worth a word, no reason to stop.
+    # A pending remap works until the next reset: worth reporting, no reason to stop.
     return Health.OK, "memory rows wait to be remapped: reset the GPU when it is idle" if pending else ""

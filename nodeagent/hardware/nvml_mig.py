@@ -1,4 +1,4 @@
-"""Reads through NVML what MIG profiles a GPU has, which instances stand on it, and which MIG devices these are.
+"""Reads through NVML what MIG profiles a GPU has, which instances are on it, and which MIG devices these are.
 
 What a card offers is fixed, and asking for it takes dozens of calls, so complete answers are kept. An empty or
 incomplete answer is never kept: a handle answers INVALID_ARGUMENT for everything once its instance is destroyed. Where

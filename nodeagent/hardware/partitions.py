@@ -1,8 +1,8 @@
-"""What exists on a GPU that a pod can hold: MIG instances, MPS slices, or the GPU as a whole.
+"""Lists what exists on a GPU that a pod can hold: MIG instances, MPS slices, or the GPU as a whole.
 
-In go what the driver shows and what the device plugin was told; out come `Partition`s. MIG instances exist in hardware.
-MPS slices and whole GPUs exist because they are offered, so the plugin's config is their record, together with ids
-that pods were seen to hold. Decides nothing.
+Takes the observed GPU and the device plugin's config, returns `Partition`s. MIG instances exist in hardware. MPS slices
+and whole GPUs exist because they are advertised, so the plugin's config is their record, together with the ids that
+pods were observed to hold. Decides nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(Device):
-    """One device id of the kubelet, with what it stands for on the GPU."""
+    """One device id of the kubelet, with what it is on the GPU."""
 
     placed: Instance | None = None
     """Of a MIG instance."""
     advertisable: bool = True
-    """False where somebody cut a MIG instance into parts of their own: it is reported and left alone."""
+    """False where a MIG instance has compute instances that are not ours: it is reported and left alone."""
 
     @property
     def label(self) -> str:
@@ -59,7 +59,7 @@ class Partition(Device):
         """Whether the holder of `device_id`, a device id of any device plugin, may use this partition.
 
         Other plugins build their ids around the UUID (`MIG-<uuid>::0`, `GPU-<uuid>::10::0`, `GPU-<uuid>-_-3`), and how
-        much of the device such an id stands for is not known: it counts for the MIG device, or for all of the GPU.
+        much of the device such an id covers is not known: it counts for the MIG device, or for all of the GPU.
         """
         if device_id == self.id:
             return True
@@ -70,12 +70,12 @@ class Partition(Device):
 
     @property
     def device(self) -> Device:
-        """What the device plugin is told of it."""
+        """Its entry in the device plugin's config."""
         return Device(**{field.name: getattr(self, field.name) for field in fields(Device)})
 
 
 def concerns_gpus(resource: str, device_id: str) -> bool:
-    """Whether a device id, of any resource and any device plugin, may stand for a GPU or a part of one."""
+    """Whether a device id, of any resource and any device plugin, may name a GPU or a partition of one."""
     return classify(resource) is not None or "GPU-" in device_id or "MIG-" in device_id
 
 
@@ -86,7 +86,7 @@ def whole(gpu: ObservedGpu) -> Partition:
 
 
 def mps_partition(gpu_uuid: str, share: MpsSlice, number: int) -> Partition:
-    """One MPS slice; its id says everything but the threads."""
+    """One MPS slice; its id has everything but the threads."""
     return Partition(
         id=f"{gpu_uuid}::{share.label}::{number}",
         resource=share.resource,
@@ -98,7 +98,7 @@ def mps_partition(gpu_uuid: str, share: MpsSlice, number: int) -> Partition:
 
 
 def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:
-    """None for a half-made instance: there is no MIG device that anybody could hold."""
+    """None for a half-made instance: there is no MIG device that a pod could hold."""
     if instance.half_made:
         return None
     spec = gpu.model.profile(instance.placed.profile) if gpu.model else None
@@ -117,7 +117,7 @@ def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tup
     """Everything on one GPU that a pod holds or could hold, sorted by place, then id."""
     recorded = [Partition(**asdict(device)) for device in config.devices if device.gpu == gpu.uuid]
     if gpu.problem:
-        # It cannot be read now: what was offered of it before is all we know.
+        # It cannot be read now: what was advertised of it before is all we know.
         found = recorded
     elif gpu.mig_enabled:
         found = [partition for instance in gpu.instances if (partition := mig_partition(gpu, instance))]

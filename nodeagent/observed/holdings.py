@@ -1,10 +1,10 @@
-"""The agent's memory of who held which device, kept on disk: witnesses that the present List cannot give.
+"""Remembers on disk which pod held which device: a witness where the kubelet's present List cannot be one.
 
-In go the readings of each pass, out come `Votes`. It remembers the ids that pods were seen with, because a List that
+Takes the readings of each pass, returns `Votes`. It remembers the ids that pods were seen with, because a List that
 lost a pod says nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
-has no UID and may be that of a new pod of the same name; an answered Allocate until its pod was seen or its time ran
-out; and everything for a while after a record was lost. It believes the checkpoint's entries of pods that nobody saw
-end. Written before anything may be destroyed on its word.
+has no UID and may be that of a new pod of the same name; an answered Allocate until its pod was observed or its time
+ran out; and everything for a while after a record was lost. It believes the checkpoint's entries of pods that were not
+observed to end. Must be on disk before anything is destroyed on its evidence.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Holdings:
         self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self.problem = ""
-        """Why the memory is not on disk; while it is not, nothing may be destroyed on its word."""
+        """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
     def votes(
         self,
@@ -79,7 +79,7 @@ class Holdings:
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],
     ) -> Votes:
-        """Take this pass's readings in, and say what speaks for which id."""
+        """Take in this pass's readings; return which witness claims which id."""
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
             self._remember(pods, listed)
@@ -102,8 +102,8 @@ class Holdings:
     def lost(self, ledger: Path) -> str:
         """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.
 
-        `ledger` is where the plugin keeps one aside that it could not read. Counted from our first look at the file
-        that was kept aside. Call it before `votes`, which ends the pass.
+        `ledger` is where the plugin keeps one aside that it could not read. Counted from our first observation of
+        the file that was kept aside. Call it before `votes`, which ends the pass.
         """
         records = {ledger: "the device plugin lost its record of Allocates", self._aside: "the agent lost its memory"}
         doubts = [
@@ -148,7 +148,7 @@ class Holdings:
         ids = {device_id for name, found in shown for device_id in found if concerns_gpus(name, device_id)}
         known = self._pods.get(pod.uid)
         if known is not None and not lists_all_of(pod, containers):
-            # A kubelet that lost its memory lists a running pod without its devices, for good.
+            # A kubelet that lost its memory lists a running pod without its devices, permanently.
             ids.update(known.ids)
         elif known is not None and (gone := set(known.ids) - ids):
             # No pod changes its devices: this is another pod, and the watch has not brought it, or it is ahead of List.
@@ -166,7 +166,7 @@ class Holdings:
         for uid, holding in sorted(self._pods.items()):
             if uid in living:
                 continue
-            # Counted from our own first look without it, which covers pods that vanished while no agent ran.
+            # Counted from our first observation without it, which covers pods that vanished while no agent ran.
             gone_seconds = self._ages.seconds("gone", uid)
             waited = gone_seconds >= holding.grace_seconds + self._slack_seconds
             if uid in pods.ended or (waited and uid not in vanished):
@@ -205,7 +205,7 @@ class Holdings:
             if listable and (device_id in seen or waited_seconds >= self._patience_seconds):
                 answered[device_id] = entry.at
             else:
-                doubtful[device_id] = "the device plugin handed it out, and no pod was seen with it yet"
+                doubtful[device_id] = "the device plugin handed it out, and no pod was observed with it yet"
         self._answered = answered
         return doubtful
 

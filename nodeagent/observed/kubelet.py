@@ -1,8 +1,8 @@
-"""What the kubelet says of devices: pod-resources, its checkpoint, and whether it started just now.
+"""Reads what the kubelet reports of devices: pod-resources, its checkpoint, and whether it started just now.
 
-In go the kubelet's directory and a clock, out come frozen readings; an answer that did not come is a `NoAnswer` with
-the reason, never an empty list, because "nothing is held" and "I could not ask" must not look alike. Reads only: the
-checkpoint belongs to the kubelet. Whether a reading may be believed is for `usage` to judge.
+Takes the kubelet's directory and clocks, returns frozen readings. A call without an answer returns a `NoAnswer` with
+the reason, never an empty list, because "no pod holds anything" and "unknown" must not look alike. Only reads: the
+checkpoint belongs to the kubelet. Whether a reading may be believed is decided in `usage`.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocatable:
-    """GetAllocatableResources: every healthy device that the kubelet has taken, held or not."""
+    """GetAllocatableResources: every healthy device that the kubelet has registered, held or not."""
 
     ids: Held = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointEntry:
-    """A line of the kubelet's checkpoint on GPUs; lines of ended pods linger until it is written anew."""
+    """A line of the kubelet's checkpoint on GPUs; lines of ended pods linger until it is written again."""
 
     pod_uid: str
     ids: tuple[str, ...]
 
 
 class Kubelet:
-    """The kubelet of this node, seen from its own machine. `clock` is monotonic, and 0 at boot."""
+    """The kubelet of this node, read on its own machine. `clock` is monotonic, and 0 at boot."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self._paths = KubeletPaths(root)

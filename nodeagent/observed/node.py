@@ -1,7 +1,7 @@
-"""This node's own Node object: what the scheduler is told of our resources, and whether our taint stands.
+"""Reads this node's own Node object: the counts that the scheduler uses, and whether our taint is on it.
 
-In go raw Nodes, out come frozen readings. Absent, `0` and `n/0` of a resource are one thing: the kubelet never removes
-the key of a resource that it once had. Writes nothing; see `taint`.
+Takes raw Nodes, returns frozen readings. An absent resource, `0` and `n/0` are the same: the kubelet never removes the
+key of a resource that it once had. Writes nothing; `taint` does.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class ObservedNode:
     allocatable: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Of GPU resources only; a resource that is not in it counts 0."""
     changing: bool = False
-    """Our taint stands."""
+    """Our taint is on the Node."""
 
     @property
     def generation(self) -> int:
-        """Nodes have none that says anything."""
+        """Nodes have no useful one."""
         return 0
 
     @property
     def without_version(self) -> ObservedNode:
-        """For telling news from heartbeats."""
+        """To distinguish changes from heartbeats."""
         return replace(self, version="")
 
 

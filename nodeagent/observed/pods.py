@@ -1,8 +1,8 @@
-"""The pods of this node as the API shows them, and those that vanished from it.
+"""Keeps the pods of this node as the API shows them, and those that vanished from it.
 
-In go raw pods from the watch, out come frozen `NodePod`s with the devices that each container asks for. A pod that
+Takes raw pods from the watch, returns frozen `NodePod`s with the devices that each container requests. A pod that
 vanished without having ended keeps its devices for its grace period and some slack: after a force deletion its
-containers run on while the kubelet already gives their devices away. Knows nothing of what the kubelet says.
+containers run on while the kubelet already hands out their devices. Knows nothing of what the kubelet reports.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ class NodePod:
     namespace: str
     name: str
     containers: tuple[tuple[str, Amounts], ...] = ()
-    """App and sidecar containers that ask for devices, with how many of which resource."""
+    """App and sidecar containers that request devices, with how many of which resource."""
     hidden: Amounts = ()
     """Devices that plain init containers took beyond what later containers reuse: held, and never listed."""
     ended: bool = False
-    """Finished, and no container is said to run: a phase that somebody else wrote does not end a container."""
+    """Finished, and no container is reported as running: a phase that something else wrote does not end a container."""
     ending: bool = False
-    """Finished, and a container is still said to run: the kubelet ends it, or nobody is left to say that it ended."""
+    """Finished, and a container is still reported as running: the kubelet ends it, or nothing reports its end."""
     handled: bool = False
     """The kubelet has seen it (startTime is set)."""
     grace_seconds: int = DEFAULT_GRACE_SECONDS
     reported: tuple[str, ...] = ()
     """Device ids in allocatedResourcesStatus."""
     began: str = ""
-    """When the kubelet first spoke of it, else when it was created; as the API writes times."""
+    """When the kubelet first reported it, else when it was created; as the API writes times."""
     refused: str = ""
     """Why the kubelet refused it permanently, if that names a GPU resource that the pod requests."""
     mig_manager: bool = False
-    """It cuts GPUs by a node label, and wipes what others made when it starts and when that label changes."""
+    """It partitions GPUs by a node label, and removes other partitions when it starts and when that label changes."""
     device_plugin: bool = False
     """It is NVIDIA's device plugin, and can reach the kubelet's directory of plugins."""
 
@@ -103,7 +103,7 @@ class ObservedPods:
 
     @property
     def mig_manager(self) -> str:
-        """The pod that cuts this node's GPUs beside us, if there is one."""
+        """The pod that also partitions this node's GPUs, if there is one."""
         return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")
 
     @property
@@ -217,10 +217,10 @@ class PodBook:
                     self._vanished[known.uid] = VanishedPod(pod=known, gone_at=self._clock())
             if new is not None:
                 if known is not None and new.uid == known.uid:
-                    # The first stop goes on with the period that it was given, whatever a later deletion says.
+                    # The first stop keeps the period that it was given, whatever a later deletion sets.
                     new = replace(new, grace_seconds=max(new.grace_seconds, known.grace_seconds))
                 self._pods[key] = new
-                # A phase that somebody patched can be taken back by the kubelet.
+                # A patched phase can be undone by the kubelet.
                 self._ended.pop(new.uid, None)
                 if new.ended:
                     self._ended[new.uid] = None
@@ -252,7 +252,7 @@ class PodBook:
             )
 
     def _end_late(self, now: float) -> None:
-        """Take a finished pod for ended when its containers have had their time, whatever its last status says of them.
+        """Count a finished pod as ended once its containers have had their time, whatever its last status shows.
 
         Else one that the kubelet no longer lists would make the whole node unknown for as long as it is kept.
         """

@@ -1,8 +1,9 @@
-"""Which device ids are in use: the verdict over everything that can bear witness.
+"""Judges which device ids are in use, from everything that can be a witness.
 
-In go the node's pods, the kubelet's List, and the ids that memory, ledger and checkpoint vote for; out comes, for each
-id, Free, Used (and by which pod) or Unknown (and why). Pure. Unknown counts as used everywhere; an id is free only if a
-complete List shows no holder and nothing else speaks against it. NVML's processes are asked last, by whoever destroys.
+Takes the node's pods, the kubelet's List, and the ids that memory, ledger and checkpoint vote for. Returns, for each
+id, Free, Used (and by which pod) or Unknown (and why). Unknown counts as used everywhere: an id is free only if a
+complete List shows no holder and no other witness contradicts it. NVML's processes are read last, right before a
+destruction. Pure: must never read anything itself.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
-    """Ids that something other than the present List speaks for."""
+    """Ids that another witness than the present List claims."""
 
     held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """By a pod (namespace/name) that lives, or vanished and may still run."""
     known: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """All ids that a pod was seen with, by its UID: another pod may have its name by now."""
     doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Why nobody can say."""
+    """Why its use is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +87,12 @@ def _other_id(partition: Partition, ids: Iterable[str]) -> str:
 def with_processes(
     verdict: Verdict, partition: Partition, gpu: ObservedGpu, processes: Iterable[GpuProcess], held: Iterable[str]
 ) -> Verdict:
-    """NVML's word on a partition that nobody else claims. Of an MPS slice it can only doubt."""
+    """NVML's verdict on a partition without another holder. For an MPS slice it can only raise a doubt."""
     if not verdict.free:
         return verdict
     if partition.kind is DeviceKind.MPS:
         if any(device_id.startswith(f"{gpu.uuid}::") for device_id in held):
-            # The clients of a slice in use: NVML does not tell the slices of a GPU apart.
+            # The clients of a slice in use: NVML does not distinguish the slices of a GPU.
             return verdict
         clients = sorted(process.pid for process in processes if process.mps_client)
         why = f"MPS client process {clients[0]} runs on the GPU, and no pod holds a slice of it" if clients else ""
@@ -103,7 +104,7 @@ def with_processes(
 
 
 def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_early: str = "") -> Usage:
-    """`too_early` says why a List is not to be believed yet, however complete it looks."""
+    """`too_early` is the reason why a List is not to be believed yet, however complete it looks."""
     held = dict(votes.held)
     if isinstance(listed, Listed):
         for (namespace, name), containers in sorted(listed.pods.items()):
@@ -133,7 +134,7 @@ def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, st
 
 
 def lists_all_of(pod: NodePod, containers: Mapping[str, Held]) -> bool:
-    """The List shows as many devices as the pod's containers ask for."""
+    """Whether the List shows as many devices as the pod's containers request."""
     return not any(_unlisted(pod, containers))
 
 
@@ -142,7 +143,7 @@ def _unlisted(pod: NodePod, containers: Mapping[str, Held]) -> Iterable[tuple[st
         for resource, count in amounts:
             shown = len(containers.get(name, {}).get(resource, ()))
             if shown < count:
-                yield resource, f"pod {pod.title} asks for {count} of {resource} and the kubelet lists {shown}"
+                yield resource, f"pod {pod.title} requests {count} of {resource} and the kubelet lists {shown}"
 
 
 def _blind(pods: ObservedPods, listed: Listed | NoAnswer) -> str:

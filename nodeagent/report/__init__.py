@@ -1,1 +1,1 @@
-"""What a pass tells the world: status and conditions of the plan, Events, metrics, pages."""
+"""What a pass reports: status and conditions of the plan, Events, metrics, pages."""

@@ -1,6 +1,6 @@
-"""The conditions of a plan, for people and for `kubectl wait`.
+"""Builds the conditions of a plan, for people and for `kubectl wait`.
 
-Takes the outcomes of a pass, returns every condition but AgentAlive, which is the controller's. Ready=True names the
+Takes the result of a pass, returns every condition but AgentAlive, which is the controller's. Ready=True names the
 confirmed generation only, Ready=False the one that was read, and all are written at once, so that
 `kubectl wait --for=condition=Ready` never believes an older spec. Each has a message, also where all is well. A
 condition's time moves only with its status.
@@ -112,7 +112,7 @@ def _advertised(result: PassResult) -> ConditionValue:
 
 
 def _drifted(result: PassResult) -> ConditionValue:
-    """Confirmed once for this very item, and different now: somebody else changed the hardware."""
+    """Confirmed once for this very item, and different now: something else changed the hardware."""
     drifted = [
         outcome
         for outcome in result.outcomes
@@ -136,7 +136,7 @@ def _ownership(result: PassResult) -> ConditionValue:
         return (
             True,
             Reason.FOREIGN_OWNER,
-            f"another device plugin offers {', '.join(foreign[:4])}: stop it on this node",
+            f"another device plugin advertises {', '.join(foreign[:4])}: stop it on this node",
         )
     if pod := result.observation.pods.mig_manager:
         return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)

@@ -1,8 +1,8 @@
 """Keeps short doubts out of the status.
 
-Every pod that comes makes the List incomplete for some milliseconds. For what may be destroyed that counts at once; the
-status would only flicker, and the controller freezes by its own view of bound pods anyhow. In go this pass's verdicts,
-out come those to report: Unknown replaces Free once it has lasted. Used is never held back.
+Every pod that comes makes the List incomplete for some milliseconds. For what may be destroyed such a doubt counts at
+once; the status would only flicker, and the controller freezes by its own view of bound pods anyway. Takes this pass's
+verdicts, returns those to report: Unknown replaces Free once it has lasted. Used is never held back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DebouncedVerdicts:
         """Some doubt was held back in the pass before `end_pass`."""
 
     def of(self, device_id: str, verdict: Verdict) -> Verdict:
-        """What to say of an id in this pass."""
+        """The verdict to report on an id in this pass."""
         doubted = verdict.use is Use.UNKNOWN and device_id in self._free
         if doubted and self._ages.seconds(device_id) < self._patience_seconds:
             self.waits = True

@@ -16,7 +16,7 @@ from crds.v1alpha1.names import READY_OF_CONTROLLER, Condition, Reason
 WAIT_SECONDS = 5.0
 """From our heartbeat to a controller's answer, where there is a controller."""
 NODE_GONE_SECONDS = 60.0
-"""The same while AgentAlive says that there is no Node: heartbeats do not change that."""
+"""The same while AgentAlive reports that there is no Node: heartbeats do not change that."""
 
 
 class Beats(Protocol):
@@ -33,7 +33,7 @@ class Handback:
     def __init__(self, beats: Beats, *, clock: Callable[[], float]) -> None:
         self._beats, self._clock = beats, clock
         self._taken_before: int | None = None
-        """Heartbeats taken when the controller's Ready was first seen; None while Ready is ours."""
+        """Heartbeats taken when the controller's Ready was first observed; None while Ready is ours."""
         self._announced_at: float | None = None
 
     def may_write_ready(self, live: Mapping[str, Any], *, reporting: bool) -> bool:

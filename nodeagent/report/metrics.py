@@ -1,7 +1,7 @@
-"""The agent's Prometheus series, all beginning with `gpuplan_agent_`.
+"""Counts for Prometheus: the agent's series, all beginning with `gpuplan_agent_`.
 
-In go outcomes and durations, out come numbers in a registry of this agent's own, so that several agents fit in one
-process. Labels are few and bounded: node, profile or size, state, kind of error.
+Takes outcomes and durations, and keeps numbers in a registry of this agent's own, so that several agents fit in one
+process. Labels must stay few and bounded: node, profile or size, state, kind of error.
 """
 
 from __future__ import annotations
@@ -41,16 +41,20 @@ class AgentMetrics:
         self._drifted = self._counter(
             "drift_repaired", "MIG instances changed outside gpuplan on a GPU of the plan, and put right.", "action"
         )
-        self._refused = self._counter("refused_pods", "Pods that the kubelet refused for want of a device.")
+        self._refused = self._counter("refused_pods", "Pods that the kubelet refused for lack of a device.")
         self._gauge("info", "Version of the agent.", "node", "version").labels(node_name, version).set(1)
 
     def watch_heartbeat(self, age_seconds: Callable[[], float]) -> None:
-        """The age of the last heartbeat that the API took, asked at each scrape."""
-        self._gauge("heartbeat_age_seconds", "Since the last heartbeat that the API took.").set_function(age_seconds)
+        """The age of the last heartbeat that the API accepted, read at each scrape."""
+        self._gauge("heartbeat_age_seconds", "Since the last heartbeat that the API accepted.").set_function(
+            age_seconds
+        )
 
     def watch_status(self, failures: Callable[[], float]) -> None:
-        """Status writes that failed since the last one that the API took, asked at each scrape."""
-        text = "Status writes that failed since the last one that the API took; after 3 the plan says CannotReport."
+        """Status writes that failed since the last one that the API accepted, read at each scrape."""
+        text = (
+            "Status writes that failed since the last one that the API accepted; from 3 on the plan shows CannotReport."
+        )
         self._gauge("status_write_failures", text).set_function(failures)
 
     def pass_took(self, seconds: float) -> None:

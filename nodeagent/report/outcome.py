@@ -1,8 +1,8 @@
-"""What one pass found and did: per GPU its state, reason, a sentence, and every partition with its use.
+"""Summarises what one pass observed and did: per GPU its state, reason, a sentence, and every partition with its use.
 
-In go the change that was worked on, how the actuator fared, and how far the offer was confirmed; out come frozen
-values that `status`, `metrics` and the log word in their own ways. Pure. A GPU is Ready only if hardware, plugin,
-kubelet and Node agree with its item.
+Takes the change that was worked on, what the actuator did, and which stage of confirmation was reached; returns frozen
+values that `status`, `metrics` and the log word in their own ways. A GPU is Ready only if hardware, plugin, kubelet and
+Node agree with its item. Pure.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GpuOutcome:
     plan_hash: str = ""
     """Of the item that was confirmed last."""
     converged: bool = False
-    """Hardware and slices are as planned, seen or not."""
+    """Hardware and slices are as planned, confirmed or not."""
     partitions: tuple[PartitionOutcome, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class GpuOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """A whole pass, for those who tell of it."""
+    """The result of a whole pass, for reports."""
 
     observation: Observation
     desired: DesiredItems
@@ -73,11 +73,11 @@ class PassResult:
     confirmation: Confirmation
     config: PluginConfig
     advertise_message: str
-    """Why not everything that is offered was seen by kubelet and Node, where there is a reason."""
+    """Why not everything that is advertised is schedulable, where there is a reason."""
 
     @property
     def problem(self) -> tuple[Reason, str] | None:
-        """What stands before any GPU's own state: the driver does not answer, or the plan cannot be read."""
+        """What takes precedence over any GPU's own state: the driver does not answer, or the plan cannot be read."""
         if self.observation.driver_problem is not None:
             return Reason.DRIVER_ERROR, str(self.observation.driver_problem)
         unreadable = (
@@ -87,7 +87,7 @@ class PassResult:
 
     @property
     def advertised(self) -> bool:
-        """Everything that is offered was seen by kubelet and Node."""
+        """Everything that is advertised is allocatable and schedulable."""
         return not self.advertise_message and all(stage.schedulable for stage in self.confirmation.stages.values())
 
     def of_state(self, *states: GpuState) -> list[GpuOutcome]:
@@ -107,7 +107,7 @@ class Situation:
     paused: bool
     schedulable: frozenset[str]
     withdrawn: frozenset[str]
-    """Ids that the config on disk does not offer."""
+    """Ids that the config on disk withdraws."""
     unhealthy: frozenset[str]
     """Ids that it lists as Unhealthy."""
     orphans: Orphans
@@ -192,7 +192,7 @@ def _advertised_unhealthy(found: Situation) -> str:
 
 
 def _half_made(found: Situation) -> list[str]:
-    """Without a journal that says that this agent left them so, they are left to people."""
+    """Without a journal entry of this agent they are left to an administrator."""
     change = found.change
     left = [] if found.paused else [i for i in change.gpu.instances if i.half_made]
     return [
@@ -239,7 +239,8 @@ def _holders(change: GpuChange) -> str:
 
 def _holder(partition: Partition, verdict: Verdict) -> str:
     if not partition.advertisable:
-        return f"{partition.title} was cut into compute instances by somebody else: destroy them there"
+        remedy = "destroy them with nvidia-smi mig -dci"
+        return f"{partition.title} has compute instances that gpuplan did not create: {remedy}"
     if verdict.pod:
         given_as = f", which got it as {verdict.other_id}" if verdict.other_id else ""
         return f"{partition.title} is held by pod {verdict.pod}{given_as}"

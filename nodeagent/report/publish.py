@@ -1,4 +1,4 @@
-"""Writes the plan's status: by server-side apply, forced, at most one a second, and only when it says something new.
+"""Writes the plan's status: by server-side apply, forced, at most one a second, and only when it is new.
 
 Takes the status of a pass, returns how long to wait if it could not be written now. It is compared with the live
 object, not with our last write: the controller forces Ready=Unknown on a silent agent, and that must be answered
@@ -26,7 +26,7 @@ from nodeagent.report.handback import Beats, Handback
 log = logging.getLogger(__name__)
 FIELDS = ("observedGeneration", "summary", "node", "models", "gpus", "devicePlugin")
 MOST_FAILURES = 3
-"""So many writes in a row may fail before the heartbeat says so."""
+"""So many writes in a row may fail before the heartbeat reports it."""
 MOST_PROBLEM_CHARS = 512
 
 
@@ -51,14 +51,14 @@ class StatusWriter:
         self._interval_seconds = interval_seconds
         self._written_at: float | None = None
         self.failures = 0
-        """Writes that failed since the last one that the API took."""
+        """Writes that failed since the last one that the API accepted."""
         self.problem = ""
         """Why, after `MOST_FAILURES` while heartbeats got through; the heartbeat carries it to the controller."""
         self._taken_before = 0
         """Heartbeats that were taken before the last failure."""
 
     def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
-        """None when the API holds it; else the seconds after which to come again. Raises ApiError."""
+        """None when the API holds it; else the seconds after which to call again. Raises ApiError."""
         handed_back = self._handback.may_write_ready(plan.status, reporting=not self.problem)
         live = plan.status
         if not handed_back:
@@ -114,7 +114,7 @@ def without_ready(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same(status: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
-    """The live status says all of this, in the fields that are ours."""
+    """Whether the live status already has all of this, in the fields that are ours."""
     if any(status.get(field) != live.get(field) for field in FIELDS):
         return False
     theirs = {condition.get("type"): condition for condition in live.get("conditions") or ()}

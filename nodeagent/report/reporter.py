@@ -1,8 +1,8 @@
-"""The last stage of a pass: tells the API, Prometheus, Events and the log what came of it.
+"""The last stage of a pass: reports its result to the API, Prometheus, Events and the log.
 
-Takes a `PassResult`; makes a status write, series, Events on the plan and on refused pods, and a log line for each
+Takes a `PassResult`; writes the status, counts series, emits Events on the plan and on refused pods, and logs each
 change of a GPU's state. Remembers which item of each GPU was confirmed last, at first from the live status. A failed
-write is counted and tried again; it never stops a pass.
+write is counted and retried; it must never stop a pass.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ class Reporter:
         return seconds
 
     def _note(self, outcome: GpuOutcome, plan: ObservedPlan | None) -> None:
-        """One GPU: what was confirmed, how long it took, and whether its state is news."""
+        """One GPU: what was confirmed, how long it took, and whether its state has changed."""
         state = (str(outcome.state), str(outcome.reason))
         before = self._states.get(outcome.index)
         if before != state:
             self._states[outcome.index] = state
             log.info("GPU %d: %s (%s)%s", outcome.index, *state, f": {outcome.message}" if outcome.message else "")
-            # Of a GPU that an earlier agent has confirmed already, Ready is no news.
+            # Of a GPU that an earlier agent has confirmed already, Ready is not reported again.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
             if outcome.state is GpuState.FAILED and plan is not None:
                 self._emit_event(plan, "Warning", outcome)
@@ -134,10 +134,10 @@ class Reporter:
         self._emit(_about(plan), kind, str(outcome.reason), _event_text(outcome))
 
     def _note_refused(self, result: PassResult) -> None:
-        """Pods that were bound while their partition was being taken away: the kubelet refuses them for good."""
+        """Pods that were bound while their partition was being withdrawn: the kubelet refuses them permanently."""
         refused = [pod for pod in result.observation.pods.pods if pod.refused]
         for pod in refused:
-            # The kubelet writes startTime with its refusal; an earlier agent has told of what is older than this one.
+            # The kubelet writes startTime with its refusal; an earlier agent reported what is older than this one.
             reported_before = bool(pod.began) and pod.began < self._started
             if pod.uid not in self._refused_uids and not reported_before:
                 self._metrics.refused_pod()

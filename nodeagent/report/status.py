@@ -1,7 +1,7 @@
-"""The plan's status, from the outcomes of a pass: summary, models, GPUs, partitions, device plugin.
+"""Builds the plan's status from the outcomes of a pass: summary, models, GPUs, partitions, device plugin.
 
-In go outcomes, out comes the JSON that is applied; conditions are made in `conditions`. Everything is cut to the sizes
-that the schema admits, because a status that is refused tells nobody anything. Pure but for the given time.
+Takes outcomes, returns the JSON to apply; `conditions` makes the conditions. Cuts everything to the sizes that the
+schema admits, because a refused status informs nobody. Pure but for the time, which is passed in.
 """
 
 from __future__ import annotations

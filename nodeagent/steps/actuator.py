@@ -1,8 +1,8 @@
-"""Carries out the hardware part of one GPU's change: destroy, finish, create, each step behind the journal.
+"""Carries out the hardware part of one GPU's change: destroy, finish, create, each step after its journal entry.
 
-In goes a `GpuChange`, out comes what was done and, if the driver stopped it, why. Each step is written down before its
-first driver call. Right before a destruction NVML is asked once more for processes; that a client holds the instance is
-information, not failure. Never tries another order or placement, and stops between steps when a newer plan is there.
+Takes a `GpuChange`, returns what was done and, if the driver refused, why. Each step is in the journal before its first
+driver call. Right before a destruction it reads NVML's processes once more; that a client holds the instance is
+information, not failure. Stops between steps when a newer plan is there. Never tries another order or placement.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Actuated:
     created: tuple[Instance, ...] = ()
     error: DriverError | None = None
     fresh: bool = True
-    """The driver was asked in this pass; else the error is that of an earlier try, and its pause is not over."""
+    """The driver was called in this pass; else the error is that of an earlier try, and its pause is not over."""
     interrupted: bool = False
-    """A newer plan came, or the pass had taken long enough: the rest is for the next pass."""
+    """A newer plan arrived, or the pass had taken long enough: the rest is for the next pass."""
 
     @property
     def acted(self) -> bool:
-        """The driver was asked to change something."""
+        """The driver was called to change something."""
         return bool(self.destroyed or self.created or (self.error is not None and self.fresh))
 
 
@@ -72,7 +72,7 @@ class Actuator:
             failures = 1 + (pause.failures if pause is not None and pause.spec_version == spec_version else 0)
             seconds = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LAST_PAUSE_SECONDS)
             self._pauses[change.gpu.uuid] = _Pause(spec_version, result.error, failures, self._clock() + seconds)
-            log.warning("GPU %d: %s; tried again in %g s", change.gpu.index, result.error, seconds)
+            log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds)
         return result
 
     def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
@@ -93,7 +93,7 @@ class Actuator:
             try:
                 self._step(gpu, Intent.of(action, placed, spec_version), call)
             except InUseError as error:
-                # Somebody holds this one; the other steps need not wait for it.
+                # A client holds this one; the other steps need not wait for it.
                 problem = error
                 stuck.append(placed)
             except DriverError as error:

@@ -1,9 +1,9 @@
-"""What to do on one GPU now: offer, withdraw, destroy, create; and what is in the way.
+"""Decides what to do on one GPU now: advertise, withdraw, destroy, create; and what blocks the rest.
 
-In go the target, what stands on the GPU, and a verdict on each of its partitions; out comes a `GpuChange`. Pure: it is
-computed anew in every pass, so a change that was cut off anywhere goes on from what is then observed. A partition that
-is not free is never destroyed, nor withdrawn while a pod holds it under the id that it is advertised with, and nothing
-is destroyed that was not withdrawn and seen to be gone. A whole GPU is first advertised when it is free.
+Takes the target and the GPU with a verdict on each of its partitions, returns a `GpuChange`. Pure: it is computed again
+in every pass, so a change that was interrupted anywhere continues from what is then observed. A partition that is not
+free is never destroyed, nor withdrawn while a pod holds it under the id that it is advertised with, and nothing is
+destroyed that was not withdrawn and confirmed gone. A whole GPU is first advertised when it is free.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class JudgedGpu:
     partitions: tuple[Partition, ...]
     verdict: Callable[[Partition], Verdict]
     withdrawn: frozenset[str] = NO_IDS
-    """Ids that the config in force, or on its way, does not offer."""
+    """Ids that the config in force, or on its way, withdraws."""
     released: frozenset[str] = NO_IDS
-    """Those of them that the kubelet has let go and that are free: what lies behind may be destroyed."""
+    """Those of them that the kubelet no longer has and that are free: their partitions may be destroyed."""
     unfinished: frozenset[Instance] = frozenset()
     """Placements at which this agent was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuChange:
-    """The work on one GPU. First destroy, then finish and create; offer and withdraw go into the plugin's config."""
+    """The work on one GPU. First destroy, then finish and create; advertise and withdraw change the plugin's config."""
 
     gpu: ObservedGpu
     target: Target
@@ -49,14 +49,14 @@ class GpuChange:
     withdraw: tuple[Partition, ...] = ()
     destroy: tuple[GpuInstance, ...] = ()
     finish: tuple[GpuInstance, ...] = ()
-    """Half-made instances that are wanted: only their compute instance is missing."""
+    """Half-made instances that are desired: only their compute instance is missing."""
     create: tuple[Instance, ...] = ()
     blocking: tuple[tuple[Partition, Verdict], ...] = ()
-    """Not wanted, but used or not known to be free; or wanted, and cut up by somebody else."""
+    """Not desired, but used or not known to be free; or desired, with compute instances that are not ours."""
     missing: tuple[str, ...] = ()
-    """Wanted and not there yet."""
+    """Desired and not there yet."""
     differs: bool = False
-    """Paused, and something would be to do."""
+    """Paused, and something is to be done."""
 
     @property
     def acts(self) -> bool:
@@ -65,7 +65,7 @@ class GpuChange:
 
     @property
     def converged(self) -> bool:
-        """The GPU holds what the target asks, and nothing else."""
+        """The GPU has what the target demands, and nothing else."""
         return not (self.acts or self.withdraw or self.blocking or self.missing or self.differs)
 
 
@@ -90,7 +90,7 @@ def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
     # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.
     waits_for_mode = isinstance(target, Refused) and target.reason is Reason.MIG_MODE_DISABLED
     if not judged.partitions and not gpu.mig_enabled and not waits_for_mode:
-        # Ours is the only plugin of the node: an uncut GPU that nobody planned must not be lost to pods.
+        # Ours is the only plugin of the node: an unplanned, unpartitioned GPU must not be lost to pods.
         usable = (whole(gpu),)
     advertise, withdraw = _split_advertisable(judged, usable)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in judged.unfinished]
@@ -124,7 +124,7 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
     advertise, withheld = _split_in_use(judged, [by_place[place] for place in steps.blocked])
     left = gpu.layout.without(instance.placed for instance in destroy)
     finish = [i for place in steps.keep if (i := gpu.at(place)) and i.half_made]
-    # Somebody cut up what is wanted: it stands where it should, and no pod can have it.
+    # Desired and in place, but with compute instances that are not ours: no pod can have it.
     cut_up = [place for place in steps.keep if (p := by_place.get(place)) and not p.advertisable]
     return GpuChange(
         gpu=gpu,
@@ -133,7 +133,7 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
         withdraw=tuple(to_destroy) + withheld + unusable,
         destroy=tuple(destroy),
         finish=tuple(finish),
-        # Beside what still stands once this pass has destroyed what it may.
+        # Next to what remains once this pass has destroyed what it may.
         create=tuple(place for place in steps.create if not any(gpu.collide(place, other) for other in left)),
         blocking=_with_verdicts(judged, [*(by_place[place] for place in [*steps.blocked, *cut_up]), *unusable]),
         missing=tuple(str(place) for place in target.layout if place not in by_place or place in cut_up),
@@ -189,7 +189,7 @@ def _whole(target: WholeTarget, judged: JudgedGpu) -> GpuChange:
 def _split_advertisable(
     judged: JudgedGpu, usable: Iterable[Partition]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Which are advertised, and which are not because a pod could get them beside another holder."""
+    """Which are advertised, and which are not because a pod could get them alongside another holder."""
     found = tuple(usable)
     advertise = tuple(p for p in found if _may_advertise(judged, p))
     return advertise, tuple(p for p in found if p not in advertise)
@@ -213,10 +213,10 @@ def _with_verdicts(judged: JudgedGpu, found: Iterable[Partition]) -> tuple[tuple
 def _split_in_use(
     judged: JudgedGpu, blocked: Iterable[Partition]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Which of the blocked ones are offered on, and which stay withdrawn.
+    """Which of the blocked ones stay advertised, and which stay withdrawn.
 
     A held id must stay in the kubelet's list, or it hides a free one from the scheduler, which only counts. One that
-    was withdrawn while it was free, and is merely not known to be free now, stays withdrawn: else it would flap.
+    was withdrawn while it was free, and is merely not known to be free now, stays withdrawn: otherwise it would flap.
     """
     advertise, unusable = _split_advertisable(judged, (p for p in blocked if p.advertisable))
     quiet = tuple(p for p in advertise if p.id in judged.withdrawn and judged.verdict(p).use is Use.UNKNOWN)
@@ -226,7 +226,7 @@ def _split_in_use(
 def _withdraw_surplus(
     judged: JudgedGpu, surplus: Iterable[Partition]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...], tuple[tuple[Partition, Verdict], ...]]:
-    """Offered on, withdrawn, and in the way. What was released is in none of them: it ceases to exist."""
+    """Advertised, withdrawn, and blocking. What was released is in none of them: it ceases to exist."""
     here = [p for p in surplus if p.id not in judged.released]
     in_use = [p for p in here if not judged.verdict(p).free]
     advertise, withheld = _split_in_use(judged, in_use)
@@ -235,7 +235,7 @@ def _withdraw_surplus(
 
 
 def _match(desired: Iterable[MpsSlice], judged: JudgedGpu) -> tuple[list[Partition], list[MpsSlice], list[Partition]]:
-    """Slices that stay (used ones first, then the lowest numbers), wanted ones that are absent, and the surplus."""
+    """Slices that stay (used ones first, then the lowest numbers), desired ones that are absent, and the surplus."""
     ordered = sorted(
         (p for p in judged.partitions if p.kind is DeviceKind.MPS),
         key=lambda p: (judged.verdict(p).free, p.id in judged.withdrawn, p.number, p.id),
@@ -256,7 +256,7 @@ def _match(desired: Iterable[MpsSlice], judged: JudgedGpu) -> tuple[list[Partiti
 
 
 def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition]) -> Partition | None:
-    """The slice with the lowest free number, if there is room beside everything that still stands."""
+    """The slice with the lowest free number, if there is room next to everything that remains."""
     here = tuple(staying)
     memory_mib = gpu.model.memory_mib if gpu.model else 0
     room = sum(p.memory_mib for p in here) + share.memory_mib <= memory_mib and len(here) < MAX_CLIENTS

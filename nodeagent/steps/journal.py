@@ -1,9 +1,9 @@
 """The write-ahead journal: what the agent is about to do to a GPU, on disk before it does it.
 
-One small file per GPU: its open intents, each with the plan's uid and generation. One that is found open was cut off
-somewhere between the driver calls of its step; there may be several, since a step that the driver refused does not stop
-the next one. What is then observed says how far each came, and the next pass goes on from there for whatever plan is
-the newest. Never replays anything.
+One small file per GPU holds its open intents, each with the plan's uid and generation. An intent that is found open was
+interrupted somewhere between the driver calls of its step; there may be several, since a step that the driver refused
+does not stop the next one. What is then observed shows how far each step came, and the next pass continues from there
+for whatever plan is the newest. Never replays anything.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _FILE = TypeAdapter(_File)
 
 
 class NotJournalledError(DriverError):
-    """The intent could not be written down, so the driver was not asked."""
+    """The intent could not be written down, so the driver was not called."""
 
     kind = "journal"
 
@@ -93,13 +93,13 @@ class Journal:
             log.warning("the journal of %s was not ended: %s", gpu_uuid, error)
 
     def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
-        """What was begun and not ended, one for each placement, in the order of beginning."""
+        """Open intents, one for each placement, oldest first."""
         content = read_json(self._path(gpu_uuid), _FILE)
         self._change_log[gpu_uuid].warn(f"journal {content}" if isinstance(content, Unreadable) else "")
         return content.intents if isinstance(content, _File) else ()
 
     def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:
-        """End the intents that came to their end; name the placements of those that were left half-made."""
+        """End the intents whose steps are done; return the placements that were left half-made."""
         left = set()
         for intent in self.intents(gpu.uuid) if not gpu.problem else ():
             found = gpu.at(intent.placed)

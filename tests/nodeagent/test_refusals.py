@@ -176,7 +176,7 @@ def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: Ma
 
     assert world.advertised() == {}
     assert world.found()[0] == "WaitingForRelease"
-    assert "cut into compute instances by somebody else" in world.gpu_status()["message"]
+    assert "has compute instances that gpuplan did not create" in world.gpu_status()["message"]
     assert world.gpu_status()["missing"] == ["3g.40gb at 4"]
 
 

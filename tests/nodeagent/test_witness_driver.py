@@ -57,7 +57,7 @@ def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None
     world.settle()
 
     assert world.layout() == "3g.40gb at 4"
-    assert "somebody else" in world.gpu_status()["message"]
+    assert "compute instances that gpuplan did not create" in world.gpu_status()["message"]
     assert world.advertised() == {}
 
 

@@ -116,7 +116,7 @@ def test_a_shortfall_makes_one_resource_unknown_and_names_the_pod(make_world: Ma
     assert world.layout() == "3g.40gb at 4"
     assert world.partitions() == ["mig-3g.40gb Unknown"]
     message = world.gpu_status()["message"]
-    assert "pod default/p1 asks for 1 of nvidia.com/mig-3g.40gb and the kubelet lists 0" in message
+    assert "pod default/p1 requests 1 of nvidia.com/mig-3g.40gb and the kubelet lists 0" in message
 
 
 def test_plain_init_containers_hold_unseen(world: World) -> None:

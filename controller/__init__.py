@@ -1,1 +1,1 @@
-"""Pending pods in, GPUPartitionPlan specs out."""
+"""Plans GPU partitions for pending pods and writes them into GPUPartitionPlans."""

@@ -1,7 +1,7 @@
 """`gpuplan-controller --config FILE`: read the settings, build the client, run until told to stop.
 
 The only module of the controller that reads arguments and the environment. Exit codes: 0 after SIGTERM or SIGINT, 1
-when the leader's Lease was lost or the scheduler's configuration has changed (the Deployment starts it anew), 2 for
+when the leader's Lease was lost or the scheduler's configuration has changed (the Deployment restarts it), 2 for
 settings or a kubeconfig that cannot be used.
 """
 

@@ -1,8 +1,8 @@
-"""The garbage collector during a planning pass: it rests.
+"""Pause the garbage collector during a planning pass.
 
 A pass makes hundreds of thousands of objects, nearly all of which reference counts free by themselves; the collector
 would walk a snapshot of 50,000 pods again and again meanwhile, for up to half of the pass's time, and find nothing.
-The pure planner never touches it: whoever calls the planner does, through here.
+The pure planner never touches it; its caller does, through this module.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""One pass after the other: the only module of the controller that knows the whole order.
+"""Run one pass after the other: the only module of the controller that knows the whole order.
 
-    API ─ pods, nodes, plans, leases ─► watches ─► parse ─► state ── snapshot() ──┐   ┌─────────── pure ───────────┐
-                                          └─ what changed ─► window ── is over ───┴─► │ demand ─► planner          │
-                                                                                      │   simulator · partitioning │
-    API ◄─ plan.spec.planned (apply) ◄───── writer ◄──────── PlanningResult ◄─────────┴────────────────────────────┘
-    API ◄─ Events, metrics, one log line ◄─ report ◄──────────┘
-    API ◄─ nominations, AgentAlive, missing plans ◄─ nominations, liveness, lifecycle: in every turn, pass or not
+    API ─ pods, nodes, plans, leases ─► watches ─► api ─► cache ── snapshot() ──┐   ┌─────────── pure ───────────┐
+                                         └─ what changed ─► window ── is over ──┴─► │ demand ─► planner          │
+                                                                                    │   simulator · partitioning │
+    API ◄─ plan.spec.planned (apply) ◄──── plan_writer ◄──── PlanningResult ◄───────┴────────────────────────────┘
+    API ◄─ Events, metrics, one log line ◄─ reporter ◄──────┘
+    API ◄─ nominations, AgentAlive, missing plans ◄─ nominations, agent_liveness, plan_lifecycle: in every turn
 
 Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
-counted, and tried again after a back-off; nothing it held is lost, since everything is read anew from the state.
+counted, and retried after a back-off; nothing is lost, since everything is read again from the state.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
 """Longest time between two turns: deadlines are kept to this."""
 WAIT_SECONDS = 0.2
-"""Between two looks whether the watches are synced and this process leads."""
+"""Between two checks whether the watches are synced and this process leads."""
 PAUSE_SECONDS = 0.05
 """Shortest one: events that come together are handled together."""
 REST_SHARE = 3.0
 """Rest after a turn, as a multiple of the time it took: a busy cluster must not cost a whole core."""
 LONGEST_REST_SECONDS = 2.0
-"""After a long pass, too: its pods wait for their nominations, and a loop that rests must not look like a stuck one."""
+"""After a long pass, too: its pods wait for their nominations, and a loop that rests must not seem stuck."""
 FIRST_BACKOFF_SECONDS = 1.0
 LAST_BACKOFF_SECONDS = 60.0
 STUCK_SECONDS = 120.0
@@ -174,7 +174,7 @@ class Loop:
         self._plan_again(outcomes)
 
     def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:
-        """A refused node is left out of the next pass; the state asks for another one when it may be tried again."""
+        """A refused node is left out of the next pass; the state triggers another one when it may be retried."""
         for outcome in outcomes:
             if outcome.written in (Written.OVERTAKEN, Written.UNANSWERED):
                 self._parts.window.add(f"node {outcome.node}")
@@ -194,18 +194,18 @@ class Loop:
         self._last_traceback.pop(stage, None)
         return True
 
-    # ------------------------------------------------------------------------------------------- asked
+    # ----------------------------------------------------------------------------------------- queries
 
     @property
     def idle(self) -> bool:
-        """Nothing is due and nothing is being done: what /decisions says stands until the cluster changes."""
+        """Nothing is due and nothing is being done: what /decisions shows holds until the cluster changes."""
         open_ends = self._parts.window.open or self._retry_at is not None or self._at_once
         open_ends = open_ends or self._parts.state.writes_refused
         return self._began and self._leading() and not (open_ends or self._in_pass or self._busy)
 
     def decisions(self) -> dict[str, Any]:
         """The document behind /decisions."""
-        idle = self.idle  # asked first: decisions that end meanwhile are newer than it says, never older
+        idle = self.idle  # read first: decisions that end meanwhile are newer than it claims, never older
         views = self._parts.state.plan_views()
         under_way = [name for name, view in views.items() if any(gpu.under_way for gpu in view.gpus)]
         return self._parts.reporter.decisions.document(idle=idle, under_way=under_way)

@@ -1,7 +1,7 @@
-"""Puts the parts of the controller together around one API client, and takes them down again.
+"""Build the parts of the controller around one API client, and stop them again.
 
-In go a client, the settings and, for tests, a planner and clocks; out comes a Controller with `run` and `stop`. Knows
-which watch feeds what and who may write when, and nothing of what a pass does.
+Takes a client, the settings and, for tests, a planner and clocks, and returns a Controller with `run` and `stop`. Knows
+which watch feeds which part and who may write when, and nothing of what a pass does.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STALE_SECONDS = 60.0
 """Nothing is planned or written from watches that have failed for so long."""
 
 EVENTS = 20_000
-"""How many may wait to be written: one pass of a large cluster may have something to say about every pending pod."""
+"""How many may wait to be written: one pass of a large cluster may report on every pending pod."""
 
 
 class Controller:
@@ -279,7 +279,7 @@ class Controller:
 def most_stale_seconds(path: str, settings: Settings) -> float:
     """How long a watch may fail before nothing rests on it any more."""
     if path == lease_path(settings.namespace):
-        # Else agents would seem to fall silent, one after the other, because nobody hears them.
+        # Else agents would seem to fall silent, one after the other, because no watch hears them.
         return min(STALE_SECONDS, settings.agent_silent_seconds / 2)
     return STALE_SECONDS
 

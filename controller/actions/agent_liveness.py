@@ -1,11 +1,11 @@
-"""AgentAlive: the controller's word on each node agent, in the status of its plan.
+"""Write AgentAlive, the controller's judgement of each node agent, into the status of its plan.
 
-Takes the ages of the agents' Leases, writes the conditions that they mean by status apply under the controller's own
-manager: AgentAlive always, and Ready=Unknown while the agent is silent, when its Node goes away, and on a plan that no
-agent has answered yet. Ready belongs to an agent that is heard: it is never overwritten a second time. The agent forces
-its own Ready when it is back; until then ours stays in what is applied, or the condition would lose half of its fields.
-After a longer silence the taint gpuplan.dev/changing is removed from the node. Compares with the live object before
-every write, and writes only where status or reason differ.
+Takes the ages of the agents' Leases and writes conditions by status apply under the controller's own manager:
+AgentAlive always, and Ready=Unknown while the agent is silent, when its Node goes away, and on a plan that no agent has
+answered yet. Ready belongs to an agent that is alive: it is never overwritten a second time. The agent forces its own
+Ready when it is back; until then ours stays in what is applied, or the condition would lose half of its fields. After a
+longer silence the taint gpuplan.dev/changing is removed from the node. Compares with the live object before every
+write, and writes only where status or reason differ.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OUR_READY = (*READY_OF_CONTROLLER, Reason.AWAITING_AGENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """What AgentAlive should say."""
+    """What AgentAlive should report."""
 
     status: str
     reason: Reason
@@ -53,7 +53,7 @@ class Liveness:
 
 
 class AgentLiveness:
-    """Run often: it writes only what the plans do not say yet."""
+    """Run often: it writes only what the plans do not report yet."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class AgentLiveness:
         return Liveness(status="False", reason=Reason.AGENT_SILENT, message=message)
 
     def _conditions(self, reading: PlanReading, liveness: Liveness, *, silent: bool) -> list[dict[str, Any]] | None:
-        """What to apply; None: the plan says so already."""
+        """What to apply; None: the plan reports it already."""
         held = reading.ready is not None and reading.ready.reason in OUR_READY
         write_ready = silent or _unknown_at_once(reading, liveness)
         why = _why_unknown(reading, liveness) if write_ready or held else Reason.AGENT_SILENT

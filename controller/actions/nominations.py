@@ -62,7 +62,7 @@ class Nominator:
         """Nominate every pod with a reservation whose partitions are there."""
         if not self._enabled:
             return
-        version = self._state.version  # first: what changes meanwhile makes the next turn look again
+        version = self._state.version  # first: what changes meanwhile makes the next turn check again
         if version == self._settled_version:
             return
         reservations = self._state.reservations()
@@ -87,7 +87,7 @@ class Nominator:
         return list({**ready, **early}.values())
 
     def _nominate(self, pod: PodView, node: str, *, until: float) -> None:
-        # Many come before this one, and schedulers do not wait: look again.
+        # Many come before this one, and schedulers do not wait: check again.
         known = self._state.pending_pod(pod.key)
         if known != pod or self._clock() >= until or not self._leading():
             return
@@ -96,7 +96,7 @@ class Nominator:
         try:
             apply.merge_patch(self._api, paths.pod_status(pod.namespace, pod.name), body, manager=CONTROLLER_MANAGER)
         except errors.ApiError as error:
-            # A pod that is gone or bound needs no nomination: the watch will say so.
+            # A pod that is gone or bound needs no nomination: the watch will bring it.
             needless = isinstance(error, errors.NotFound) or BOUND in error.message
             if self._retries.failed(pod.uid, error) and not needless:
                 self._metrics.errors.labels(stage="nominate").inc()

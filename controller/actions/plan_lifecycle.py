@@ -1,8 +1,8 @@
-"""What keeps the set of plans in order beside planning: missing plans, plans nobody needs, items that a pin overrules.
+"""Create plans that are missing, delete plans of Nodes that are gone, and drop items that a pin overrules.
 
-In goes the state, out go few writes: the empty plan of an enabled node by POST with nodeName only, the removal of
+Reads the state and makes few writes: the empty plan of an enabled node by POST with nodeName only, the removal of
 pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is gone for an
-hour and in which people wrote nothing. Each is tried again with a back-off of its own; one failure stops no other.
+hour and that has no fields written by users. Each is retried with a back-off of its own; one failure stops no other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESEND_SECONDS = 5.0
 
 
 class PlanLifecycle:
-    """Run often: what is in order costs a look only."""
+    """Run often: what is in order costs nothing but a check."""
 
     def __init__(
         self,
@@ -124,5 +124,5 @@ class PlanLifecycle:
                 self._api, paths.plan(reading.name), uid=reading.uid, resource_version=reading.resource_version
             )
         except (errors.NotFound, errors.Conflict):
-            return  # somebody else has just written or deleted it
-        log.info("plan %s deleted: its Node is gone for long, and nobody wrote anything in it", reading.name)
+            return  # another client has just written or deleted it
+        log.info("plan %s deleted: its Node has been gone for long, and no user wrote anything in it", reading.name)

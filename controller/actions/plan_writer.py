@@ -38,9 +38,9 @@ ATTEMPTS = 8
 FIRST_PAUSE_SECONDS = 5.0
 """Half of it, the least pause, is longer than the loop rests: the next pass sees the node as refused."""
 TOO_MANY_REQUESTS = 429
-"""The API server turned the request away before it looked at it."""
+"""The API server turned the request away before it read it."""
 LOOK = Timeouts(read_seconds=5.0)
-"""After a write without an answer: a turn that waits twice as long would look stuck."""
+"""After a write without an answer: a turn that waits twice as long would seem stuck."""
 
 Items = list[dict[str, Any]]
 
@@ -64,7 +64,7 @@ class Written(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One node: what happened, and the server's sentence where it said no; `repeated`: it said so before."""
+    """One node: what happened, and the server's sentence where it refused; `repeated`: as it did before."""
 
     node: str
     written: Written
@@ -74,7 +74,7 @@ class Outcome:
 
     @property
     def in_force(self) -> bool:
-        """The plan says what was decided."""
+        """The plan holds what was decided."""
         return self.written in (Written.APPLIED, Written.UNCHANGED)
 
 
@@ -136,7 +136,7 @@ class Writer:
         return at_once(write, result.node_changes)
 
     def drop_pinned(self, reading: PlanReading) -> Outcome:
-        """Take indexes that people have pinned out of `planned`: they are ignored there, and would mislead readers.
+        """Take indexes that users have pinned out of `planned`: they are ignored there, and would mislead readers.
 
         Raises the ApiError where the server refuses.
         """
@@ -169,7 +169,7 @@ class Writer:
         return outcome
 
     def _still_refused(self, node: str) -> Outcome:
-        """Its plan was gone or unreadable for a moment, so the state has forgotten the refusal: it is told again."""
+        """Its plan was gone or unreadable for a moment, so the state has forgotten the refusal: report it again."""
         message = self._retries.reported(node)
         self._state.write_refused(node, message, until=self._retries.retry_at(node))
         return Outcome(node=node, written=Written.FAILED, message=message, repeated=True)
@@ -248,7 +248,7 @@ def _bases(result: PlanningResult, snapshot: Snapshot) -> dict[str, _Basis]:
 
 
 def planned_items(change: NodeChange, reading: PlanReading) -> Items:
-    """The whole new list. An item that did not change is sent as it stands: its hash is what the agent confirmed."""
+    """The whole new list. An item that did not change is sent as it is stored: its hash is what the agent confirmed."""
     stored = reading.planned_items
     items = []
     for gpu in sorted(change.gpus, key=lambda gpu: gpu.index):

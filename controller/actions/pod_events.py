@@ -1,9 +1,9 @@
-"""Events about waiting pods: what a person reads in `kubectl describe pod`.
+"""Events about waiting pods: what you read in `kubectl describe pod`.
 
-After each pass it takes one statement per pod and channel, and emits it when its cause is new for the pod. A cause that
+Takes one statement per pod and channel after each pass, and emits it when its cause is new for the pod. A cause that
 does not change is repeated every ten minutes, so that its Event outlives the API server's limit of an hour. A statement
-about something in flight, and one that returns to a cause told before, is emitted after it has been true for 30
-seconds. Events of one cause are one Event object whose message is replaced. Never decides why a pod waits, and says
+about something in flight, and one that returns to a cause reported before, is emitted after it has been true for 30
+seconds. Events of one cause are one Event object whose message is replaced. Never decides why a pod waits, and reports
 nothing about a pod that no longer waits.
 """
 
@@ -39,7 +39,7 @@ class Statement:
     message: str
     type: EventType = "Warning"
     in_flight: bool = False
-    """Likely to be over soon without anybody's doing."""
+    """Likely to be over soon without further action."""
     cause: str = ""
     """What makes it new, beyond the reason."""
     channel: str = ""
@@ -48,7 +48,7 @@ class Statement:
 
 @dataclass(slots=True, kw_only=True)
 class _Reported:
-    """What one pod was told in one channel."""
+    """What was reported of one pod in one channel."""
 
     statement: Statement
     since: float
@@ -73,7 +73,7 @@ class _Reported:
 
 
 class PodEvents:
-    """Remembers what each waiting pod was told."""
+    """Remembers what was reported of each waiting pod."""
 
     def __init__(self, recorder: Recorder, *, clock: Callable[[], float], waits: Callable[[PodKey, str], bool]) -> None:
         """`waits`: whether the pod of this name and uid is pending still."""

@@ -44,7 +44,7 @@ class Decisions:
     pods: tuple[dict[str, str], ...] = field(default_factory=tuple)
 
     def document(self, *, idle: bool, under_way: Iterable[str]) -> dict[str, Any]:
-        """With what is true at the moment of asking."""
+        """With what is true at the moment of the request."""
         return {
             "pass": self.number,
             "finishedAt": self.finished_at,
@@ -55,7 +55,7 @@ class Decisions:
 
 
 class Reporter:
-    """Remembers what it has said."""
+    """Remembers what it has reported."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Reporter:
         self.decisions = Decisions()
 
     def report(self, snapshot: Snapshot, result: PlanningResult, outcomes: Iterable[Outcome], seconds: float) -> None:
-        """Tell one pass to everybody."""
+        """Report one pass by Events, metrics, log and /decisions."""
         outcomes = tuple(outcomes)
         self._count(result, outcomes, seconds)
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
@@ -189,7 +189,7 @@ class Reporter:
 
 
 def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statement]:
-    """What each pod of the result is told; the last of a pod is the answer to why it waits."""
+    """What is reported of each pod of the result; the last of a pod explains why it waits."""
     live = {pod.uid: pod for pod in snapshot.pending}
     decided = {pod.uid for pod in result.placed} | {pod.uid for pod in result.unplaced}
     for pod in snapshot.pending:
@@ -205,7 +205,7 @@ def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statemen
             in_flight=missed.reason.in_flight,
         )
     for placed in result.placed:
-        if placed.supply is not Supply.EXISTING:  # then the scheduler says Scheduled in a moment
+        if placed.supply is not Supply.EXISTING:  # then the scheduler reports Scheduled in a moment
             wants = ", ".join(f"{amount} {resource}" for resource, amount in live[placed.uid].gpu)
             message = f"Creating {wants} on node {placed.node} for this pod."
             yield Statement(

@@ -32,6 +32,6 @@ def as_written(result: PlanningResult, outcomes: Iterable[Outcome]) -> PlanningR
 
 
 def _unplaced(pod: Placed, outcome: Outcome) -> Unplaced:
-    """The next pass, which follows soon, plans around a node that was refused, or says that nothing else would do."""
+    """The next pass, which follows soon, plans around a node that was refused, or reports why none serves."""
     message = f"the plan of node {pod.node} was not written ({outcome.message}): the pod is planned again"
     return Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.CHANGE_UNDER_WAY, message=message)

@@ -21,7 +21,7 @@ FOREIGN_MODES = ("mig", "mps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enablement:
-    """What a node's labels say: `mode` is None where it is not enabled; `warning` is for the node's owner."""
+    """What a node's labels request: `mode` is None where it is not enabled; `warning` is for the node's owner."""
 
     mode: str | None
     warning: str = ""

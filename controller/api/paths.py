@@ -1,4 +1,4 @@
-"""Where at the API the objects lie that the controller reads and writes. Constants and one-line functions only."""
+"""Paths of the API objects that the controller reads and writes. Constants and one-line functions only."""
 
 from crds.v1alpha1.names import GROUP, PLURAL, VERSION
 

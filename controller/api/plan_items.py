@@ -1,8 +1,8 @@
-"""Items of a plan (`spec.gpus`, `spec.planned.gpus`) <-> desired contents of a GPU, both ways.
+"""Convert items of a plan (`spec.gpus`, `spec.planned.gpus`) to the desired contents of a GPU, and back.
 
-In goes an API item with the GPU's model and memory, out comes what planning compares; back goes a planned GPU as the
-item that is written, every instance with its start. What the model's tables do not know (a profile, a start) is kept
-as a count, so that it is reported, and never silently dropped. Decides nothing and does no I/O.
+Takes an API item with the GPU's model and memory and returns what planning compares; takes a planned GPU and returns
+the item to write, every instance with its start. A profile or start that the model's tables do not know is kept as a
+count, so that it is reported and never silently dropped. Decides nothing and does no I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, mps_gb_of_resource
 
 
 def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, renamed: bool = False) -> Desired:
-    """What an item asks for. `renamed`: equal MPS replicas are offered as nvidia.com/gpu.shared."""
+    """What an item requests. `renamed`: equal MPS replicas are advertised as nvidia.com/gpu.shared."""
     if item.mig is not None:
         return _mig(item.mig, model)
     if item.mps is not None:

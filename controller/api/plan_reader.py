@@ -19,7 +19,7 @@ RECENT = 64
 
 
 class PlanReader:
-    """Reads each version of a plan once, as long as anybody keeps its reading; callable from any thread.
+    """Reads each version of a plan once, as long as its reading is in use; callable from any thread.
 
     What our own write was answered with comes by the watch as well, at the same moment or a little later.
     """

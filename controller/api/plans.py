@@ -1,7 +1,7 @@
 """Parse raw JSON of a GPUPartitionPlan into a PlanReading.
 
 Takes the object as the API server sent it and returns everything that follows from the object alone: the effective item
-of each reported GPU and how far its agent is with it (`Stage`), what people wrote, and the conditions that the
+of each reported GPU and how far its agent is with it (`Stage`), what users wrote, and the conditions that the
 controller itself writes. What depends on the clock, the Node or the agent's Lease is added by `controller.cache.plans`.
 GPU models come from NVML's report in the status, completed by the catalogue.
 """
@@ -30,7 +30,7 @@ RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
 
 
 class Stage(Enum):
-    """How far the agent is with one GPU, as its status says."""
+    """How far the agent is with one GPU, by its status."""
 
     SETTLED = "settled"
     WORKING = "working"
@@ -60,7 +60,7 @@ class ConditionReading:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class PlanReading:
-    """A plan, as far as the object itself tells."""
+    """A plan, as far as the object alone shows."""
 
     name: str
     uid: str
@@ -74,7 +74,7 @@ class PlanReading:
     pinned: tuple[int, ...]
     planned: tuple[PlannedGpu, ...]
     planned_json: str
-    """`spec.planned.gpus` as it stands, so that items that did not change are written back byte for byte."""
+    """`spec.planned.gpus` as it is stored, so that items that did not change are written back byte for byte."""
     observed_generation: int
     node_uid: str
     relabels: bool
@@ -84,7 +84,7 @@ class PlanReading:
 
     @property
     def version(self) -> int | None:
-        """The resourceVersion as a number, to tell which of two readings is newer; None where it is none."""
+        """The resourceVersion as a number, to compare which of two readings is newer; None where it is none."""
         return int(self.resource_version) if self.resource_version.isdigit() else None
 
     @property
@@ -94,7 +94,7 @@ class PlanReading:
 
     @property
     def stale_items(self) -> tuple[int, ...]:
-        """Planned indexes that people have pinned since: ignored by rule, and to be dropped."""
+        """Planned indexes that users have pinned since: ignored by rule, and to be dropped."""
         return tuple(gpu.index for gpu in self.planned if gpu.index in self.pinned)
 
     @property
@@ -111,7 +111,7 @@ def read_plan(raw: Mapping[str, Any]) -> PlanReading | Unreadable:
 def _plan(raw: Mapping[str, Any]) -> PlanReading:
     plan = GPUPartitionPlan.read(raw)
     spec, status = plan.spec, plan.status or PlanStatus()
-    cards = _Cards(spec, status)
+    reported = _ReportedGpus(spec, status)
     conditions = {condition.type: condition for condition in status.conditions or ()}
     items = effective_items(spec)
     planned = sorted(spec.planned.gpus if spec.planned else (), key=lambda item: item.index)
@@ -127,25 +127,26 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         authored=_authored(spec),
         pinned=tuple(sorted(pinned)),
         planned=tuple(
-            PlannedGpu(index=item.index, uuid=item.uuid or "", desired=cards.desired(item)) for item in planned
+            PlannedGpu(index=item.index, uuid=item.uuid or "", desired=reported.desired(item)) for item in planned
         ),
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
         observed_generation=status.observed_generation or 0,
         node_uid=(status.node.uid or "") if status.node else "",
         relabels=_relabels(spec, status),
         gpus=tuple(
-            _gpu(gpu, items.get(index), cards, pinned=index in pinned) for index, gpu in sorted(cards.reported.items())
+            _gpu(gpu, items.get(index), reported, pinned=index in pinned)
+            for index, gpu in sorted(reported.by_index.items())
         ),
         alive=_condition(conditions.get(Condition.AGENT_ALIVE)),
         ready=_condition(conditions.get(Condition.READY)),
     )
 
 
-class _Cards:
-    """The cards of a node as its status tells them, to read items by."""
+class _ReportedGpus:
+    """The GPUs of a node as its status reports them, to read items by."""
 
     def __init__(self, spec: PlanSpec, status: PlanStatus) -> None:
-        self.reported = {gpu.index: gpu for gpu in status.gpus or ()}
+        self.by_index = {gpu.index: gpu for gpu in status.gpus or ()}
         self._models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
         self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
         self._renamed = bool(spec.device_plugin and spec.device_plugin.rename_by_default)
@@ -159,7 +160,7 @@ class _Cards:
         return desired_of(item, model=self.model(item.index), memory_mib=memory_mib, renamed=self._renamed)
 
     def _name(self, index: int) -> str:
-        return (self.reported[index].model or "") if index in self.reported else ""
+        return (self.by_index[index].model or "") if index in self.by_index else ""
 
 
 def _condition(found: ConditionStatus | None) -> ConditionReading | None:
@@ -184,18 +185,18 @@ def _authored(spec: PlanSpec) -> bool:
     return any(part is not None for part in (spec.mode, spec.paused, spec.device_plugin)) or bool(spec.gpus)
 
 
-def _gpu(gpu: GpuStatus, item: GpuItem | None, cards: _Cards, *, pinned: bool) -> GpuReading:
+def _gpu(gpu: GpuStatus, item: GpuItem | None, reported: _ReportedGpus, *, pinned: bool) -> GpuReading:
     digest = item_hash(item) if item is not None else ""
     view = GpuView(
         index=gpu.index,
         uuid=gpu.uuid or "",
-        model=cards.model(gpu.index),
+        model=reported.model(gpu.index),
         mig_enabled=gpu.mig_mode == "Enabled",
         state=gpu.state,
         reason=gpu.reason or "",
         plan_hash=gpu.plan_hash or "",
         partitions=tuple(_partition(partition) for partition in gpu.partitions or ()),
-        desired=cards.desired(item) if item is not None else None,
+        desired=reported.desired(item) if item is not None else None,
         pinned=pinned,
         settled=False,
     )
@@ -209,13 +210,13 @@ def _stage(gpu: GpuStatus, digest: str) -> Stage:
     if digest:
         settled = state is GpuState.READY and gpu.plan_hash == digest
     else:
-        # Whatever the plan said before, an unlisted GPU is left as it is: it need not be confirmed again.
+        # Whatever the plan contained before, an unlisted GPU is left as it is: it need not be confirmed again.
         settled = state in (GpuState.UNMANAGED, GpuState.READY)
     return Stage.SETTLED if settled else Stage.WORKING
 
 
 def _partition(partition: PartitionStatus) -> PartitionView:
-    known = partition.start is not None  # a size without a start says nothing about the place
+    known = partition.start is not None  # a size without a start gives no placement
     return PartitionView(
         resource=partition.resource,
         profile=profile_of_resource(partition.resource) or "",
@@ -237,7 +238,7 @@ def _model(report_json: str) -> GpuModel:
     report = ModelReport.model_validate_json(report_json, strict=False)
     catalogued = model_for_name(report.name) or model_for_product(report.name.replace(" ", "-"))
     if catalogued is not None and not report.profiles:
-        # NVML tells profiles only while MIG mode is on.
+        # NVML reports profiles only while MIG mode is on.
         return replace(catalogued, memory_mib=report.memory_mib)
     specs = [_profile(position, profile, catalogued) for position, profile in enumerate(report.profiles or ())]
     return model_from_report(report.name, report.memory_mib, specs, _capability(report.compute_capability))

@@ -1,8 +1,8 @@
-"""Which gang a pod belongs to: pods that run together or not at all, as batch schedulers mark them.
+"""Find the gang that a pod belongs to: pods that run together or not at all, as batch schedulers mark them.
 
-In goes a pod as the API server sent it, out come the gang's name in the pod's namespace and how many of its pods must
-run together; 0 where the pod does not say, and then all of its pending pods are meant. Reads labels and annotations
-alone: the PodGroup objects of these systems are not watched.
+Takes a pod as the API server sent it and returns the gang's name in the pod's namespace and how many of its pods must
+run together; 0 where the pod gives no number, which means all of its pending pods. Reads the pod's fields, labels and
+annotations only: the PodGroup objects of these systems are not watched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class GangMark(NamedTuple):
-    """Empty where the pod stands for itself."""
+    """Empty where the pod belongs to no gang."""
 
     name: str = ""
     size: int = 0

@@ -1,10 +1,9 @@
-"""What a pod requests, by kube-scheduler's rules.
+"""Compute what a pod requests, by kube-scheduler's rules.
 
-In goes a pod's raw JSON, out come integers per resource: cpu in milli, everything else in units. Sums are exact and
-rounded up once, at the end. The sum of containers and sidecars, or the peak of the init chain where that is more;
-pod-level requests replace cpu, memory and huge pages; overhead comes on top. Limits stand in for missing requests, as
-the API server's defaulting has it. A pod that is bound already counts with what an in-place resize has given it
-(`held_requests`).
+Takes a pod's raw JSON and returns integers per resource: cpu in milli, everything else in units. Sums are exact and
+rounded up once, at the end. The total is the sum of containers and sidecars, or the peak of the init chain where that
+is more; pod-level requests replace cpu, memory and huge pages; overhead is added. Limits stand in for missing requests,
+as the API server defaults them. A bound pod counts with what an in-place resize has given it (`held_requests`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def amounts(quantities: Raw | None) -> Amounts:
 
 
 def pod_requests(pod: Raw) -> Amounts:
-    """What the scheduler looks for when it places the pod: the spec alone counts."""
+    """What the scheduler needs room for when it places the pod: the spec alone counts."""
     spec = pod["spec"]
     return _rounded(_total(spec, _requests, _pod_level(spec)))
 
@@ -76,12 +75,12 @@ def container_requests(container: Raw) -> Amounts:
 
 
 def most_mps_per_container(spec: Raw) -> int:
-    """The largest number of MPS slices that one container asks for. Units of ACK memory are the size of one slice."""
+    """The largest number of MPS slices that one container requests. Units of ACK memory are the size of one slice."""
     return max((_mps_slices(container) for container in _containers(spec)), default=0)
 
 
 def mixed_container(spec: Raw) -> tuple[str, ...]:
-    """GPU resources of the first container that asks for several kinds, sorted.
+    """GPU resources of the first container that requests several kinds, sorted.
 
     The kubelet passes each kind to the container by the same environment variables, so that one of them is lost.
     """
@@ -143,7 +142,7 @@ def _requests(container: Raw) -> _Nanos:
 
 
 def _in_force(status: Raw, spec: _Nanos, infeasible: bool) -> _Nanos:
-    """What a container or pod whose status tells of resources takes; a resize that cannot be done is not waited for."""
+    """What a container or pod whose status reports resources takes; a resize that cannot be done is not waited for."""
     parts = [_nanos(status["resources"].get("requests")), _nanos(status.get("allocatedResources"))]
     return _most(parts if infeasible else [spec, *parts])
 

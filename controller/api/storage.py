@@ -1,7 +1,7 @@
-"""Raw JSON of what filters read beside pods and nodes -> slim values, once per watch event.
+"""Parse the objects that filters read besides pods and nodes, once per watch event.
 
-In goes a Namespace, claim, volume, storage class, Service, workload or DeviceClass as the API server sent it, out comes
-its value or an `Unreadable` with the reason. Only what decides where a pod fits is kept.
+Takes a Namespace, claim, volume, storage class, Service, workload or DeviceClass as the API server sent it and returns
+its value or an `Unreadable` with the reason. Keeps only what decides where a pod fits.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _storage(spec: Raw, amounts: Raw | None) -> Storage:
 
 
 def _zones(labels: Mapping[str, str]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """A label that is malformed says nothing, as for kube-scheduler."""
+    """A malformed label counts as absent, as for kube-scheduler."""
     for label in ZONE_LABELS:
         values = tuple(value.strip() for value in labels[label].split(ZONE_DELIMITER)) if label in labels else ()
         if values and all(values):

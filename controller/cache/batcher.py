@@ -15,7 +15,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Batcher(Generic[Key]):
-    """Collects keys from any thread; one thread asks `due` and takes the batch."""
+    """Collects keys from any thread; one thread polls `due_in` and takes the batch."""
 
     def __init__(self, *, idle_seconds: float, timeout_seconds: float, clock: Callable[[], float]) -> None:
         self._idle_seconds = idle_seconds

@@ -1,10 +1,10 @@
-"""Pods whose partitions were ready and which their scheduler did not bind: tried twice, then left alone for a while.
+"""Pods that their scheduler does not bind although their partitions are ready: planned twice, then left alone.
 
 Takes, after each pass, the pods that were assigned partitions which exist, and the pods that schedulers bind; returns
-which pods have waited in vain too long. The scheduler has a reason that we cannot simulate then (a plugin, an extender,
-a quota); to assign them the same partitions for ever would keep these from others. A scheduler that is slow or down
-refuses nobody: waiting counts only while it binds pods that came after the partitions were ready, no more urgent ones.
-Owned by `controller.cache.state`, under whose lock every method runs; time is the process's monotonic clock.
+the pods that have waited too long. The scheduler then has a reason that we cannot simulate (a plugin, an extender, a
+quota); to assign them the same partitions forever would keep these from others. A scheduler that is slow or down
+refuses no pod: waiting counts only while it binds pods that came after the partitions were ready and are no more
+urgent. Owned by `controller.cache.state`, under whose lock every method runs; time is the process's monotonic clock.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Known:
         bind_seconds: float,
         context: Callable[[], SchedulingContext],
     ) -> None:
-        """`context` is what filters read beside pods and nodes."""
+        """`context` is what filters read besides pods and nodes."""
         self._clock = clock
         self._ageing_seconds = ageing_seconds
         self._context = context
@@ -64,7 +64,7 @@ class Known:
             known = {name: node for name, node in self._nodes.items() if name not in unknown}
             nodes = {name: node for name, node in known.items() if self._plans_for(name)}
             others = {name: node for name, node in known.items() if name not in nodes}
-            if not self._pods.look_around():
+            if not self._pods.needs_all_nodes():
                 others = {}
             pods = [pod for pod in self._pods.bound.values() if pod.node in nodes]
             other_pods = [pod for pod in self._pods.bound.values() if pod.node in others] if others else []
@@ -180,7 +180,7 @@ class Known:
             return tuple(self._pods.gpu_pods.get(node, {}).values())
 
     def holders(self, node: str) -> frozenset[str]:
-        """Uids of these pods, and the names of pods bound there of which nobody knows what they hold."""
+        """Uids of these pods, and the names of pods bound there whose holdings are unknown."""
         with self._lock:
             uids = frozenset(pod.uid for pod in self._pods.gpu_pods.get(node, {}).values())
             return uids | self._unreadable.unknown_holders(node)

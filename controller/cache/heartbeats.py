@@ -1,8 +1,8 @@
 """Ages of the agents' Leases, on this process's own monotonic clock.
 
-In go renewTimes as the watch brings them, out comes how long each agent has been silent. A renewTime is only compared
+Takes renewTimes as the watch brings them and returns how long each agent has been silent. A renewTime is only compared
 for equality: the clocks of nodes are never trusted. The first one that is seen proves nothing yet, since it may be
-weeks old: where the plan says that its agent is silent, that stands until the Lease is seen to change.
+weeks old: an agent that the plan's status reports as silent stays silent until its Lease is seen to change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Heartbeats:
         self._beats.setdefault(node, _Heartbeat(renew_time=None, seen_at=now))
 
     def forget(self, node: str) -> None:
-        """Nobody is expected there any more."""
+        """No agent is expected there any more."""
         self._beats.pop(node, None)
 
     def silent_for(self, node: str, now: float) -> float:
@@ -58,9 +58,9 @@ class Heartbeats:
         return beat.problem if beat is not None else ""
 
     def alive(self, node: str, now: float, *, known_silent: bool) -> bool:
-        """Fresh enough to be planned for. `known_silent`: the plan's status says so already."""
+        """Fresh enough to be planned for. `known_silent`: the plan's status reports it already."""
         beat = self._beats.get(node)
-        # The very sum of `holds_until`: rounded otherwise, the end could be missed for good.
+        # The very sum of `holds_until`: rounded otherwise, the end could be missed permanently.
         if beat is None or beat.renew_time is None or now >= beat.seen_at + self._silent_seconds:
             return False
         return not beat.problem and (beat.renewed or not known_silent)

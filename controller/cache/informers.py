@@ -1,9 +1,9 @@
-"""What filters read beside pods and nodes, watched from the moment that a pod needs it and not before.
+"""Watch what filters read besides pods and nodes, from the moment that a pod needs it.
 
-In go pods as they are seen, out comes a SchedulingContext for the snapshot: namespaces for affinity terms that select
-them, claims, volumes and storage classes for pods with volumes, services and workloads where the scheduler's profile
-has default spread constraints, device classes for whoever asks for a GPU. A kind that is not listed yet, or may not be,
-is None there, which means unknown; planning never waits for it.
+Takes pods as they are seen and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select
+them; claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile
+has default spread constraints; device classes for pods that request a GPU. A kind that is not listed yet, or that the
+controller may not list, is None there, which means unknown; planning never waits for it.
 """
 
 from __future__ import annotations

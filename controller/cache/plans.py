@@ -1,6 +1,6 @@
-"""Plans, with what their readings alone cannot tell: is the agent alive, is a GPU settled, may it be expected soon.
+"""All plans, with what a reading alone cannot show: an agent that is alive, a GPU that is settled or under way.
 
-In go readings, heartbeats and the uid of each Node, out come PlanViews and whether a change is worth a pass. The
+Takes readings, heartbeats and the uid of each Node and returns PlanViews and whether a change is worth a pass. The
 newest resourceVersion wins: the answer to our own write is known at once, and an older event that comes after it
 changes nothing. Owned by `controller.cache.state`, under whose lock every method runs.
 """
@@ -38,7 +38,7 @@ class PlanStore:
         if new is old:
             return False  # the watch brings what our own write was answered with
         if (old is not None and _is_older(new, old)) or new.uid == self._gone_uid.get(new.name):
-            return False  # the answer to a write may arrive after the watch has told of the deletion
+            return False  # the answer to a write may arrive after the watch has reported the deletion
         if old is not None and old.uid != new.uid:
             self._forget(old)
         self.readings[new.name] = new
@@ -64,11 +64,11 @@ class PlanStore:
         return self.views.pop(name, None) is not None
 
     def refresh(self, name: str, *, node_uid: str, now: float, ours: frozenset[int] = frozenset()) -> bool:
-        """Judge anew what depends on time, Node and agent; True: planning may come to another result."""
+        """Judge again what depends on time, Node and agent; True: planning may come to another result."""
         reading, old = self.readings[name], self.views.get(name)
         silent = reading.alive is not None and reading.alive.reason == Reason.AGENT_SILENT
         alive = self.heartbeats.alive(name, now, known_silent=silent)
-        # A status that an agent wrote about an earlier Node of this name says nothing about this one.
+        # A status that an agent wrote about an earlier Node of this name does not describe this one.
         current = alive and bool(node_uid) and reading.node_uid == node_uid
         outlooks = [self._outlook(reading, gpu, now) for gpu in reading.gpus]
         refusal, refused_until = self._refusal(name, now)

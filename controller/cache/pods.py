@@ -1,7 +1,8 @@
-"""Pods that are not finished, bound and pending, and what a change of one means for planning.
+"""All unfinished pods, bound and pending, and what a change of one means for planning.
 
-In goes the view of one pod after the other, out comes whether it asks for a pass, no longer does, or has left something
-to others. Owned by `controller.cache.state`, under whose lock every method runs; knows no plans and no clock.
+Takes the view of one pod at a time and returns whether the pod needs a pass, needs none any more, or has released
+something that others may use. Owned by `controller.cache.state`, under whose lock every method runs; knows no plans and
+no clock.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from controller.cache.triggers import looks_different, preempts_on, same_request, wants_planning
+from controller.cache.triggers import counts_differently, preempts_on, same_request, wants_planning
 from controller.model.phases import FINISHED
 from controller.model.views import PlannerOptions, PodKey, PodView
 
@@ -20,11 +21,11 @@ HOSTNAME = "kubernetes.io/hostname"
 class PodChange:
     """What follows from one observation; empty texts: nothing."""
 
-    asks: str = ""
-    """Uid of a pod that asks for planning, new or in a new way."""
-    served: str = ""
-    """Uid of a pod that asks for nothing any more."""
-    left: str = ""
+    demand: str = ""
+    """Uid of a pod that needs planning, new or with new requests."""
+    done: str = ""
+    """Uid of a pod that needs no planning any more."""
+    released: str = ""
     """Node on which resources, or a reservation of them, are for others now, or pods are other than before."""
     bound: PodView | None = None
     """The pod, if it was pending and has got a node now."""
@@ -32,8 +33,8 @@ class PodChange:
     """Since when it was pending."""
     unplaced: bool = False
     """The served pod had no place after the last pass, nor have others: what was kept for it is for them."""
-    around: bool = False
-    """Where waiting pods fit depends on pods of all nodes, so that `left` matters wherever it is."""
+    everywhere: bool = False
+    """Where waiting pods fit depends on pods of all nodes, so that `released` matters wherever it is."""
 
 
 class PodStore:
@@ -52,7 +53,7 @@ class PodStore:
         self.pending: dict[PodKey, PodView] = {}
         self._came_at: dict[str, float] = {}
         """Uids of pending pods, and since when they are."""
-        self.wanting: dict[str, float] = {}
+        self.demands: dict[str, float] = {}
         """Uids of pending pods that planning can serve, or owes a reason, and since when."""
         self._constrained: set[str] = set()
         """Those of them whose own constraints depend on other pods."""
@@ -67,12 +68,12 @@ class PodStore:
 
     def observe(self, key: PodKey, seen: PodView | None, *, now: float = 0.0) -> PodChange:
         """Take one pod as it is now; None or a finished one: it is gone."""
-        looked_around = self.look_around()  # asked before as well: the pod that leaves may be the reason for it
+        needed_all_nodes = self.needs_all_nodes()  # before as well: the pod that leaves may be the reason
         change = self._observe(key, seen, now)
-        if change.served in self._unplaced:
-            self._unplaced.discard(change.served)
+        if change.done in self._unplaced:
+            self._unplaced.discard(change.done)
             change = replace(change, unplaced=bool(self._unplaced))
-        return replace(change, around=looked_around or self.look_around()) if change.left else change
+        return replace(change, everywhere=needed_all_nodes or self.needs_all_nodes()) if change.released else change
 
     def _observe(self, key: PodKey, seen: PodView | None, now: float) -> PodChange:
         self._now = now
@@ -89,7 +90,7 @@ class PodStore:
                 self._far_reaching.add(key)
         if old is not None and (new is None or new.uid != old.uid):
             gone = self._ended(old)
-            return gone if new is None else replace(gone, asks=self._asks(new))
+            return gone if new is None else replace(gone, demand=self._demand(new))
         return self._changed(old, new) if new is not None else PodChange()
 
     def known(self, key: PodKey) -> PodView | None:
@@ -100,7 +101,7 @@ class PodStore:
         """Pod uid -> node, as the last pass placed them."""
         self._reservations = reservations
         self._reserved_nodes = frozenset(reservations.values())
-        self._unplaced = self.wanting.keys() - reservations.keys()
+        self._unplaced = self.demands.keys() - reservations.keys()
 
     def withdraw_reservations(self, uids: Collection[str]) -> None:
         """Forget the reservations of these pods."""
@@ -114,7 +115,7 @@ class PodStore:
 
     def waiting_since(self, moment: float) -> frozenset[str]:
         """Uids of pods that have waited since then or longer."""
-        return frozenset(uid for uid, since in self.wanting.items() if since <= moment)
+        return frozenset(uid for uid, since in self.demands.items() if since <= moment)
 
     def to_plan(self, node_exists: Callable[[str], bool], moment: float) -> list[PodView]:
         """Pending pods; without the nomination of another to a missing node, or one that is older than `moment`."""
@@ -141,12 +142,12 @@ class PodStore:
             self._finished_gangs &= {(pod.namespace, pod.gang) for pod in pods if pod.gang}
         return frozenset(self._finished_gangs)
 
-    def look_around(self) -> bool:
+    def needs_all_nodes(self) -> bool:
         """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
-        return bool(self.wanting and (self._constrained or self._far_reaching or self._default_spread))
+        return bool(self.demands and (self._constrained or self._far_reaching or self._default_spread))
 
     def nominate(self, uid: str, node: str) -> None:
-        """We are about to nominate this pod: its next views are marked as ours, whoever the API names as owner."""
+        """We are about to nominate this pod: its next views are marked as ours, whichever owner the API names."""
         self._nominated[uid] = node
 
     def _with_our_nomination(self, pod: PodView) -> PodView:
@@ -170,59 +171,59 @@ class PodStore:
         self._came_at.pop(old.uid, None)
         if old.gang and old.node and old.gpu and not old.deleting:
             self._finished_gangs.add((old.namespace, old.gang))
-        served = self._unwant(old.uid)
-        return PodChange(served=served, left=old.node or self._reservations.pop(old.uid, "") or preempts_on(old))
+        done = self._end_demand(old.uid)
+        return PodChange(done=done, released=old.node or self._reservations.pop(old.uid, "") or preempts_on(old))
 
     def _changed(self, old: PodView | None, new: PodView) -> PodChange:
         if new.node:
             return self._runs(old, new) if old is not None and old.node else self._bound(old, new)
         if old is not None and same_request(old, new):
             return PodChange()
-        asks = self._asks(new)
-        if asks:
-            return PodChange(asks=asks)
-        served = self._unwant(new.uid)
-        reserved = self._reservations.pop(new.uid, "") if served else ""
+        demand = self._demand(new)
+        if demand:
+            return PodChange(demand=demand)
+        done = self._end_demand(new.uid)
+        reserved = self._reservations.pop(new.uid, "") if done else ""
         before, after = preempts_on(old) if old is not None else "", preempts_on(new)
-        preempting = "" if before == after else before or self._if_felt(after)
-        return PodChange(served=served, left=reserved or preempting)
+        preempting = "" if before == after else before or self._if_counted(after)
+        return PodChange(done=done, released=reserved or preempting)
 
     def _runs(self, old: PodView, new: PodView) -> PodChange:
         """A bound pod changed: other resources are free, or the constraints of others see another pod."""
-        other = old.requests != new.requests or (self.look_around() and looks_different(old, new))
-        return PodChange(left=new.node if other else "")
+        other = old.requests != new.requests or (self.needs_all_nodes() and counts_differently(old, new))
+        return PodChange(released=new.node if other else "")
 
     def _bound(self, old: PodView | None, new: PodView) -> PodChange:
         """A pod got its node: a place kept for it elsewhere is free, here it may have taken that of another pod.
 
         And the constraints of others see one pod more.
         """
-        served = self._unwant(new.uid)
+        done = self._end_demand(new.uid)
         kept = (self._reservations.pop(new.uid, ""), preempts_on(old) if old is not None else "")
         elsewhere = next((node for node in kept if node not in ("", new.node)), "")
-        as_planned = new.node in kept and not self.look_around()
+        as_planned = new.node in kept and not self.needs_all_nodes()
         return PodChange(
-            served=served,
-            left=elsewhere or ("" if as_planned else self._if_felt(new.node)),
+            done=done,
+            released=elsewhere or ("" if as_planned else self._if_counted(new.node)),
             bound=new if old is not None else None,
             came_at=self._came_at.pop(new.uid, self._now),
         )
 
-    def _if_felt(self, node: str) -> str:
-        """The node, if one pod more there is felt: the last pass placed pods there, or constraints look at pods."""
-        return node if node in self._reserved_nodes or self.look_around() else ""
+    def _if_counted(self, node: str) -> str:
+        """The node, if one pod more there counts: the last pass placed pods there, or constraints count pods."""
+        return node if node in self._reserved_nodes or self.needs_all_nodes() else ""
 
-    def _asks(self, pod: PodView) -> str:
+    def _demand(self, pod: PodView) -> str:
         if not wants_planning(pod, self._options):
             return ""
-        self.wanting.setdefault(pod.uid, self._now)
+        self.demands.setdefault(pod.uid, self._now)
         if pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread):
             self._constrained.add(pod.uid)
         return pod.uid
 
-    def _unwant(self, uid: str) -> str:
-        if uid not in self.wanting:
+    def _end_demand(self, uid: str) -> str:
+        if uid not in self.demands:
             return ""
-        del self.wanting[uid]
+        del self.demands[uid]
         self._constrained.discard(uid)
         return uid

@@ -1,9 +1,9 @@
-"""Clocks of GPUs that are on their way to their plan: how long to count on them, and when to leave them alone.
+"""Clocks of GPUs that are changing to match their plan: how long to expect them, and when to leave them alone.
 
-In go readings of one GPU as they arrive, out comes whether what is planned for it may still be expected (`under_way`)
-and whether it failed lately (`backing_off`). A clock starts when the GPU is first seen under way with an item, and
-starts anew with the process: time is this process's monotonic clock only. A stop counts only once the agent has read
-the plan that holds the item; what it says about an older plan does not judge the new one. Does no I/O.
+Takes readings of one GPU as they arrive and returns whether what is planned for it may still be expected (`under_way`)
+and whether it failed lately (`backing_off`). A clock starts when the GPU is first seen changing to an item, and again
+when the process starts: time is this process's monotonic clock only. A stop counts only once the agent has read the
+plan that holds the item; what it reports about an older plan does not count against the new one. Does no I/O.
 """
 
 from __future__ import annotations

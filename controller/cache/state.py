@@ -1,7 +1,7 @@
 """The one mutable thing of the controller: what the watches have brought, and what was written since.
 
 Takes views and readings from the watch threads and from our own writes; `controller.known` answers from them. Whatever
-may change the result of planning is put into the batch window as a key that says what it was. Only new requests of pods
+may change the result of planning is put into the batch window as a key that names it. Only new requests of pods
 extend the window; changes of capacity open it, and not even that while no pod waits for partitions. Never calls an API.
 """
 
@@ -65,7 +65,7 @@ class State(Known):
         self._on_label_warning = on_label_warning
         self._require = require
         self.read_plan = PlanReader()
-        """For whoever observes plans."""
+        """For every caller of `observe_plan`."""
         self._listeners: list[Callable[[str], None]] = []
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -85,14 +85,14 @@ class State(Known):
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
                 self._capacity(node)
             change = self._pods.observe(key, new, now=self._clock())
-            if change.served:
-                self._window.discard(_pod_key(change.served))
+            if change.done:
+                self._window.discard(_pod_key(change.done))
             if change.bound is not None:
                 self._bind_failures.bound(change.bound, came_at=change.came_at)
-            if change.asks:
-                self._window.add(_pod_key(change.asks), extend=True)
-            if change.left and (change.around or self._plans_for(change.left)):
-                self._capacity(change.left)
+            if change.demand:
+                self._window.add(_pod_key(change.demand), extend=True)
+            if change.released and (change.everywhere or self._plans_for(change.released)):
+                self._capacity(change.released)
             if change.unplaced:
                 self._window.add("pods without a place")
             if any(pod is not None and pod.gpu for pod in (old, new)):
@@ -108,7 +108,7 @@ class State(Known):
                 self._nodes[name] = new
                 self._check_labels(old, new)
             ours = any(node is not None and has_gpus(node) for node in (old, new))
-            if old != new and (ours or self._pods.look_around()):
+            if old != new and (ours or self._pods.needs_all_nodes()):
                 self._capacity(name)
             self._refresh(name)
             self._noticed(name)
@@ -141,9 +141,9 @@ class State(Known):
         self._changed()
 
     def context_changed(self, what: str) -> None:
-        """Something that filters read beside pods and nodes is other than before."""
+        """Something that filters read besides pods and nodes has changed."""
         with self._lock:
-            if self._pods.wanting:
+            if self._pods.demands:
                 self._window.add(what)
         self._changed()
 
@@ -153,11 +153,11 @@ class State(Known):
             now = self._clock()
             for name in self._plans.overdue(now):
                 self._refresh(name)
-            self._bind_failures.keep(self._pods.wanting)
+            self._bind_failures.keep(self._pods.demands)
             for uid in self._bind_failures.overdue(now):
                 self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
-            if self._pods.wanting and now - self._planned_at >= RESYNC_SECONDS:
+            if self._pods.demands and now - self._planned_at >= RESYNC_SECONDS:
                 self._window.add("resync")
             absent = self._plans.readings.keys() - self._nodes.keys()
             orphans = [name for name in absent if not self.node_exists(name)]
@@ -230,8 +230,8 @@ class State(Known):
         self._capacity(name)
 
     def _capacity(self, node: str) -> None:
-        """Something about this node changed that planning looks at; without a waiting pod nobody would gain."""
-        if self._pods.wanting:
+        """Something about this node changed that planning reads; without a waiting pod no pass would gain from it."""
+        if self._pods.demands:
             self._window.add(f"node {node}")
 
 

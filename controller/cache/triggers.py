@@ -1,6 +1,6 @@
-"""Which changes of the cluster are worth a planning pass: comparisons of two readings, nothing else.
+"""Decide which changes of the cluster are worth a planning pass, by comparing two readings.
 
-In go the old and the new view of one pod, node or plan, out comes whether planning could now come to another result.
+Takes the old and the new view of one pod, node or plan and returns whether planning could now come to another result.
 Noise (heartbeats, conditions, our own nominations, our own plans) compares as equal, so that a pass never starts the
 next one. Keeps nothing and does no I/O.
 """
@@ -21,7 +21,7 @@ def wants_planning(pod: PodView, options: PlannerOptions) -> bool:
     if pod.node or pod.phase in FINISHED:
         return False
     demands = collect([pod], options)
-    # Whoever completes a gang starts it, tried or not.
+    # A pod that completes a gang starts it, tried or not.
     return bool(demands.helpable or demands.refused or (pod.gang and demands.untried))
 
 
@@ -36,7 +36,7 @@ def _without_ours(pod: PodView) -> PodView:
     return pod
 
 
-def looks_different(old: PodView, new: PodView) -> bool:
+def counts_differently(old: PodView, new: PodView) -> bool:
     """Constraints of other pods may count this bound pod otherwise than before; terminating ones do not spread."""
     return (old.labels, old.deleting) != (new.labels, new.deleting)
 
@@ -58,7 +58,7 @@ def has_gpus(node: NodeView) -> bool:
 
 
 def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int] = ()) -> bool:
-    """Partitions came, went, were freed or taken, or people changed the plan.
+    """Partitions came, went, were freed or taken, or users changed the plan.
 
     `ours` are indexes whose item we have just written: that they are unsettled now is no news.
     """

@@ -1,8 +1,8 @@
-"""Objects that cannot be understood: left out of planning, but for what a bound pod may hold.
+"""Objects that cannot be understood: planning leaves them out, but counts what a bound pod may hold.
 
-In go readings, out comes what planning may see of them. An unreadable pod that is bound to a node is in use: it counts
-with what was last known of it, else with what its requests alone say; where not even those can be read, nothing is
-planned on its node. Owned by `controller.cache.state`, under whose lock every method runs.
+Takes readings and returns what planning may see of them. An unreadable pod that is bound to a node counts as in use,
+with what was last known of it, else with its requests alone; where not even those can be read, nothing is planned on
+its node. Owned by `controller.cache.state`, under whose lock every method runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnreadableObjects:
         self._unknown: dict[PodKey, str] = {}
 
     def readable(self, kind: str, name: str, seen: View | Unreadable | None) -> View | None:
-        """What can be read, or None; the log tells of each reason once."""
+        """What can be read, or None; each reason is logged once."""
         if isinstance(seen, Unreadable):
             if self.reasons.get((kind, name)) != seen.reason:
                 log.warning("%s %s is left out: %s", kind, name, seen.reason)
@@ -54,9 +54,9 @@ class UnreadableObjects:
         return seen.held
 
     def unknown_holders(self, node: str) -> frozenset[str]:
-        """Pods on this node that hold nobody knows what, by namespace/name."""
+        """Pods on this node whose holdings are unknown, by namespace/name."""
         return frozenset("/".join(key) for key, where in self._unknown.items() if where == node)
 
     def unknown_nodes(self) -> frozenset[str]:
-        """Nodes on which somebody holds nobody knows what."""
+        """Nodes with a pod whose holdings are unknown."""
         return frozenset(self._unknown.values())

@@ -1,9 +1,9 @@
-"""`knownMigGeometries` in nos' own file format -> which geometries planning may make, per GPU model.
+"""Read `knownMigGeometries`, in the file format of nos: the geometries that planning may make, per GPU model.
 
-In goes the decoded file: a list of groups of `models` and `allowedGeometries` (also below one of the keys under which
-Helm and nos keep it), or nos' older mapping of a model to its list. Out come the geometries by model, and a sentence
-for each entry that cannot exist: it is ignored, the rest counts. A file only ever takes away: what a card can be cut
-into is known from NVML, or from the catalogue, so that a model that neither knows is used nowhere. Pure.
+Takes the decoded file: a list of groups of `models` and `allowedGeometries` (also below one of the keys under which
+Helm and nos keep it), or nos' older mapping of a model to its list. Returns the geometries by model, and a warning for
+each entry that cannot exist: it is ignored, the others count. Pure; what a geometry means is in
+`controller.model.known_geometries`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from partitioning.models import Geometry
 from partitioning.profiles import MigProfile, ProfileError
 
 _WRAPPERS = ("gpuPartitioner", "knownMigGeometries", "deployed", "groups")
-"""Keys below which the list is found: Helm's values, and files that hold it beside other lists."""
+"""Keys below which the list is found: Helm's values, and files that hold it alongside other lists."""
 
 
 class GeometriesError(ValueError):
-    """The file is not of the form at all; the text says what would be right."""
+    """The file has another form altogether; the text names the right one."""
 
 
 def read_geometries(content: object) -> KnownGeometries:

@@ -29,7 +29,7 @@ Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
 
 
 def planner_options(settings: Settings, api: ApiClient | None = None) -> PlannerOptions:
-    """Raises SettingsError, in the words of the person who wrote the settings. `api`: to read a ConfigMap from."""
+    """Raises SettingsError, naming fields as the settings do. `api`: to read a ConfigMap from."""
     path = settings.known_mig_geometries_file
     profiles = scheduler_profiles(settings, api)
     names = settings.scheduler_names

@@ -1,9 +1,9 @@
-"""KubeSchedulerConfiguration -> what each profile of the scheduler filters by.
+"""Read a KubeSchedulerConfiguration: what each profile of the scheduler filters by.
 
-In goes the text of the file that kube-scheduler itself reads (YAML or JSON), out come frozen FilterProfiles by
-schedulerName. Plugin sets are merged with the defaults of 1.36 and MultiPoint is expanded as the scheduler does it;
-plugins and extenders that are not part of it are kept by name, for they count as passing. Reads one file at most; a
-configuration that cannot be understood is one SchedulerConfigError, meant for the person who wrote it.
+Takes the text of the file that kube-scheduler itself reads (YAML or JSON) and returns frozen FilterProfiles by
+schedulerName. Plugin sets are merged with the defaults of 1.36, and MultiPoint is expanded as the scheduler does it;
+plugins and extenders that are not part of kube-scheduler are kept by name and count as passing. Reads one file at most;
+a configuration that cannot be understood is one SchedulerConfigError, worded for its author.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _with_arguments(profile: FilterProfile, arguments: Mapping[str, Raw]) -> Fil
 
 @dataclass(frozen=True, slots=True)
 class _PluginSet:
-    """What a profile says of one extension point."""
+    """One extension point of a profile."""
 
     enabled: tuple[str, ...] = ()
     disabled: frozenset[str] = frozenset()

@@ -1,9 +1,9 @@
-"""Where the scheduler's configuration comes from: a file, else a ConfigMap, else the default.
+"""Find the scheduler's configuration: in a file, else in a ConfigMap, else its default.
 
-In go the settings and, for a ConfigMap, a client; out come the profiles, or None where the settings name no source or
-there is nothing at the place that they name. What is there and cannot be read or understood is a SettingsError: to plan
-by other filters than the scheduler's would cut GPUs for pods that it never binds. `SourceWatch` looks again and again,
-and says when a process that was started with other profiles should end; trouble meanwhile changes nothing.
+Takes the settings and, for a ConfigMap, a client, and returns the profiles, or None where the settings name no source
+or the named source does not exist. A source that exists and cannot be read or understood is a SettingsError: planning
+with other filters than the scheduler's would change GPUs for pods that it never binds. `SourceWatch` reads the source
+periodically and reports when the process should restart with other profiles; a failed read changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLL_SECONDS = 30.0
 
 
 def scheduler_profiles(settings: Settings, api: ApiClient | None = None) -> SchedulerProfiles | None:
-    """The profiles, remarked upon once in the log. Without a client a ConfigMap is passed over."""
+    """The profiles, with their warnings in the log. Without a client a ConfigMap is passed over."""
     found = _read(settings, api)
     if found is None and _named(settings, api):
         log.warning("%s is not there: pods are filtered as by kube-scheduler's default", _named(settings, api))
@@ -58,23 +58,23 @@ class SourceWatch:
         self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler's configuration")
 
     def start(self) -> None:
-        """Without a source there is nothing to look at."""
+        """Does nothing without a source."""
         if _named(self._settings, self._api):
             self._thread.start()
 
     def stop(self) -> None:
-        """A look under way ends unheard."""
+        """The result of a read in flight is ignored."""
         self._quit.set()
 
     def _run(self) -> None:
-        said, before = "", self._known
+        logged, before = "", self._known
         while not self._quit.wait(self._poll_seconds):
             try:
                 found = dict(_read(self._settings, self._api) or {})
             except SettingsError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("%s: going on with what was read before", said)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.warning("%s: keeping the configuration that was read before", logged)
                 continue
             # Twice the same: a file may be seen half written.
             if found == before and found != self._known and not self._quit.is_set():

@@ -1,6 +1,6 @@
 """The controller's settings, every field documented here; `kube.settings` reads them.
 
-In goes the path of one YAML file with camelCase keys, out come frozen `Settings`, or one `SettingsError` with a
+Takes the path of one YAML file with camelCase keys and returns frozen `Settings`, or raises one `SettingsError` with a
 line per problem. Reads no environment and starts nothing.
 """
 

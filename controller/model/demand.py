@@ -2,7 +2,7 @@
 
 Takes the pending pods of a Snapshot, returns demands in the scheduler's queue order (priority, then creation), and a
 reason for every pod that requests partitions and is not served. Whether anything fits is not decided here. Pods that
-request no partition are nobody's demand; one that the scheduler has not tried yet may take what is free, no more.
+request no partition are no demand; one that the scheduler has not tried yet may take what is free, no more.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Demand:
 
     @property
     def single(self) -> str | None:
-        """The resource, where exactly one partition is asked for."""
+        """The resource, where exactly one partition is requested."""
         return self.wants[0][0] if len(self.wants) == 1 and self.wants[0][1] == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandSet:
-    """Pending pods that ask for partitions, in queue order."""
+    """Pending pods that request partitions, in queue order."""
 
     helpable: tuple[Demand, ...] = ()
     untried: tuple[Demand, ...] = ()
-    """The scheduler has not looked at them yet: they may take what is free, nothing is planned for them."""
+    """The scheduler has not tried them yet: they may take what is free, nothing is planned for them."""
     refused: tuple[Unplaced, ...] = ()
 
 
@@ -73,9 +73,9 @@ def collect(
     unbound: Mapping[str, str] = NOBODY,
     offered: frozenset[str] = frozenset(),
 ) -> DemandSet:
-    """`dra_resources` are mapped by a DeviceClass: pods that ask for them are left to DRA.
+    """`dra_resources` are mapped by a DeviceClass: pods that request them are left to DRA.
 
-    `offered` are resources of nodes: a name that one of them offers is right, whatever it looks like.
+    `offered` are resources of nodes: a name that one of them offers is right, whatever its form.
     `unbound` are pods that were not bound where their partitions were, with that node: left alone now.
     """
     helpable: list[Demand] = []
@@ -116,7 +116,7 @@ def demand_of(pod: PodView) -> Demand:
 
 @lru_cache(maxsize=4096)
 def _split(requests: tuple[tuple[str, int], ...]) -> tuple[Wants, int, int, tuple[tuple[str, int], ...]]:
-    """Partitions, CPU, memory and the rest. Thousands of pods ask for the same few things."""
+    """Partitions, CPU, memory and the rest. Thousands of pods request the same few things."""
     wants, other = [], []
     cpu_milli = memory_bytes = 0
     for resource, amount in requests:
@@ -148,7 +148,7 @@ def lacks_host_ipc(pod: PodView) -> bool:
 
 
 def _is_others_business(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> bool:
-    """Whole GPUs are everybody's: where another scheduler, or DRA, serves such a pod, there is nothing to explain."""
+    """Whole GPUs are served by others as well: a pod of another scheduler, or of DRA, needs no explanation."""
     if not all(isinstance(kind_of(resource), WholeRequest) for resource, _ in pod.gpu):
         return False
     return pod.claims or WHOLE in dra_resources or pod.scheduler_name not in options.scheduler_names
@@ -161,7 +161,7 @@ def is_device(resource: str) -> bool:
 
 
 def _refusal(pod: PodView, options: PlannerOptions, dra_resources: frozenset[str]) -> Unplaced | None:
-    """Why a pod that asks for a share of a GPU is not planned for; None if it is."""
+    """Why a pod that requests a share of a GPU is not planned for; None if it is."""
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
     for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
         if isinstance(kind, SharedRequest):

@@ -38,7 +38,7 @@ class KnownGeometries:
     def restrict(self, model: GpuModel, there: Layout = EMPTY) -> GpuModel:
         """The model as it may be planned with: itself where the file does not name it.
 
-        What stands on a GPU already may stand there, whoever made it: the scheduler gives it to pods, allowed or not.
+        Partitions that exist on a GPU may stay, allowed or not: the scheduler gives them to pods.
         """
         entries = self._entries_of(model)
         return model if entries is None else restricted(model, entries, _geometry(model, there))
@@ -60,7 +60,7 @@ class KnownGeometries:
 
 
 def model_named(text: str) -> GpuModel | None:
-    """The catalogued model of a product label, an NVML name, or a name of nos, whose words stand in other orders."""
+    """The catalogued model of a product label, an NVML name, or a name of nos, whose words have another order."""
     return model_for_product(text.replace(" ", "-")) or _models_by_words().get(words_of(text))
 
 

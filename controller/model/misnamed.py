@@ -1,7 +1,7 @@
 """Find the slice name that a mistyped resource name was probably meant to be.
 
-Compares with the names of all known MIG profiles and, for a name with a number, with the MPS slice of so many GB. Looks
-at names alone: whether a GPU offers the slice is not asked here.
+Compares it with the names of all known MIG profiles and, for a name with a number, with the MPS slice of so many GB.
+Compares names only: whether a GPU offers the slice is not checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEAST_LIKENESS = 0.6
 
 
 def about_misnamed(resource: str) -> str:
-    """What to tell the owner of a pod that requests it."""
+    """The message for the owner of a pod that requests it."""
     meant = nearest_slice(resource)
     if meant:
         return f"{resource} is not a slice name; did you mean {meant}?"

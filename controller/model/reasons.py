@@ -1,6 +1,6 @@
 """Why a pending pod gets nothing in this pass: a closed set, one reason per pod.
 
-The values are what people see as an Event's reason and in `gpuplan` output; the sentence beside them (numbers,
+The values are what users see as an Event's reason and in `gpuplan` output; the sentence beside them (numbers,
 names, remedy) is made by `controller.planner.explain`. `in_flight` tells whether waiting alone may resolve it.
 """
 
@@ -29,7 +29,7 @@ class UnplacedReason(StrEnum):
     NOT_SERVED = "NotServed"
     """gpuplan does not serve this kind of request."""
     SCHEDULING_GATED = "SchedulingGated"
-    """It has scheduling gates, so no scheduler looks at it yet."""
+    """It has scheduling gates, so no scheduler tries it yet."""
     PREEMPTING = "Preempting"
     """A scheduler has nominated it to a node and is evicting pods there."""
     CHANGE_UNDER_WAY = "ChangeUnderWay"
@@ -39,12 +39,12 @@ class UnplacedReason(StrEnum):
 
     @property
     def in_flight(self) -> bool:
-        """True where something that is already going on may serve the pod without anybody's doing."""
+        """True where something that is already going on may serve the pod without further action."""
         return self in (UnplacedReason.CHANGE_UNDER_WAY, UnplacedReason.AWAITING_AGENT, UnplacedReason.PREEMPTING)
 
     @property
     def routine(self) -> bool:
-        """True where nothing is wrong: somebody else has the next step, as planned."""
+        """True where nothing is wrong: the next step belongs to another component, as planned."""
         return self in (
             UnplacedReason.SCHEDULING_GATED,
             UnplacedReason.PREEMPTING,

@@ -2,7 +2,7 @@
 
 `controller.api.scheduling_rules` makes them from raw JSON once per watch event, `controller.config.scheduler_config`
 makes the profiles, and `controller.simulator` evaluates them. Everything is frozen and, but for the maps of a
-`SchedulingContext`, hashable, so that equal pods can be told by comparison. Nothing here decides anything.
+`SchedulingContext`, hashable, so that equal pods can be found by comparison. Nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GENERAL_ZONE_LABEL: Final = {
 }
 """The label that replaced each of the old ones."""
 ZONE_LABELS: Final = (*GENERAL_ZONE_LABEL, *GENERAL_ZONE_LABEL.values())
-"""Labels by which volumes and nodes say where they are."""
+"""Labels that give the location of volumes and nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimUse:
-    """A pod's volume that a PersistentVolumeClaim stands behind. `ephemeral`: made for this pod from its template."""
+    """A pod's volume that is backed by a PersistentVolumeClaim. `ephemeral`: made for this pod from its template."""
 
     claim: str
     ephemeral: bool = False
@@ -173,7 +173,7 @@ class StorageClassView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingContext:
-    """What filters read beside pods and nodes. A map that is None could not be read: what needs it is unknown."""
+    """What filters read besides pods and nodes. A map that is None could not be read: what needs it is unknown."""
 
     namespaces: Mapping[str, Mapping[str, str]] | None = None
     """Labels by name."""
@@ -207,10 +207,10 @@ FILTERS: Final = (
     "DynamicResources",
     "NodeDeclaredFeatures",
 )
-"""Filter plugins that kube-scheduler 1.36 enables by default, in the order in which they are asked."""
+"""Filter plugins that kube-scheduler 1.36 enables by default, in the order in which they run."""
 
 PREFILTERS: Final = FILTERS[3:]
-"""Those of them that look at the pod before any node."""
+"""Those of them that examine the pod before any node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class FilterProfile:
 
     scheduler_name: str = "default-scheduler"
     filters: tuple[str, ...] = FILTERS
-    """In the order in which they are asked: the first that refuses is named."""
+    """In the order in which they run: the first that refuses is named."""
     prefilters: tuple[str, ...] = PREFILTERS
     added_affinity: tuple[NodeSelectorTerm, ...] | None = None
     ignored_resources: frozenset[str] = frozenset()

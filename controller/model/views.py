@@ -1,9 +1,8 @@
-"""Frozen readings of pods, nodes and plans: what one planning pass looks at, and what a person can turn about it.
+"""Frozen readings of pods, nodes and plans: what a planning pass reads, and the options of the planner.
 
-`controller.api.pods` makes the views from raw JSON once per watch event: quantities are integers already (cpu in
-milli, memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything
-and a controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a result.
-Nothing here reads a clock: whatever depends on time (agent alive, supply still expected) is decided before.
+`controller.api` makes the views from raw JSON once per watch event: quantities are integers already (cpu in milli,
+memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything and a
+controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a result.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class PodView:
     """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
     most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
     mixed_container: tuple[str, ...] = ()
-    """GPU resources of the first container that asks for several kinds: it would see one of them."""
+    """GPU resources of the first container that requests several kinds: it would see one of them."""
     misnamed: tuple[str, ...] = ()
     """Requested resources that are named like a slice and are none."""
     host_ipc: bool = False
@@ -106,7 +105,7 @@ class NodeView:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     ready: bool = True
     partitioning: str | None = None
-    """'mig', 'mps' or 'auto' from our label, else from one of the systems people come from. None: not enabled."""
+    """'mig', 'mps' or 'auto' from our label, else from that of another system. None: not enabled."""
     product: str = ""
     gpu_count: int = 0
     gpu_memory_mib: int = 0
@@ -115,7 +114,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigDesired:
-    """MIG instances at exact placements, and those that people gave by count only (the agent places them)."""
+    """MIG instances at exact placements, and those that users gave by count only (the agent places them)."""
 
     layout: Layout
     counts: tuple[tuple[str, int], ...] = ()
@@ -187,7 +186,7 @@ class GpuView:
     plan_hash: str = ""
     partitions: tuple[PartitionView, ...] = ()
     desired: Desired | None = None
-    pinned: bool = False  # `desired` comes from `spec.gpus`: people own this GPU
+    pinned: bool = False  # `desired` comes from `spec.gpus`: users own this GPU
     settled: bool = True
     """planHash equals the hash of the effective item (or there is none), state Ready, node uid right, agent alive."""
     under_way: bool = False
@@ -196,7 +195,7 @@ class GpuView:
     """Cuts of this GPU failed lately: left out of planning until the back-off is over."""
     used: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
     free: tuple[PartitionView, ...] = field(init=False, repr=False, compare=False)
-    """The partitions, told apart once per object: a pass looks at tens of thousands of GPUs that stay as they are."""
+    """The partitions, divided once per object: a pass reads tens of thousands of GPUs that do not change."""
     unplaced: bool = field(init=False, repr=False, compare=False)
     """It reports a MIG instance without its placement: what is free on it is not known."""
 
@@ -208,7 +207,7 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanView:
-    """A node's GPUPartitionPlan. `planned` is `spec.planned.gpus` as it stands, stale items included."""
+    """A node's GPUPartitionPlan. `planned` is `spec.planned.gpus` as it is stored, stale items included."""
 
     name: str
     uid: str = ""
@@ -252,7 +251,7 @@ class Snapshot:
     promises: Mapping[str, str] = field(default_factory=dict)
     context: SchedulingContext = NO_CONTEXT
     other_nodes: tuple[NodeView, ...] = ()
-    """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity looks at them."""
+    """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity counts them."""
     other_pods: tuple[PodView, ...] = ()
     unbound: Mapping[str, str] = field(default_factory=dict)
     """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
@@ -273,4 +272,4 @@ class PlannerOptions:
     queue_order: bool = False
     """Nobody nominates: plan for the pods to which the scheduler will hand the slices by itself."""
     geometries: KnownGeometries | None = None
-    """What people allow per GPU model; None: whatever is possible."""
+    """What an administrator allows per GPU model; None: whatever is possible."""

@@ -132,8 +132,8 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogC
         assert not changed.acquire(timeout=0.1)
         with caplog.at_level(logging.WARNING):
             path.write_text("[]")
-            assert wait_for(lambda: "going on with what was read before" in caplog.text)
-        assert caplog.text.count("going on") == 1
+            assert wait_for(lambda: "keeping the configuration that was read before" in caplog.text)
+        assert caplog.text.count("keeping the configuration") == 1
         path.unlink()
         assert changed.acquire(timeout=10)
         assert not changed.acquire(timeout=0.1)

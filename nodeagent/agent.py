@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
-from nodeagent.advertise.advertiser import Advertiser, capacities, counts, render, withdraw_all
+from nodeagent.advertise.advertiser import Advertiser, capacities, counts, render, understood, withdraw_all
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Readings, Stage
 from nodeagent.advertise.faults import Faults
 from nodeagent.advertise.taint import NodeGuard
@@ -138,6 +138,7 @@ class Agent:
         advertiser, readings = self.advertiser, observation.readings
         broken = self._faults.broken(observation.gpus)
         config = render(changes.values(), advertiser.config, broken=broken, boot_id=advertiser.boot_id)
+        config = understood(config, readings.loaded)
         yields = self._yields(observation)
         if yields:
             config = withdraw_all(config)

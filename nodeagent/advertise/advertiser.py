@@ -56,6 +56,14 @@ def _unhealthy(
     return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
 
 
+def understood(config: PluginConfig, loaded: Loaded | None) -> PluginConfig:
+    """Without Unhealthy ids for a device plugin of an earlier version.
+
+    It would refuse the whole config, and with it every later change of this node.
+    """
+    return replace(config, unhealthy=()) if loaded is not None and not loaded.knows_unhealthy else config
+
+
 def withdraw_all(config: PluginConfig) -> PluginConfig:
     """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
     return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))

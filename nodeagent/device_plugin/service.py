@@ -193,6 +193,7 @@ class PluginService:
             boot_token=self._boot_token,
             registered={resource: registered.get(resource, False) for resource in self._offer.resources()},
             errors=self._problems(),
+            knows_unhealthy=True,
         )
         if loaded == self._reported and not answering:
             return

@@ -115,6 +115,7 @@ class Loaded:
     boot_token: str  # another one means another plugin process
     registered: Mapping[str, bool]
     errors: tuple[Problem, ...] = ()
+    knows_unhealthy: bool = False  # an earlier version refuses every config.json with ids in `unhealthy`
     version: Literal[1] = 1
 
 

@@ -115,9 +115,6 @@ class MigReader:
         spec = next(spec for spec in profiles if spec.name == observed.placed.profile)
         found = NVML.nvmlGpuInstanceGetComputeInstanceById(instance, compute.id)
         profile_id = int(NVML.nvmlComputeInstanceGetInfo(found).profileId)
-        spec = next(
-            spec for spec in self.profiles(gpu_uuid, handle, enabled=True) if spec.name == observed.placed.profile
-        )
         slices = {known.id: known.slices for known in self._compute_profiles_of(gpu_uuid, spec, instance)}
         # Only one that fills its GPU instance is ever destroyed: with the same size it is at the same place.
         if slices.get(profile_id) != compute.slices:

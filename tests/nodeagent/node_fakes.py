@@ -25,6 +25,8 @@ class Plugin:
         self.problems: tuple[Problem, ...] = ()
         self.alive = True
         self.boot = ""
+        self.knows_unhealthy = True
+        """False: an earlier version, whose hash leaves the Unhealthy ids out, so that it refuses such a file."""
         self.unready: set[str] = set()
         """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
         self.allocations: dict[str, Allocation] = {}
@@ -34,12 +36,21 @@ class Plugin:
         found = read_config(self.files)
         if not self.alive or not isinstance(found, PluginConfig):
             return
+        if found.unhealthy and not self.knows_unhealthy:
+            return
         self.config = found
         resources = {device.resource: True for device in found.devices}
         self._serial += 1
         write_loaded(
             self.files,
-            Loaded(hash=found.hash, loaded_at=self._serial, boot_token="t", registered=resources, errors=self.problems),
+            Loaded(
+                hash=found.hash,
+                loaded_at=self._serial,
+                boot_token="t",
+                registered=resources,
+                errors=self.problems,
+                knows_unhealthy=self.knows_unhealthy,
+            ),
         )
 
     def listed(self) -> dict[str, dict[str, bool]]:

@@ -54,6 +54,9 @@ def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
     eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C})
     node.load(replace(ALL, boot_id="one"))
     assert kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy", "MIG-1": "Unhealthy"}
+    loaded = node.loaded()
+    assert loaded is not None
+    assert loaded.knows_unhealthy
     assert "the node was restarted" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-0"}))
 
     write_config(node.files, replace(ALL, boot_id="two"))

@@ -144,7 +144,8 @@ class Reporter:
                 message = _planned(changes[outcome.node].changed, pods[outcome.node])
                 self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
             elif outcome.written is Written.FAILED and not outcome.repeated:
-                self._recorder.emit(about, "Warning", PLAN_FAILED, _unwritten(outcome))
+                # The server's words may differ each time, as where they name a port: one Event all the same.
+                self._recorder.emit(about, "Warning", PLAN_FAILED, _unwritten(outcome), series="unwritten")
 
     def _report_failures(self, failures: Iterable[NodeFailure]) -> None:
         """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
@@ -238,7 +239,8 @@ def _left_out(failure: NodeFailure) -> str:
 def _unwritten(outcome: Outcome) -> str:
     return (
         f"The plan could not be written ({outcome.message}): it stays as it is, and until a write succeeds no pod is "
-        "planned for this node. It is tried again after a back-off; allow the write."
+        "planned for this node. It is tried again after a back-off. If a policy or a missing permission "
+        "refuses it, allow it."
     )
 
 

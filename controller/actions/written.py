@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.actions.plan_writer import Outcome
+from controller.actions.plan_writer import Outcome, Written
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Placed, PlanningResult, Supply, Unplaced
 
@@ -33,5 +33,6 @@ def as_written(result: PlanningResult, outcomes: Iterable[Outcome]) -> PlanningR
 
 def _unplaced(pod: Placed, outcome: Outcome) -> Unplaced:
     """The next pass, which follows soon, plans around a node that was refused, or reports why none serves."""
-    message = f"the plan of node {pod.node} was not written ({outcome.message}): the pod is planned again"
+    failed = "may not have been written" if outcome.written is Written.UNANSWERED else "was not written"
+    message = f"the plan of node {pod.node} {failed} ({outcome.message}): the pod is planned again"
     return Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.CHANGE_UNDER_WAY, message=message)

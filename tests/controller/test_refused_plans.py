@@ -141,6 +141,12 @@ def test_a_reservation_on_an_unwritten_plan_is_withdrawn_and_others_are_kept() -
     assert (achieved.counts.placed_new, achieved.counts.unplaced) == (1, 2)
 
 
+def test_a_plan_that_may_have_been_written_is_not_called_unwritten() -> None:
+    outcomes = [Outcome(node="n1", written=Written.UNANSWERED, message="no answer")]
+    (lost,) = as_written(PlanningResult(placed=(placed("a"),)), outcomes).unplaced
+    assert "the plan of node n1 may not have been written (no answer)" in lost.message
+
+
 @pytest.mark.parametrize("written", Written)
 def test_only_plans_in_force_keep_their_pods(written: Written) -> None:
     result = PlanningResult(placed=(placed("a"),))

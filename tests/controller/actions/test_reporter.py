@@ -25,11 +25,13 @@ class Recorder:
 
     def __init__(self) -> None:
         self.emitted: list[tuple[str, str, str, str]] = []
+        self.series: list[str | None] = []
 
     def emit(
         self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
     ) -> None:
         self.emitted.append((f"{about.kind}/{about.name}", event_type, reason, message))
+        self.series.append(series)
 
     def take(self) -> list[tuple[str, str, str, str]]:
         taken, self.emitted = self.emitted, []
@@ -176,6 +178,17 @@ def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk)
     assert event[:3] == ("GPUPartitionPlan/n1", "Warning", "PlanFailed")
     assert event[3].startswith("The plan could not be written (denied by policy p): it stays as it is")
     assert desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p", repeated=True)) == []
+
+
+def test_a_server_that_words_each_refusal_otherwise_makes_one_event(desk: Desk) -> None:
+    desk.bench.cluster.node(node("n1"))
+    desk.bench.cluster.plan("n1")
+    desk.bench.load()
+    for port in (40001, 40002):
+        desk.report(Outcome(node="n1", written=Written.FAILED, message=f"webhook: read tcp 10.0.0.1:{port}: refused"))
+    assert len(desk.recorder.series) == 2
+    assert len({*desk.recorder.series}) == 1
+    assert None not in desk.recorder.series
 
 
 def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_in_the_log(

@@ -30,13 +30,13 @@ from controller.api.storage import (
     read_workload,
 )
 from controller.config.scheduler_config import read_profiles
+from controller.model.phases import FINISHED
 from controller.model.scheduling import SchedulerProfiles, SchedulingContext
 from controller.model.views import NodeView, PodView
 
 Json = Mapping[str, Any]
 View = TypeVar("View")
 Verdicts = Mapping[str, Mapping[str, tuple[str, ...]]]
-FINISHED = ("Succeeded", "Failed")
 _GZIP = b"\x1f\x8b"
 
 

@@ -23,6 +23,7 @@ from controller.api.reading import Unreadable, epoch_seconds
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.demand import is_partition
+from controller.model.phases import FINISHED
 from controller.model.views import NodeView, PlannerOptions, PodView, Snapshot
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
@@ -35,7 +36,6 @@ Json = dict[str, Any]
 
 KINDS = ("Node", "Pod", KIND, "PriorityClass", *CONTEXT_KINDS)
 _KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
-FINISHED = ("Succeeded", "Failed")
 NOT_ENABLED = f"it is not enabled: label it {LABEL_PARTITIONING}=mig, mps or auto"
 USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
 """Of a node whose manifest does not tell; the sandbox takes the same."""

@@ -32,6 +32,7 @@ from controller.config.options import planner_options, warn_about_geometries
 from controller.config.scheduler_source import SourceWatch
 from controller.config.settings import Settings
 from controller.loop import Loop, Parts, Planner
+from controller.model.phases import FINISHED
 from controller.model.views import NodeView
 from crds.v1alpha1.names import ANNOTATION_STATUS_PROBLEM, CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
 from kube.events import EventRecorder, ObjectReference
@@ -41,7 +42,7 @@ from kube.serve import Server, check_page, json_page, metrics_page
 
 log = logging.getLogger(__name__)
 
-UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+UNFINISHED = {"fieldSelector": ",".join(f"status.phase!={phase}" for phase in FINISHED)}
 """A pod that finishes leaves this watch, which is all that planning needs to know."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from controller.model.demand import collect
 from controller.model.phases import FINISHED
 from controller.model.views import GpuView, MigDesired, NodeView, PlannerOptions, PlanView, PodView
+from crds.v1alpha1.names import Mode
 from partitioning.resources import WHOLE, classify
 
 
@@ -91,7 +92,7 @@ def _contents(gpu: GpuView) -> tuple[object, ...]:
 
 def lacks_held(plan: PlanView) -> bool:
     """A partition in use is missing from what we planned: it must be put back, whether or not a pod is pending."""
-    if plan.mode != "Auto" or plan.paused:
+    if plan.mode != Mode.AUTO or plan.paused:
         return False
     return any(_lacks_held(gpu) for gpu in plan.gpus if not gpu.pinned)
 

@@ -25,6 +25,7 @@ from controller.model.scheduling import (
     Taint,
     Toleration,
 )
+from crds.v1alpha1.names import Mode, PartitionState
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice, in_order
@@ -157,20 +158,20 @@ class PartitionView:
     size: int = 0
     """Memory slices from `start`; 0 for a MIG instance whose placement is not reported, as on a lost GPU."""
     memory_mib: int = 0
-    state: str = "Unknown"
-    """Used, Free, Unknown or Changing, as in `status.gpus[].partitions[].state`."""
+    state: str = PartitionState.UNKNOWN
+    """One of `PartitionState`, as in `status.gpus[].partitions[].state`."""
     id: str = ""
     pod: str = ""  # namespace/name of the holder, where the agent knows it
 
     @property
     def used(self) -> bool:
         """Not proved free: unknown counts as used."""
-        return self.state != "Free"
+        return self.state != PartitionState.FREE
 
     @property
     def held(self) -> bool:
-        """Somebody is known to use it, so that a plan that lacks it must take it back."""
-        return self.state == "Used"
+        """A pod is known to use it, so that a plan that lacks it must add it again."""
+        return self.state == PartitionState.USED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +214,7 @@ class PlanView:
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    mode: str = "Auto"
+    mode: str = Mode.AUTO
     paused: bool = False
     node_uid: str = ""
     relabels: bool = False

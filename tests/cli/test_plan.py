@@ -182,8 +182,8 @@ def test_known_geometries_restrict_what_is_planned(capsys: pytest.CaptureFixture
 def test_pods_that_want_whole_gpus_of_another_scheduler_are_left_to_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    whole = pod("whole", asks={"nvidia.com/gpu": "1"}, schedulerName="volcano")
-    found = planned(capsys, dump(tmp_path, whole, pod("plain", asks={})))
+    whole = pod("whole", requests={"nvidia.com/gpu": "1"}, schedulerName="volcano")
+    found = planned(capsys, dump(tmp_path, whole, pod("plain", requests={})))
 
     assert found["placed"] == []
     assert reasons(found) == {"whole": "NotServed"}

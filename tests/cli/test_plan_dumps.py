@@ -88,7 +88,7 @@ def test_odd_labels_are_remarked(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_auto_takes_the_mode_that_pods_ask_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, profile: str, mode: str
 ) -> None:
-    found = planned(capsys, dump(tmp_path, node(mode="auto"), pod("one", asks={f"nvidia.com/{profile}": "1"})))
+    found = planned(capsys, dump(tmp_path, node(mode="auto"), pod("one", requests={f"nvidia.com/{profile}": "1"})))
 
     assert places(found) == {"one": "n1"}
     assert found["remarks"][0] == f"node n1 is labelled auto: MIG mode is taken as {mode}"
@@ -104,7 +104,7 @@ def test_a_node_that_is_being_deleted_is_not_cut(capsys: pytest.CaptureFixture[s
 def test_priority_classes_decide_who_goes_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     whole = {"nvidia.com/mig-7g.80gb": "1"}
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
-    pods = [pod("a", asks=whole), pod("z", asks=whole, priorityClassName="urgent")]
+    pods = [pod("a", requests=whole), pod("z", requests=whole, priorityClassName="urgent")]
     found = planned(capsys, dump(tmp_path, node(), urgent, *pods))
     assert list(places(found)) == ["z"]
 
@@ -115,7 +115,7 @@ def test_priority_classes_decide_who_goes_first(capsys: pytest.CaptureFixture[st
 
 def test_a_manifest_s_pod_comes_after_those_of_the_dump(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     whole = {"nvidia.com/mig-7g.80gb": "1"}
-    old, new = pod("z", asks=whole), pod("a", asks=whole)
+    old, new = pod("z", requests=whole), pod("a", requests=whole)
     old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     del new["metadata"]["uid"], new["status"]
     found = planned(capsys, dump(tmp_path, node(), old), dump(tmp_path, new, name="new.yaml"))
@@ -171,9 +171,9 @@ def test_what_is_left_to_dra_is_told_so(capsys: pytest.CaptureFixture[str], tmp_
     pods = [
         pod("claim", resourceClaims=[{"name": "x", "resourceClaimName": "c"}]),
         pod("template", resourceClaims=[{"name": "x", "resourceClaimTemplateName": "c"}]),
-        pod("mapped", asks={"nvidia.com/mig-2g.20gb": "1"}),
-        pod("whole", asks=whole),
-        pod("both", asks=whole, resourceClaims=[{"name": "x", "resourceClaimName": "c"}]),
+        pod("mapped", requests={"nvidia.com/mig-2g.20gb": "1"}),
+        pod("whole", requests=whole),
+        pod("both", requests=whole, resourceClaims=[{"name": "x", "resourceClaimName": "c"}]),
         pod("ours"),
     ]
     found = planned(capsys, dump(tmp_path, node(), *pods, *classes))

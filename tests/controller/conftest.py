@@ -1,4 +1,4 @@
-"""An API server, a State on it, and a world of running controllers, for each test that asks."""
+"""An API server, a State on it, and a world of running controllers, for each test that needs one."""
 
 from collections.abc import Iterator
 

@@ -38,7 +38,7 @@ def uuid_of(index: int) -> str:
 def pod(
     name: str = "p",
     *,
-    asks: dict[str, str] | None = None,
+    requests: dict[str, str] | None = None,
     node: str = "",
     unschedulable: bool = True,
     nominated: str = "",
@@ -46,8 +46,8 @@ def pod(
     uid: str = "",
     **spec: Any,
 ) -> Json:
-    """A pod that asks for one MIG slice and was refused by the scheduler, unless told otherwise."""
-    limits = {SLICE: "1"} if asks is None else asks
+    """A pod that requests one MIG slice and was refused by the scheduler, by default."""
+    limits = {SLICE: "1"} if requests is None else requests
     conditions = [UNSCHEDULABLE] if unschedulable and not node else []
     return {
         "apiVersion": "v1",

@@ -31,7 +31,7 @@ def test_a_pending_pod_becomes_partitions(world: World) -> None:
     cluster = world.cluster
     cluster.node(node("n1"))
     cluster.pod(pod("a"))
-    cluster.pod(pod("b", asks={"nvidia.com/mig-3g.40gb": "1"}))
+    cluster.pod(pod("b", requests={"nvidia.com/mig-3g.40gb": "1"}))
     controller = world.start()
     world.wait_for_empty_plan()
     world.report_empty()
@@ -83,7 +83,7 @@ def test_a_pod_that_gets_nothing_has_a_reason_everywhere(world: World) -> None:
     controller = world.start()
     world.wait_for_empty_plan()
     world.report_empty()
-    cluster.pod(pod("huge", asks={"nvidia.com/mig-9g.999gb": "1"}))
+    cluster.pod(pod("huge", requests={"nvidia.com/mig-9g.999gb": "1"}))
     wait_for(lambda: decisions(controller)["pods"] and decisions(controller)["idle"], "a decision")
     entry = decisions(controller)["pods"][0]
     assert (entry["name"], entry["outcome"]) == ("huge", "unplaced")
@@ -108,7 +108,7 @@ def test_capacity_that_appears_is_planned_without_a_new_pod(world: World) -> Non
     assert instances(world.wait_for_plan()) == ["1g.10gb"]
 
 
-def test_pages_tell_how_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_report_health_and_decisions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = world.start()
     base = f"http://127.0.0.1:{controller.port}"
     wait_for(lambda: controller.port and controller.state, "the controller")
@@ -181,7 +181,7 @@ def test_nothing_more_is_sent_once_it_is_stopped(world: World, method: str, part
             world.cluster.plan(name)
         if part == "/gpupartitionplans/n":
             world.report_empty(name)
-            world.cluster.pod(pod(name, asks={"nvidia.com/mig-7g.80gb": "1"}))
+            world.cluster.pod(pod(name, requests={"nvidia.com/mig-7g.80gb": "1"}))
     sent = []
 
     def fault(request: Any) -> None:

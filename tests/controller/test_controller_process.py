@@ -72,7 +72,7 @@ def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, proc
     cluster.agent_status("n1", {key: raw[key] for key in ("gpus", "node", "observedGeneration")})
     process.end(signal.SIGKILL)
     process.start()
-    cluster.pod(pod("b", asks={SLICE: "6"}))
+    cluster.pod(pod("b", requests={SLICE: "6"}))
     wait_for(lambda: len(instances(world.planned())) == 7, "slices beside the one in use")
     starts = {i["start"] for found in world.planned() for i in found["mig"]["instances"]}
     assert used[0]["start"] in starts
@@ -102,7 +102,7 @@ def own_logging() -> Iterator[None]:
         (["--config", "{dir}/odd.yaml", "--kubeconfig", "{dir}/kubeconfig"], "192.0.2.1:1 cannot be listened on"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_sentence(
+def test_unusable_settings_are_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text("batchWindow: 3\n")

@@ -170,7 +170,7 @@ def test_a_follower_watches_and_a_new_leader_plans(rig: Rig) -> None:
     assert rig.bench.metrics.registry.get_sample_value("gpuplan_leader") == 1
 
 
-def test_a_broken_pass_is_told_once_counted_and_tried_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_pass_is_logged_once_counted_and_retried(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.settle()
 
     def broken(_: Snapshot) -> PlanningResult:

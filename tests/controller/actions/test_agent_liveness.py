@@ -78,7 +78,7 @@ def test_from_first_sight_to_silence_and_back(bench: Bench) -> None:
     assert bench.errors("status") == 0
 
 
-def test_what_the_plan_says_already_is_not_written_again(bench: Bench) -> None:
+def test_what_the_plan_reports_already_is_not_written_again(bench: Bench) -> None:
     work = ready(bench)
     bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     for _ in range(2):

@@ -55,8 +55,8 @@ def test_in_the_order_of_the_schedulers_queue() -> None:
     assert nominees([FREE], pod("a"), pod("urgent", priority=10)) == ["urgent"]
 
 
-def test_a_pod_that_asks_for_more_does_not_keep_smaller_ones_waiting() -> None:
-    large = pod("a", asks={SLICE: "2"})
+def test_a_pod_that_requests_more_does_not_keep_smaller_ones_waiting() -> None:
+    large = pod("a", requests={SLICE: "2"})
     assert nominees([FREE], large, pod("b")) == ["b"]
 
 
@@ -160,7 +160,7 @@ def test_moves_its_own_nomination_with_the_reservation(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("off", ["switch", "not leading"])
-def test_never_without_being_asked(bench: Bench, off: str) -> None:
+def test_never_nominates_when_disabled_or_not_leading(bench: Bench, off: str) -> None:
     ready(bench)
     bench.leads = off != "not leading"
     nominator(bench, enabled=off != "switch").run()
@@ -218,7 +218,7 @@ def on_first_nomination(bench: Bench, act: Callable[[], None]) -> None:
     bench.cluster.server.faults.append(fault)
 
 
-def test_whoever_is_bound_while_others_are_nominated_needs_no_nomination(bench: Bench) -> None:
+def test_a_pod_bound_while_others_are_nominated_needs_no_nomination(bench: Bench) -> None:
     names = many(bench, 3 * REQUESTS)
 
     def bind_all() -> None:

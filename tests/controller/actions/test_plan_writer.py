@@ -91,7 +91,7 @@ def test_an_unchanged_plan_is_not_written(bench: Bench) -> None:
     assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
 
 
-def test_an_item_that_did_not_change_is_sent_as_it_stands(bench: Bench) -> None:
+def test_an_item_that_did_not_change_is_sent_as_it_is_stored(bench: Bench) -> None:
     odd = {"index": 1, "uuid": item(1)["uuid"], "mig": {"instances": [{"profile": "1g.10gb", "count": 1}]}}
     ready(bench, planned={"gpus": [odd]})
     kept = PlannedGpu(index=1, uuid="", desired=planned(item(1, 0)).desired)
@@ -180,7 +180,7 @@ def bound_to(found: Bench, raw: Json, name: str = "n1") -> None:
         (pod("holder"), Written.OVERTAKEN),
         (pod("placed"), Written.APPLIED),  # this very result counts on it there
         (pod("known"), Written.APPLIED),  # bound before the snapshot
-        (pod("plain", asks={"cpu": "1"}), Written.APPLIED),
+        (pod("plain", requests={"cpu": "1"}), Written.APPLIED),
         (HOLDER | {"spec": UNREADABLE}, Written.OVERTAKEN),  # holds nobody knows what
     ],
     ids=["holder", "placed", "known", "without GPUs", "unreadable"],
@@ -298,7 +298,7 @@ def without_an_answer(bench: Bench, *, landed: bool, readable: bool) -> list[str
         (False, False, Written.UNANSWERED),
     ],
 )
-def test_a_write_without_an_answer_is_looked_for(bench: Bench, landed: bool, readable: bool, written: Written) -> None:
+def test_a_write_without_an_answer_is_read_back(bench: Bench, landed: bool, readable: bool, written: Written) -> None:
     ready(bench)
     sent = without_an_answer(bench, landed=landed, readable=readable)
     (outcome,) = write(bench, change(item(0, 3)))
@@ -310,7 +310,7 @@ def test_a_write_without_an_answer_is_looked_for(bench: Bench, landed: bool, rea
     assert bench.state.writes_refused == (written is Written.FAILED)
 
 
-def test_a_write_that_was_throttled_is_not_looked_for(bench: Bench) -> None:
+def test_a_write_that_was_throttled_is_not_read_back(bench: Bench) -> None:
     ready(bench)
     sent = without_an_answer(bench, landed=False, readable=True)
     bench.cluster.server.faults.insert(0, bench.cluster.refuse("PATCH", "/gpupartitionplans/n1", code=429))

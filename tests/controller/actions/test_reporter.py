@@ -92,8 +92,8 @@ def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
 
 
 def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) -> None:
-    asks = {"nvidia.com/gpu-10gb": "1"}
-    pending = tuple(pod_view(pod(name, asks=asks, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
+    requests = {"nvidia.com/gpu-10gb": "1"}
+    pending = tuple(pod_view(pod(name, requests=requests, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
     result = replace(PlanningResult(), placed=(placed("a"), placed("b")))
     desk.reporter.report(Snapshot(pending=pending), result, (), 0.25)
     heard = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]

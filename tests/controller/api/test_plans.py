@@ -52,7 +52,7 @@ def test_a_version_that_is_known_is_not_parsed_again(metadata: Json, again: bool
     assert (read(plan(**metadata)) is not known) == again
 
 
-def test_readings_that_nobody_keeps_are_forgotten() -> None:
+def test_readings_that_are_out_of_use_are_forgotten() -> None:
     read = PlanReader()
     kept = read(plan())
     for version in range(100, 1000):

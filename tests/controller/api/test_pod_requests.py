@@ -30,7 +30,7 @@ def asking(*requests: Json, **spec: Any) -> Json:
             asking({"ephemeral-storage": "1", "attachable-volumes-x": "1"}),
             {"ephemeral-storage": 1, "attachable-volumes-x": 1},
         ),
-        # Pod-level requests replace; a pod-level limit alone counts where no container asks.
+        # Pod-level requests replace; a pod-level limit alone counts where no container has a request.
         (asking({"cpu": "1"}, resources={"limits": {"cpu": "4"}}), {"cpu": 1000}),
         (asking({"memory": "1"}, resources={"limits": {"cpu": "4"}}), {"memory": 1, "cpu": 4000}),
         (asking({"cpu": "1"}, resources={"requests": {"cpu": "4", SLICE: "2"}, "limits": {"cpu": "8"}}), {"cpu": 4000}),

@@ -195,7 +195,7 @@ def requesting(*names: str) -> Json:
         ),
     ],
 )
-def test_a_container_that_asks_for_two_kinds_of_gpu(containers: list[Json], mixed: tuple[str, ...]) -> None:
+def test_a_container_that_requests_two_kinds_of_gpu(containers: list[Json], mixed: tuple[str, ...]) -> None:
     assert view(pod({"containers": containers})).mixed_container == mixed
     assert view(pod({"initContainers": containers, "containers": []})).mixed_container == mixed
 

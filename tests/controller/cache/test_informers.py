@@ -86,7 +86,7 @@ def wait_for(look: Callable[[], Any]) -> Any:
     raise AssertionError("it never came")
 
 
-def test_nothing_is_known_before_anybody_needs_it(informers: SchedulingInformers) -> None:
+def test_nothing_is_watched_before_a_pod_needs_it(informers: SchedulingInformers) -> None:
     context = informers.context()
 
     assert (context.namespaces, context.claims, context.workloads) == (None, None, None)

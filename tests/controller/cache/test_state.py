@@ -33,7 +33,7 @@ def test_a_node_without_gpus_is_left_out() -> None:
     assert bench.state.snapshot().nodes == ()
 
 
-def test_odd_labels_are_remarked_on_once() -> None:
+def test_bad_labels_are_warned_about_once() -> None:
     remarks: list[tuple[str, str]] = []
     bench = Bench()
     bench.state = State(
@@ -69,7 +69,7 @@ def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
     assert bench.state.reservations() == {}
 
 
-def test_a_pod_that_was_deleted_and_created_anew_is_another_pod() -> None:
+def test_a_pod_that_was_deleted_and_recreated_is_another_pod() -> None:
     bench = Bench()
     bench.node(node())
     bench.pod(pod(uid="one"))

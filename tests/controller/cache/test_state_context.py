@@ -56,12 +56,12 @@ def observe(found: State, raw: Json) -> PodView:
         ({}, {}, FilterProfile(default_spread=(SpreadConstraint(topology_key=ZONE),)), True),
     ],
 )
-def test_other_nodes_are_looked_at_only_if_needed(
+def test_other_nodes_are_in_the_snapshot_only_if_needed(
     pending: Json, bound: Json, profile: FilterProfile | None, there: bool
 ) -> None:
     found = state(profile)
     observe(found, pod("waits", **pending))
-    runs = observe(found, pod("runs", asks={}, node="cpu", phase="Running", **bound))
+    runs = observe(found, pod("runs", requests={}, node="cpu", phase="Running", **bound))
 
     snapshot = found.snapshot()
     assert [view.name for view in snapshot.nodes] == ["gpu"]
@@ -72,26 +72,26 @@ def test_other_nodes_are_looked_at_only_if_needed(
     assert found.snapshot().other_pods == ()
 
 
-def test_nobody_waits_and_nobody_looks() -> None:
+def test_without_a_waiting_pod_the_snapshot_has_no_other_nodes() -> None:
     found = state()
-    observe(found, pod("runs", asks={}, node="cpu", affinity={"podAntiAffinity": term()}))
+    observe(found, pod("runs", requests={}, node="cpu", affinity={"podAntiAffinity": term()}))
 
     assert found.snapshot().other_nodes == ()
 
 
-def test_pods_that_filters_need_more_for_are_told_of() -> None:
-    told: list[str] = []
+def test_pods_whose_filters_need_more_are_passed_on() -> None:
+    passed: list[str] = []
     context = SchedulingContext(namespaces={"default": {}})
-    found = state(require=lambda view: told.append(view.name), context=lambda: context)
-    observe(found, pod("asks"))
-    observe(found, pod("plain", asks={}))
-    observe(found, pod("repels", asks={}, node="cpu", affinity={"podAntiAffinity": term()}))
+    found = state(require=lambda view: passed.append(view.name), context=lambda: context)
+    observe(found, pod("requests"))
+    observe(found, pod("plain", requests={}))
+    observe(found, pod("repels", requests={}, node="cpu", affinity={"podAntiAffinity": term()}))
 
-    assert told == ["asks", "repels"]
+    assert passed == ["requests", "repels"]
     assert found.snapshot().context is context
 
 
-def test_a_change_of_the_context_asks_for_a_pass_while_somebody_waits() -> None:
+def test_a_change_of_the_context_triggers_a_pass_while_a_pod_waits() -> None:
     clock = Clock()
     window: Batcher[str] = Batcher(idle_seconds=1.0, timeout_seconds=5.0, clock=clock)
     found = State(window=window, options=PlannerOptions(), clock=clock)

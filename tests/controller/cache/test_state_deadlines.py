@@ -55,14 +55,14 @@ def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) 
     for turn in range(2):
         other = f"other-{turn}"
         if came == "before":
-            bench.pod(pod(other, asks={}, unschedulable=False))
+            bench.pod(pod(other, requests={}, unschedulable=False))
         bench.clock.now += 1
         bench.triggers()
         bench.state.reserve({"uid-p": "n1"}, ready=["uid-p"])
         bench.clock.now += 1
         if came == "after":
-            bench.pod(pod(other, asks={}, unschedulable=False))
-        bench.pod(pod(other, asks={}, node="n2"))
+            bench.pod(pod(other, requests={}, unschedulable=False))
+        bench.pod(pod(other, requests={}, node="n2"))
         bench.clock.now += 59
         bench.state.tick()
         assert bench.triggers() == (("pod uid-p",) if came == "after" else ())

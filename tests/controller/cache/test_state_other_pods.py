@@ -26,7 +26,7 @@ CONSTRAINED = [NEAR, AWAY, EVEN]
 
 def other(node: str = "", *, cpu: str = "4", labels: dict[str, str] | None = None, **more: Any) -> Json:
     """A pod without GPUs."""
-    raw = pod("other", asks={"cpu": cpu}, node=node, unschedulable=False, **more)
+    raw = pod("other", requests={"cpu": cpu}, node=node, unschedulable=False, **more)
     raw["metadata"]["labels"] = labels if labels is not None else {"app": "db"}
     return raw
 
@@ -66,7 +66,7 @@ CHANGES: dict[str, tuple[Build, Build]] = {
 @pytest.mark.parametrize("change", [change for change in CHANGES if change != "resized"])
 @pytest.mark.parametrize("where", ["n1", "cpu"])
 @pytest.mark.parametrize("constraints", CONSTRAINED, ids=["affinity", "anti-affinity", "spread"])
-def test_a_pod_that_looks_at_others_is_planned_when_another_pod_changes(
+def test_a_pod_whose_constraints_count_others_is_planned_when_another_pod_changes(
     change: str, where: str, constraints: Json
 ) -> None:
     before, after = CHANGES[change]
@@ -181,7 +181,7 @@ def test_the_reservation_of_a_deleted_pod_is_released() -> None:
 
 @pytest.mark.parametrize(
     "after",
-    [None, terminating(pod("waits")), pod("waits", node="cpu"), pod("waits", asks={"cpu": "1"})],
+    [None, terminating(pod("waits")), pod("waits", node="cpu"), pod("waits", requests={"cpu": "1"})],
     ids=["gone", "terminating", "bound", "needs no GPU"],
 )
 @pytest.mark.parametrize("others", ["unplaced", "placed"])

@@ -15,8 +15,8 @@ from tests.controller.objects import SLICE, Json, confirmed, gpu, item, node, pa
     [
         (pod(), ("pod uid-p",)),
         (pod(unschedulable=False), ()),
-        (pod(asks={"cpu": "1"}), ()),
-        (pod(asks={"nvidia.com/gpu": "1"}), ("pod uid-p",)),
+        (pod(requests={"cpu": "1"}), ()),
+        (pod(requests={"nvidia.com/gpu": "1"}), ("pod uid-p",)),
         (pod(node="n1"), ()),
         # It gets a reason, so it needs a pass.
         (pod(schedulingGates=[{"name": "g"}], unschedulable=False), ("pod uid-p",)),
@@ -29,7 +29,7 @@ def test_which_pods_open_the_window(raw: Json, expected: tuple[str, ...]) -> Non
     assert bench.triggers() == expected
 
 
-def test_a_pod_asks_once_until_it_asks_for_something_else() -> None:
+def test_a_pod_triggers_once_until_its_request_changes() -> None:
     bench = Bench()
     bench.pod(pod())
     bench.triggers()
@@ -116,7 +116,7 @@ def test_a_change_of_capacity_is_worth_a_pass_while_a_pod_waits(change: Callable
 
 
 @pytest.mark.parametrize("change", CAPACITY)
-def test_and_not_while_nobody_waits(change: Callable[[Bench], None]) -> None:
+def test_changes_trigger_no_pass_while_no_pod_waits(change: Callable[[Bench], None]) -> None:
     bench = Bench()
     settled(bench)
     bench.pod(pod("bound", node="n1"))
@@ -187,7 +187,7 @@ def test_what_the_agent_makes_of_our_plan_is_news() -> None:
     assert bench.state.plan_views()["n1"].gpus[0].settled
 
 
-def test_a_held_partition_that_the_plan_lacks_is_worth_a_pass_though_nobody_waits() -> None:
+def test_a_used_partition_that_the_plan_lacks_triggers_a_pass_though_no_pod_waits() -> None:
     bench = Bench()
     settled(bench)
     taken = [partition(3), partition(5, "Used", pod="default/rival")]

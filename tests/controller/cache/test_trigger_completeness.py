@@ -96,7 +96,7 @@ def created(draw: st.DrawFn) -> Change:
         if name in world.pods:
             return
         resources = {"cpu": cpu} | ({f"nvidia.com/mig-{gpu}": "1"} if gpu else {})
-        raw = pod(name, asks=resources, node=bound_to, unschedulable=bool(gpu), **spec)
+        raw = pod(name, requests=resources, node=bound_to, unschedulable=bool(gpu), **spec)
         raw["metadata"] |= {"labels": {"app": app}, "uid": f"uid-{name}-{world.version}"}
         world.version += 1
         world.put_pod(raw)

@@ -32,7 +32,7 @@ def broken(raw: Json, metadata: Json | None = None, spec: Json | None = None) ->
 def test_a_bound_pod_holds_its_slices_whatever_else_is_wrong_with_it(readable_before: bool) -> None:
     bench = Bench()
     settled(bench)
-    held = pod("holder", node="n1", asks={SLICE: "2"})
+    held = pod("holder", node="n1", requests={SLICE: "2"})
     if readable_before:
         bench.pod(held)
     bench.pod(broken(held, metadata=BAD_TIME))
@@ -65,7 +65,7 @@ def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
     assert [found.gpu for found in bench.state.snapshot().pods] == [((SLICE, 1),)]
 
 
-def test_nothing_is_planned_where_a_pod_holds_nobody_knows_what() -> None:
+def test_nothing_is_planned_where_the_holdings_of_a_pod_are_unknown() -> None:
     bench = Bench()
     settled(bench)
     bench.pod(pod("before", node="n1", uid="another"))

@@ -95,7 +95,7 @@ def test_an_entry_that_cannot_exist_is_ignored_and_named(entry: object, words: s
     assert known.restrict(A100).geometries == ((("1g.5gb", 7),),)
 
 
-def test_the_rest_of_a_file_counts_beside_a_group_that_is_none() -> None:
+def test_the_rest_of_a_file_counts_alongside_a_malformed_group() -> None:
     known = read_geometries([{"models": "A30"}, "nothing", *NOS])
 
     assert known.entries == read_geometries(NOS).entries

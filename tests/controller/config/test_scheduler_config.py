@@ -151,7 +151,7 @@ def test_several_profiles() -> None:
     assert found["default-scheduler"].filters == FILTERS
 
 
-def test_what_cannot_be_simulated_is_kept_by_name_and_told_once() -> None:
+def test_what_cannot_be_simulated_is_kept_by_name_and_logged_once() -> None:
     found = read_profiles(
         configuration(
             {
@@ -187,7 +187,7 @@ def test_resources_that_an_extender_manages_are_left_to_it() -> None:
     ]
 
 
-def test_a_default_profile_needs_no_remark() -> None:
+def test_a_default_profile_needs_no_warning() -> None:
     assert profile_warnings(DEFAULT_PROFILES) == []
     assert profile_warnings({"x": FilterProfile(ignored_groups=frozenset({"example.com"}))}) == []
 

@@ -71,7 +71,7 @@ def test_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         found(schedulerConfigFile=str(path))
 
 
-def test_the_profiles_say_whose_pods_are_planned_for(tmp_path: Path) -> None:
+def test_the_profiles_name_the_schedulers_that_are_planned_for(tmp_path: Path) -> None:
     path = tmp_path / "scheduler.yaml"
     path.write_text(MINE)
     settings = {"schedulerConfigFile": str(path)}
@@ -183,7 +183,7 @@ def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:
         watch.stop()
 
 
-def test_without_a_source_nothing_is_looked_at() -> None:
+def test_without_a_source_nothing_is_read() -> None:
     watch = SourceWatch(
         read_settings({}), clients.for_url("http://127.0.0.1:9"), {}, changed=pytest.fail, poll_seconds=0.0
     )

@@ -58,14 +58,14 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
         (["a"], ["must be a mapping", "a list"]),
     ],
 )
-def test_bad_values_say_what_would_be_right(content: object, parts: list[str]) -> None:
+def test_bad_values_name_the_remedy(content: object, parts: list[str]) -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings(content)
     for part in parts:
         assert part in str(caught.value)
 
 
-def test_several_problems_are_told_at_once_each_with_the_file(tmp_path: Path) -> None:
+def test_several_problems_are_reported_at_once_each_with_the_file(tmp_path: Path) -> None:
     file = tmp_path / "controller.yaml"
     file.write_text("metricsPort: -1\nnominatePod: true\n")
     with pytest.raises(SettingsError) as caught:

@@ -34,12 +34,14 @@ def test_one_that_was_not_tried_yet_waits_its_turn() -> None:
 @pytest.mark.parametrize(
     "somebody",
     [
-        pytest.param(pod("a"), id="asks for no GPU"),
-        pytest.param(pod("a", "nvidia.com/gpu", scheduler_name="volcano"), id="asks another for whole GPUs"),
+        pytest.param(pod("a"), id="requests no GPU"),
+        pytest.param(
+            pod("a", "nvidia.com/gpu", scheduler_name="volcano"), id="requests whole GPUs of another scheduler"
+        ),
         pytest.param(replaced(pod("a", MIG), deleting=True), id="is going away"),
     ],
 )
-def test_these_are_nobodys_demand(somebody: PodView) -> None:
+def test_these_are_no_demand(somebody: PodView) -> None:
     assert collected(somebody) == ([], [], {})
 
 
@@ -97,7 +99,7 @@ def test_these_are_nobodys_demand(somebody: PodView) -> None:
         ),
     ],
 )
-def test_these_are_told_what_to_do(somebody: PodView, reason: UnplacedReason, remedy: str) -> None:
+def test_these_get_a_reason_with_a_remedy(somebody: PodView, reason: UnplacedReason, remedy: str) -> None:
     found = collect([somebody], PlannerOptions())
 
     assert not found.helpable

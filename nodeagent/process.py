@@ -102,9 +102,12 @@ class AgentProcess:
             "pods": self._bound,
         }
         self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
-        self.server = Server(
-            settings.metrics_address,
-            settings.metrics_port,
+        self.server = self._build_server()
+
+    def _build_server(self) -> Server:
+        return Server(
+            self._settings.metrics_address,
+            self._settings.metrics_port,
             {
                 "/metrics": metrics_page(self.metrics.registry),
                 "/healthz": check_page(self._health),

@@ -35,7 +35,7 @@ Devices = dict[str, tuple[str, ...]]
 
 
 @dataclass(slots=True)
-class _Standing:
+class _Created:
     placed: Instance
     filled: bool = False
     """Has its compute instance."""
@@ -44,7 +44,7 @@ class _Standing:
 @dataclass(slots=True)
 class _Card:
     seeded: Gpu
-    instances: dict[int, _Standing] = field(default_factory=dict)
+    instances: dict[int, _Created] = field(default_factory=dict)
     next_id: int = 1
 
 
@@ -79,9 +79,9 @@ class SimulatedDriver(GpuDriver):
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         card = self._card(gpu_uuid)
-        standing = Layout.of(one.placed for one in card.instances.values())
-        problem = check_layout(self._model, standing.union([placed]))
-        if placed in standing or problem is not None:
+        created = Layout.of(one.placed for one in card.instances.values())
+        problem = check_layout(self._model, created.union([placed]))
+        if placed in created or problem is not None:
             raise RefusedError(f"creating {placed}", problem or "it is there already")
         self._add(card, placed)
         return card.next_id - 1
@@ -91,10 +91,10 @@ class SimulatedDriver(GpuDriver):
         self._seen = None
 
     def destroy_compute_instance(self, gpu_uuid: str, instance: GpuInstance, compute: ComputeInstance) -> None:
-        standing = self._card(gpu_uuid).instances[instance.id]
-        if self._kubelet.holds(mig_uuid(gpu_uuid, standing.placed)):
+        created = self._card(gpu_uuid).instances[instance.id]
+        if self._kubelet.holds(mig_uuid(gpu_uuid, created.placed)):
             raise InUseError(f"destroying compute instance {compute.id}", "a container uses it")
-        standing.filled = False
+        created.filled = False
         self._seen = None
 
     def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
@@ -104,8 +104,8 @@ class SimulatedDriver(GpuDriver):
     def _card(self, gpu_uuid: str) -> _Card:
         return next(card for card in self._cards if card.seeded.uuid == gpu_uuid)
 
-    def _add(self, card: _Card, placed: Instance) -> _Standing:
-        made = card.instances[card.next_id] = _Standing(placed)
+    def _add(self, card: _Card, placed: Instance) -> _Created:
+        made = card.instances[card.next_id] = _Created(placed)
         card.next_id += 1
         self._seen = None
         return made
@@ -123,12 +123,12 @@ class SimulatedDriver(GpuDriver):
             health=Health.OK,
         )
 
-    def _instance(self, card: _Card, number: int, standing: _Standing) -> GpuInstance:
-        spec = self._model.profile(standing.placed.profile)
+    def _instance(self, card: _Card, number: int, created: _Created) -> GpuInstance:
+        spec = self._model.profile(created.placed.profile)
         slices = spec.compute_slices if spec else 0
-        whole = ComputeInstance(id=0, slices=slices, uuid=mig_uuid(card.seeded.uuid, standing.placed))
-        compute = (whole,) if standing.filled else ()
-        return GpuInstance(id=number, placed=standing.placed, compute_slices=slices, compute=compute)
+        whole = ComputeInstance(id=0, slices=slices, uuid=mig_uuid(card.seeded.uuid, created.placed))
+        compute = (whole,) if created.filled else ()
+        return GpuInstance(id=number, placed=created.placed, compute_slices=slices, compute=compute)
 
 
 def mig_uuid(gpu_uuid: str, placed: Instance) -> str:

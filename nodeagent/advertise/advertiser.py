@@ -2,7 +2,7 @@
 
 Takes the changes of a pass and writes `config.json` atomically, and only when it differs from the file on disk. Must
 never replace a config that withdraws something before the plugin has loaded it: a config that is skipped or loaded late
-could bring an id back after it was seen to be gone.
+could bring an id back after it was confirmed gone.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def render(
     """
     before = before.in_boot(boot_id)
     found = tuple(changes)
-    seen = {change.gpu.uuid for change in found}
-    kept = [device for device in before.devices if device.gpu not in seen] if "" in seen else []
+    observed = {change.gpu.uuid for change in found}
+    kept = [device for device in before.devices if device.gpu not in observed] if "" in observed else []
     advertised = [partition for change in found for partition in change.advertise]
     withdrawn = [partition for change in found for partition in change.withdraw]
     devices = {partition.id: partition.device for partition in [*withdrawn, *advertised]}

@@ -38,16 +38,16 @@ class Contest:
                 self._sightings[resource] = replace(before, ids=strange, last_at=now)
 
     def resources(self) -> Mapping[str, tuple[str, ...]]:
-        """The contested ones, with the foreign ids that were seen last."""
+        """The contested ones, with the foreign ids that were observed last."""
         now = self._clock()
-        quiet = [name for name, seen in self._sightings.items() if now - seen.last_at > self._deadline_seconds]
+        quiet = [name for name, sighting in self._sightings.items() if now - sighting.last_at > self._deadline_seconds]
         for name in quiet:
             del self._sightings[name]
         # An older list of our own may still be on its way for some milliseconds: once is not enough.
         return {
-            name: seen.ids
-            for name, seen in sorted(self._sightings.items())
-            if seen.last_at - seen.first_at >= self._deadline_seconds
+            name: sighting.ids
+            for name, sighting in sorted(self._sightings.items())
+            if sighting.last_at - sighting.first_at >= self._deadline_seconds
         }
 
 

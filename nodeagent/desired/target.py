@@ -178,14 +178,14 @@ def _packed(
         if check_layout(model, exact.union([*serving, instance])) is None
     ]
     answer: Packed | NoRoom = NoRoom(reason="", missing=())
-    for pinned, wanted, beside in (
+    for pinned, wanted, kept_clear in (
         (exact.union(serving), remaining, obstacles),
         (exact.union(serving), remaining, []),
         (exact, counts, []),
     ):
-        answer = pack(model, pinned=pinned.union(beside), wanted=wanted, prefer=idle if beside else observed)
+        answer = pack(model, pinned=pinned.union(kept_clear), wanted=wanted, prefer=idle if kept_clear else observed)
         if isinstance(answer, Packed):
-            return answer.layout.without(beside)
+            return answer.layout.without(kept_clear)
     return answer if isinstance(answer, NoRoom) else EMPTY
 
 

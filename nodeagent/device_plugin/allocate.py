@@ -13,7 +13,9 @@ from pathlib import Path
 from kube.kubelet_api import deviceplugin_pb2 as pb
 from nodeagent.handover.config import Device, DeviceKind
 
-GPU_DIRECTORY_CHARS = 13  # of "GPU-5d5ba0d6-…": short, because unix sockets lie below, and still telling for people
+GPU_DIRECTORY_CHARS = (
+    13  # of "GPU-5d5ba0d6-…": short, because unix sockets lie below, and still recognisable for people
+)
 
 
 def mps_directory(mps_root: Path, gpu: str) -> Path:
@@ -26,7 +28,7 @@ def pipe_directory(mps_root: Path, gpu: str) -> Path:
 
 
 def container_answer(devices: Sequence[Device], mps_root: Path) -> pb.ContainerAllocateResponse:
-    """For MPS there is exactly one device: the offer refuses more."""
+    """For MPS there is exactly one device: the device lists refuse more."""
     first = devices[0]
     if first.kind is not DeviceKind.MPS:
         return pb.ContainerAllocateResponse(envs={"NVIDIA_VISIBLE_DEVICES": ",".join(d.id for d in devices)})
@@ -47,7 +49,7 @@ def preferred(
 ) -> tuple[str, ...]:
     """`size` ids: the required ones, then their GPUs' others, then the GPUs with the fewest left that suffice.
 
-    Ids without a GPU (no longer offered) are left out; then there may be fewer.
+    Ids without a GPU (no longer advertised) are left out; then there may be fewer.
     """
     chosen = sorted(must_include)[:size]
     left = sorted(id_ for id_ in set(available) - set(chosen) if id_ in gpu_of)

@@ -39,7 +39,7 @@ class Ledger:
             self._latest = latest
 
     def forget(self, known: Collection[str]) -> None:
-        """Drop old entries of ids that are neither offered nor withdrawn any more."""
+        """Drop old entries of ids that are neither advertised nor withdrawn any more."""
         oldest = self._clock() - FORGET_SECONDS
         with self._lock:
             kept = {id_: entry for id_, entry in self._latest.items() if id_ in known or entry.at >= oldest}

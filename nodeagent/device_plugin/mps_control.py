@@ -1,7 +1,7 @@
 """The commands to one GPU's MPS control daemon through `nvidia-cuda-mps-control`, each within a bound.
 
 Starts the daemon of one MPS directory unless it answers, and ends it unless it has clients. Each invocation has one
-command: several in one run are answered without labels, and the exit status says only whether a daemon was reached. A
+command: several in one run are answered without labels, and the exit status shows only whether a daemon was reached. A
 command without an answer is killed; where the kernel does not let it end, it is left behind, and nothing is run for
 this directory until it has ended. Sets no limits: those are in each client's environment. Never ends a daemon that has
 clients. Not thread-safe: `MpsDaemons` lets one thread at a time in.
@@ -25,7 +25,7 @@ KILL_SECONDS = 1.0  # within which a killed command ends, unless it waits for th
 
 
 class NoAnswerError(Exception):
-    """The command was not answered; the text says why."""
+    """The command was not answered; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class MpsControl:
         return not self._run("get_server_list").reached
 
     def _run(self, command: str, *arguments: str, **environment: str) -> Answer:
-        self._refuse_beside_left_behind()
+        self._refuse_while_left_behind()
         # Into a file, not a pipe: the daemon inherits it and would keep a pipe open for ever.
         with tempfile.TemporaryFile() as output:
             try:
@@ -129,10 +129,10 @@ class MpsControl:
             process.wait(self._kill_seconds)
         except subprocess.TimeoutExpired:
             self._left_behind = process
-            self._refuse_beside_left_behind()
+            self._refuse_while_left_behind()
         raise NoAnswerError(f"{COMMAND} did not answer within {self._timeout_seconds:g} s")
 
-    def _refuse_beside_left_behind(self) -> None:
+    def _refuse_while_left_behind(self) -> None:
         process = self._left_behind
         if process is None or process.poll() is not None:
             self._left_behind = None
@@ -140,5 +140,5 @@ class MpsControl:
         raise NoAnswerError(
             f"{COMMAND} (process {process.pid} of the plugin) did not answer within {self._timeout_seconds:g} s and "
             "does not end when it is killed, as where the driver hangs: see the node's kernel log. The daemon is "
-            "asked again when that process has ended"
+            "called again when that process has ended"
         )

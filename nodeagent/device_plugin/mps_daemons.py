@@ -164,7 +164,7 @@ class MpsDaemons:
         if daemon.work is not None and self._clock() - daemon.work.began >= seconds:
             return (
                 f"a check of its MPS control daemon has not ended for {seconds:g} s, as where the driver hangs: see "
-                "the node's kernel log. The daemon is asked again when that check has ended"
+                "the node's kernel log. The daemon is checked again when that check has ended"
             )
         return daemon.problem
 

@@ -23,7 +23,7 @@ from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api import podresources_pb2 as podresources
 from kube.kubelet_api import podresources_pb2_grpc as podresources_rpc
 from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, KubeletPaths, unix_target
-from nodeagent.device_plugin.offer import Offer
+from nodeagent.device_plugin.device_lists import DeviceLists
 from nodeagent.device_plugin.server import Endpoint
 from nodeagent.handover.files import Identity, identity
 from nodeagent.handover.rival_sockets import rival_sockets
@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 # A channel of its own each time, with nothing shared: a shared one would remember an earlier failure and wait.
 CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
-Look = Callable[[], Mapping[str, frozenset[str]] | None]
+ReadIds = Callable[[], Mapping[str, frozenset[str]] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationTiming:
-    rest_seconds: float = 0.2  # after a stream of ours ended, so that the kubelet has dealt with its end
+    rest_seconds: float = 0.2  # after a stream of ours ended, so that the kubelet has processed its end
     first_backoff_seconds: float = 0.1
     cap_backoff_seconds: float = 5.0
     register_seconds: float = 15.0  # the kubelet dials us for up to 10 s before it answers
@@ -46,20 +46,20 @@ class RegistrationTiming:
     verify_pause_seconds: float = 0.05
     verify_again_seconds: float = 10.0
     unanswered_seconds: float = 60.0  # without an answer from pod-resources, until it is reported
-    poll_seconds: float = 5.0  # of kubelet.sock, beside whoever calls `wake`
+    poll_seconds: float = 5.0  # of kubelet.sock, besides calls of `wake`
 
 
 @dataclass(slots=True)
 class Link:
-    """One resource's standing with the kubelet. Times are monotonic."""
+    """One resource's registration with the kubelet. Times are monotonic."""
 
     endpoint: Endpoint
     backoff: Backoff
     due: float  # not to be registered before
     kubelet: Identity | None = None  # the socket that it was last registered on
     verified: bool = False
-    verify_at: float | None = None  # look next; None: nothing to verify
-    verify_by: float | None = None  # and give up then; set by the first look
+    verify_at: float | None = None  # read again then; None: nothing to verify
+    verify_by: float | None = None  # and give up then; set by the first reading
     problem: str = ""
 
 
@@ -67,17 +67,17 @@ class Registrar:
     def __init__(
         self,
         paths: KubeletPaths,
-        offer: Offer,
+        lists: DeviceLists,
         *,
         on_change: Callable[[], None],
         timing: RegistrationTiming | None = None,
     ) -> None:
-        self._paths, self._offer, self._on_change = paths, offer, on_change
+        self._paths, self._lists, self._on_change = paths, lists, on_change
         self._timing = timing or RegistrationTiming()
         self._lock = threading.Lock()  # guards _links
         self._links: dict[str, Link] = {}
         self._socket: Identity | None = None
-        self._unanswered_since: float | None = None  # monotonic, of the first question without an answer
+        self._unanswered_since: float | None = None  # monotonic, of the first call without an answer
         self._wake, self._quit = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="registrar")
 
@@ -94,7 +94,7 @@ class Registrar:
             self._links = {}
 
     def wake(self) -> None:
-        """Something may have changed: a stream, the offer, the kubelet's socket."""
+        """Something may have changed: a stream, the lists, the kubelet's socket."""
         self._wake.set()
 
     def add(self, endpoint: Endpoint) -> None:
@@ -148,11 +148,11 @@ class Registrar:
             for link in links:
                 link.due = min(link.due, time.monotonic())
                 link.backoff.reset()
-        look = functools.cache(self._look)  # at most once for all resources
-        pauses = [self._tend(link, socket, look, time.monotonic()) for link in links if not self._quit.is_set()]
+        read_ids = functools.cache(self._read_ids)  # at most once for all resources
+        pauses = [self._tend(link, socket, read_ids, time.monotonic()) for link in links if not self._quit.is_set()]
         return max(min([self._timing.poll_seconds, *pauses]), 0.0)
 
-    def _look(self) -> Mapping[str, frozenset[str]] | None:
+    def _read_ids(self) -> Mapping[str, frozenset[str]] | None:
         shown = read_allocatable(self._paths.pod_resources_socket, timeout_seconds=self._timing.verify_seconds)
         if shown is not None:
             self._unanswered_since = None
@@ -160,7 +160,7 @@ class Registrar:
             self._unanswered_since = time.monotonic()
         return shown
 
-    def _tend(self, link: Link, socket: Identity | None, look: Look, now: float) -> float:
+    def _tend(self, link: Link, socket: Identity | None, read_ids: ReadIds, now: float) -> float:
         server, timing = link.endpoint.server, self._timing
         streams = server.streams()
         if not streams:
@@ -171,14 +171,14 @@ class Registrar:
                 return timing.poll_seconds
             if now < due:
                 return due - now
-            if self._cedes(link, look):
-                # Whoever registers throws the other one out.
-                link.problem = "another device plugin serves it, and ours has nothing to offer"
+            if self._cedes(link, read_ids):
+                # A registration of one throws the other one out.
+                link.problem = "another device plugin serves it, and ours has nothing to advertise"
                 return timing.poll_seconds
             self._register(link, socket)
             return timing.verify_pause_seconds
         outdated = socket is not None and link.kubelet is not None and socket != link.kubelet
-        unaware = server.announced_pre_start is False and self._offer.needs_pre_start(server.resource)
+        unaware = server.announced_pre_start is False and self._lists.needs_pre_start(server.resource)
         if len(streams) > 1 or outdated or unaware:
             server.end_streams()
             return timing.rest_seconds
@@ -186,16 +186,16 @@ class Registrar:
             link.verify_at, link.verify_by = now, None
         if link.verify_at is None:
             return timing.poll_seconds
-        return self._verify(link, look, now) if now >= link.verify_at else link.verify_at - now
+        return self._verify(link, read_ids, now) if now >= link.verify_at else link.verify_at - now
 
-    def _cedes(self, link: Link, look: Look) -> bool:
+    def _cedes(self, link: Link, read_ids: ReadIds) -> bool:
         """We list nothing of it, and the kubelet shows devices that another plugin lists."""
         resource = link.endpoint.server.resource
-        if self._offer.listing(resource).devices:
+        if self._lists.listing(resource).devices:
             return False
-        shown = (look() or {}).get(resource, frozenset())
-        unknown = all(self._offer.device(id_) is None for id_ in shown)
-        # NVIDIA's plugin gives the very ids that ours has: then only its socket tells whose they are.
+        shown = (read_ids() or {}).get(resource, frozenset())
+        unknown = all(self._lists.device(id_) is None for id_ in shown)
+        # NVIDIA's plugin uses the very ids that ours has: then only its socket shows whose they are.
         return bool(shown) and (unknown or bool(rival_sockets(self._paths.plugin_dir)))
 
     def _register(self, link: Link, socket: Identity) -> None:
@@ -220,14 +220,14 @@ class Registrar:
         # The kubelet opens the stream after its answer; if none comes in this time, register again.
         link.due = time.monotonic() + self._timing.verify_seconds + link.backoff.next_seconds()
 
-    def _verify(self, link: Link, look: Look, now: float) -> float:
+    def _verify(self, link: Link, read_ids: ReadIds, now: float) -> float:
         server, timing = link.endpoint.server, self._timing
         if link.verify_by is None:
             link.verify_by = now + timing.verify_seconds
-        expected = self._offer.listing(server.resource).healthy()
-        shown = look()
+        expected = self._lists.listing(server.resource).healthy()
+        shown = read_ids()
         as_sent = shown is None or shown.get(server.resource, frozenset()) == expected
-        if server.pushed() and (as_sent or self._cedes(link, look)):
+        if server.pushed() and (as_sent or self._cedes(link, read_ids)):
             again = shown is None or not link.verified
             link.verified, link.problem = True, ""
             link.due = now

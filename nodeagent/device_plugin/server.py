@@ -1,9 +1,8 @@
-"""One resource's socket: the five methods of the device plugin API, answered from the offer.
+"""Serves one resource's socket: the five methods of the device plugin API, answered from the device lists.
 
-In come the kubelet's calls, out go lists, answers and refusals. Allocate writes the ledger and answers at once: it
-blocks the kubelet's only sync loop; whatever can take time waits in PreStartContainer, which the kubelet tries again.
-PreStartContainer never takes all workers, so that the other calls always find one.
-Keeps count of its own streams, because the kubelet never opens one again by itself.
+Takes the kubelet's calls, returns lists, answers and refusals. Allocate writes the ledger and answers at once, because
+it blocks the kubelet's only sync loop; whatever can take time waits in PreStartContainer, which the kubelet retries.
+Tracks its own streams, because the kubelet never opens one again by itself.
 """
 # ruff: noqa: N802, ARG002 - the protocol's method names and signatures
 
@@ -22,9 +21,9 @@ from kube.kubelet_api import deviceplugin_pb2 as pb
 from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
 from nodeagent.device_plugin.allocate import container_answer, preferred
+from nodeagent.device_plugin.device_lists import DeviceLists, Listing, Refused
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.mps_daemons import MpsDaemons
-from nodeagent.device_plugin.offer import Listing, Offer, Refused
 from nodeagent.handover.config import DeviceKind
 from nodeagent.handover.files import Identity, identity
 
@@ -57,7 +56,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self,
         resource: str,
         *,
-        offer: Offer,
+        lists: DeviceLists,
         ledger: Ledger,
         daemons: MpsDaemons,
         mps_root: Path,
@@ -66,7 +65,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self.resource = resource
         self.last_ended = float("-inf")  # monotonic, of the latest stream
         self.announced_pre_start: bool | None = None  # what the kubelet knows from its last registration
-        self._offer, self._ledger, self._daemons, self._mps_root = offer, ledger, daemons, mps_root
+        self._lists, self._ledger, self._daemons, self._mps_root = lists, ledger, daemons, mps_root
         self._on_change = on_change
         self._pre_starts = threading.BoundedSemaphore(PRE_STARTS)
         self._lock = threading.Lock()
@@ -77,17 +76,17 @@ class ResourceServer(rpc.DevicePluginServicer):
             return tuple(self._streams)
 
     def pushed(self) -> bool:
-        """Every open stream has sent what is on offer now."""
-        number = self._offer.listing(self.resource).number
+        """Every open stream has sent the present list."""
+        number = self._lists.listing(self.resource).number
         return all(stream.sent == number for stream in self.streams())
 
     def end_streams(self) -> None:
         for stream in self.streams():
             stream.over.set()
-        self._offer.wake()
+        self._lists.wake()
 
     def GetDevicePluginOptions(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
-        self.announced_pre_start = self._offer.needs_pre_start(self.resource)
+        self.announced_pre_start = self._lists.needs_pre_start(self.resource)
         return pb.DevicePluginOptions(
             pre_start_required=self.announced_pre_start, get_preferred_allocation_available=True
         )
@@ -100,9 +99,9 @@ class ResourceServer(rpc.DevicePluginServicer):
             self._ended(stream)
         self._on_change()
         number = UNSENT
-        while (listing := self._offer.next_listing(self.resource, number, stream.over.is_set)) is not None:
+        while (listing := self._lists.next_listing(self.resource, number, stream.over.is_set)) is not None:
             yield _list_message(listing)
-            # gRPC asks for more only after it has handed the message to the socket.
+            # gRPC requests more only after it has handed the message to the socket.
             number = stream.sent = listing.number
             self._on_change()
 
@@ -110,19 +109,19 @@ class ResourceServer(rpc.DevicePluginServicer):
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         answer = pb.PreferredAllocationResponse()
-        for wanted in request.container_requests:
-            available, required = list(wanted.available_deviceIDs), list(wanted.must_include_deviceIDs)
-            devices = {id_: self._offer.advertised(id_) for id_ in {*available, *required}}
+        for container in request.container_requests:
+            available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
+            devices = {id_: self._lists.advertised(id_) for id_ in {*available, *required}}
             gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
-            chosen = preferred(available, required, wanted.allocation_size, gpu_of)
+            chosen = preferred(available, required, container.allocation_size, gpu_of)
             answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))
         return answer
 
     def Allocate(self, request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.AllocateResponse:
         answer = pb.AllocateResponse()
-        for wanted in request.container_requests:
-            ids = sorted(set(wanted.devices_ids))
-            with self._offer.allocating(self.resource, ids) as devices:
+        for container in request.container_requests:
+            ids = sorted(set(container.devices_ids))
+            with self._lists.allocating(self.resource, ids) as devices:
                 if isinstance(devices, Refused):
                     log.warning("Allocate refused: %s", devices.sentence)
                     context.abort(grpc.StatusCode.FAILED_PRECONDITION, devices.sentence)
@@ -137,7 +136,7 @@ class ResourceServer(rpc.DevicePluginServicer):
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        devices = [self._offer.device(id_) for id_ in request.devices_ids]
+        devices = [self._lists.device(id_) for id_ in request.devices_ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
         for gpu in sorted(gpus):
             if (reason := self._not_ready(gpu)) is not None:
@@ -165,12 +164,12 @@ class ResourceServer(rpc.DevicePluginServicer):
             self.last_ended = time.monotonic()
             if stream in self._streams:
                 self._streams.remove(stream)
-        self._offer.wake()
+        self._lists.wake()
         self._on_change()
 
 
 class Endpoint:
-    """The socket of one resource, made again when somebody removes it: the kubelet does at each start."""
+    """The socket of one resource, created again when it is removed, as by the kubelet at each start."""
 
     def __init__(self, server: ResourceServer, directory: Path) -> None:
         self.server = server

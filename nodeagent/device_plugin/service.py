@@ -1,12 +1,12 @@
-"""The device plugin as a whole: config file in, sockets, daemons and confirmation file out.
+"""Runs the device plugin: reads the config file, serves sockets and MPS daemons, writes the confirmation file.
 
-    config.json -> offer -> sockets -> kubelet
-         |           ^        |
-         |      MPS daemons   v
-         +-------------> loaded.json   (in force: pushed, and no Allocate of a withdrawn id still running)
+    config.json -> device lists -> sockets -> kubelet
+         |             ^            |
+         |        MPS daemons       v
+         +-------------------> loaded.json   (in force: pushed, and no Allocate of a withdrawn id still running)
 
-One loop that compares and acts, woken by whatever may have changed and every 10 s. A bad config changes nothing: the
-last good one stays in force and `loaded.json` says why. Never reads GPUs and never decides what is offered.
+One loop that compares and acts, woken by whatever may have changed and every 30 s. A bad config changes nothing: the
+last good one stays in force and `loaded.json` says why. Never reads GPUs and never decides what is advertised.
 """
 
 import logging
@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kube.kubelet_api.paths import KubeletPaths
+from nodeagent.device_plugin.device_lists import DeviceLists
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.mps_control import MpsControl
 from nodeagent.device_plugin.mps_daemons import DaemonTiming, MpsDaemons
-from nodeagent.device_plugin.offer import Offer
 from nodeagent.device_plugin.registration import Registrar, RegistrationTiming
 from nodeagent.device_plugin.server import Endpoint, ResourceServer
 from nodeagent.handover.config import (
@@ -66,7 +66,7 @@ class PluginService:
         self._boot_id = boot_id
         self._wake, self._quit = threading.Event(), threading.Event()
         self._boot_token = str(uuid.uuid4())
-        self._offer = Offer()
+        self._lists = DeviceLists()
         self._ledger = Ledger(self._files)
         self._daemons = MpsDaemons(
             mps_root,
@@ -75,12 +75,12 @@ class PluginService:
             on_change=self._wake.set,
         )
         self._registrar = Registrar(
-            self._paths, self._offer, on_change=self._wake.set, timing=self._timing.registration
+            self._paths, self._lists, on_change=self._wake.set, timing=self._timing.registration
         )
         self._endpoints: dict[str, Endpoint] = {}
-        self._config = PluginConfig()  # on offer
+        self._config = PluginConfig()  # in force or on its way
         self._in_force = ""  # hash of the config that loaded.json confirms
-        self._file: Identity | None = None  # of config.json, when what is on offer was read from it …
+        self._file: Identity | None = None  # of config.json, when the present lists were read from it …
         self._confirmed_file: Identity | None = None  # … and when loaded.json last answered one
         self._loaded_once = False
         self._config_problem = ""
@@ -100,8 +100,8 @@ class PluginService:
         self._files.directory.mkdir(parents=True, exist_ok=True)
         earlier = read_loaded(self._files)
         if isinstance(earlier, Loaded):
-            self._offer.keep(tuple(earlier.registered))
-        self._report()  # nothing is in force yet, whatever an earlier process said
+            self._lists.retain(tuple(earlier.registered))
+        self._report()  # nothing is in force yet, whatever an earlier process reported
         self._registrar.start()
         try:
             while not self._quit.is_set():
@@ -116,7 +116,7 @@ class PluginService:
         try:
             for watch in self._watches:
                 watch.ensure()
-            self._take_config()
+            self._load_config()
             self._tend_daemons()
             self._serve()
             self._report()
@@ -126,14 +126,14 @@ class PluginService:
             return self._timing.failed_seconds
         return min(self._timing.poll_seconds, self._daemons.seconds_to_due())
 
-    def _take_config(self) -> None:
+    def _load_config(self) -> None:
         file = identity(self._files.config)  # before reading: a newer text under an older identity is read again
         found = read_config(self._files)
         if isinstance(found, PluginConfig):
             self._config_problem = ""
             self._file = file
             if not self._loaded_once or found != self._config:
-                self._put_on_offer(found)
+                self._advertise(found)
         elif isinstance(found, Unreadable):
             self._keep_last(str(found))
         elif self._loaded_once:
@@ -144,11 +144,11 @@ class PluginService:
             log.error("config not loaded, the last good one stays in force: %s", problem)
         self._config_problem = problem
 
-    def _put_on_offer(self, config: PluginConfig) -> None:
+    def _advertise(self, config: PluginConfig) -> None:
         log.info("config %s: %d devices, %d withdrawn", config.hash, len(config.devices), len(config.withdrawn))
         self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
         # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
-        self._offer.replace(config.in_boot(self._boot_id), unready=self._daemons.unready())
+        self._lists.replace(config.in_boot(self._boot_id), unready=self._daemons.unready())
         self._config, self._loaded_once = config, True
         self._ledger.forget({*config.withdrawn, *(device.id for device in config.devices)})
 
@@ -159,14 +159,14 @@ class PluginService:
         for gpu in sorted(problems.keys() - self._daemon_problems.keys()):
             log.error("MPS on %s: %s", gpu, problems[gpu])
         self._daemon_problems = problems
-        self._offer.set_unready(self._daemons.unready())
+        self._lists.set_unready(self._daemons.unready())
 
     def _serve(self) -> None:
-        for resource in self._offer.resources():
+        for resource in self._lists.resources():
             if resource not in self._endpoints:
                 server = ResourceServer(
                     resource,
-                    offer=self._offer,
+                    lists=self._lists,
                     ledger=self._ledger,
                     daemons=self._daemons,
                     mps_root=self._mps_root,
@@ -181,17 +181,17 @@ class PluginService:
 
     def _report(self) -> None:
         pushed = all(endpoint.server.pushed() for endpoint in self._endpoints.values())
-        settled = self._loaded_once and pushed and not self._offer.running() & set(self._config.withdrawn)
+        settled = self._loaded_once and pushed and not self._lists.running() & set(self._config.withdrawn)
         if settled:
             self._in_force = self._config.hash
-        # Every new config.json is answered by a new loaded.json, also one with the old text: the agent looks at times.
+        # Every new config.json is answered by a new loaded.json, also one with the old text: the agent compares times.
         answering = settled and self._file != self._confirmed_file
         registered = self._registrar.registered()
         loaded = Loaded(
             hash=self._in_force,
             loaded_at=self._reported.loaded_at if self._reported else 0.0,
             boot_token=self._boot_token,
-            registered={resource: registered.get(resource, False) for resource in self._offer.resources()},
+            registered={resource: registered.get(resource, False) for resource in self._lists.resources()},
             errors=self._problems(),
             knows_unhealthy=True,
         )

@@ -1,8 +1,8 @@
 """Runs a driver on threads of its own, so that a GPU whose calls do not return delays none of the others.
 
 NVML calls block in C and cannot be ended from outside. Each GPU has a thread for its calls, and one more counts the
-GPUs; observing asks all GPUs at once. A call without an answer in time raises DriverTimeoutError and may still take
-effect, so nothing is asked of that GPU until the call has returned and a pause is over. Never makes two calls for one
+GPUs; observing calls all GPUs at once. A call without an answer in time raises DriverTimeoutError and may still take
+effect, so no call is made for that GPU until the call has returned and a pause is over. Never makes two calls for one
 GPU at a time, and never waits longer than one deadline for any number of GPUs.
 """
 
@@ -121,7 +121,7 @@ class ThreadedDriver(GpuDriver):
         self._lanes = defaultdict[int, _Lane](
             lambda: _Lane("nvml-gpu", clock, cool_down_seconds=COOL_DOWN_SECONDS, remedy=remedy)
         )
-        self._seen: dict[int, ObservedGpu] = {}
+        self._observed_gpus: dict[int, ObservedGpu] = {}
         """The last observation of each GPU that was not late."""
 
     def version(self) -> str:
@@ -193,16 +193,16 @@ class ThreadedDriver(GpuDriver):
             if isinstance(answer, DriverGoneError):
                 raise answer
             if isinstance(answer, ObservedGpu):
-                self._seen[index] = answer
+                self._observed_gpus[index] = answer
                 found.append(answer)
             else:
                 # Of the last observation, name and model still hold; the instances may be changing at this moment.
-                last, why = self._seen.get(index, ObservedGpu(index=index, uuid="")), str(answer)
+                last, why = self._observed_gpus.get(index, ObservedGpu(index=index, uuid="")), str(answer)
                 found.append(replace(last, instances=(), problem=why, health=Health.UNKNOWN, health_message=why))
         return tuple(found)
 
     def _change(self, gpu_uuid: str, what: str, call: Callable[[], T]) -> T:
-        index = next((index for index, gpu in self._seen.items() if gpu.uuid == gpu_uuid), None)
+        index = next((index for index, gpu in self._observed_gpus.items() if gpu.uuid == gpu_uuid), None)
         if index is None:
             raise RefusedError(what, f"no GPU {gpu_uuid} was observed")
         return self._run(self._lanes[index], what, call)

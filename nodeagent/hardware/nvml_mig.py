@@ -57,13 +57,13 @@ class MigReader:
 
     def full_compute_profile(self, gpu_uuid: str, spec: ProfileSpec, instance: Any) -> ComputeProfile | None:
         """The one that spans the GPU instance; of several the one with the most multiprocessors."""
-        advertised = self._compute_profiles_of(gpu_uuid, spec, instance)
-        full = [profile for profile in advertised if profile.slices == spec.compute_slices]
+        profiles = self._compute_profiles_of(gpu_uuid, spec, instance)
+        full = [profile for profile in profiles if profile.slices == spec.compute_slices]
         return max(full, key=lambda profile: (profile.multiprocessors, -profile.id), default=None)
 
     def instances(self, gpu_uuid: str, handle: Any) -> tuple[GpuInstance, ...]:
         """The GPU instances of a GPU in MIG mode, by placement."""
-        standing = [
+        present = [
             (spec, instance, NVML.nvmlGpuInstanceGetInfo(instance))
             for spec in self.profiles(gpu_uuid, handle, enabled=True)
             for instance in listed(
@@ -72,7 +72,7 @@ class MigReader:
         ]
         compute = {
             (int(info.id), int(compute_id)): slices
-            for spec, instance, info in standing
+            for spec, instance, info in present
             for compute_id, slices in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
         }
         uuids = {ids: _uuid(device) for ids, device in mig_devices(handle, compute).items()}
@@ -87,7 +87,7 @@ class MigReader:
                     if ids[0] == info.id
                 ),
             )
-            for spec, _, info in standing
+            for spec, _, info in present
         ]
         return tuple(sorted(found, key=lambda instance: instance.placed))
 

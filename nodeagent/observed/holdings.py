@@ -1,7 +1,7 @@
 """Remembers on disk which pod held which device: a witness where the kubelet's present List cannot be one.
 
-Takes the readings of each pass, returns `Votes`. It remembers the ids that pods were seen with, because a List that
-lost a pod says nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
+Takes the readings of each pass, returns `Votes`. It remembers the ids that pods were observed with, because a List that
+lost a pod shows nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
 has no UID and may be that of a new pod of the same name; an answered Allocate until its pod was observed or its time
 ran out; and everything for a while after a record was lost. It believes the checkpoint's entries of pods that were not
 observed to end. Must be on disk before anything is destroyed on its evidence.
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A pod that was seen with devices and not seen to end."""
+    """A pod that was observed with devices and not observed to end."""
 
     uid: str
     title: Annotated[str, Field(alias="pod")]
@@ -46,11 +46,11 @@ class Memory:
 
     pods: tuple[Holding, ...] = ()
     answered: dict[str, float]
-    """Ledger entries (id and time) whose pod was seen, or never came."""
+    """Ledger entries (id and time) whose pod was observed, or never came."""
     ended: tuple[str, ...] = ()
     """UIDs of ended pods that the checkpoint still mentions."""
     dropped: tuple[Holding, ...] = ()
-    """Ids that pods were seen with before the List showed others under their names."""
+    """Ids that pods were observed with before the List showed others under their names."""
     version: Literal[1] = 1
 
 
@@ -196,13 +196,13 @@ class Holdings:
     def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
         entries = {entry.id: entry for entry in allocations}
         answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
-        seen = {device_id for holding in self._pods.values() for device_id in holding.ids}
+        observed = {device_id for holding in self._pods.values() for device_id in holding.ids}
         doubtful = {}
         for device_id, entry in sorted(entries.items()):
             if device_id in answered:
                 continue
             waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
-            if listable and (device_id in seen or waited_seconds >= self._patience_seconds):
+            if listable and (device_id in observed or waited_seconds >= self._patience_seconds):
                 answered[device_id] = entry.at
             else:
                 doubtful[device_id] = "the device plugin handed it out, and no pod was observed with it yet"
@@ -230,7 +230,7 @@ class Holdings:
 
 
 def _unended(pods: ObservedPods) -> list[NodePod]:
-    """Those that vanished before they were seen to end, then those that live."""
+    """Those that vanished before they were observed to end, then those that live."""
     return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
 
 

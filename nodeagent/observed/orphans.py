@@ -1,7 +1,7 @@
 """Pods that hold a device which no longer exists: a destroyed MIG instance (by hand, by a reboot) or a missing card.
 
 Takes the ids that pods hold, the GPUs and the devices that were advertised; returns such pods by GPU. Remembers on
-which GPU an id was, because nothing else tells once the device is gone. Silent while any GPU cannot be read.
+which GPU an id was, because nothing else shows it once the device is gone. Silent while any GPU cannot be read.
 """
 
 from __future__ import annotations

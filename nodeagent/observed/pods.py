@@ -52,7 +52,7 @@ class NodePod:
     ending: bool = False
     """Finished, and a container is still reported as running: the kubelet ends it, or nothing reports its end."""
     handled: bool = False
-    """The kubelet has seen it (startTime is set)."""
+    """The kubelet has accepted it (startTime is set)."""
     grace_seconds: int = DEFAULT_GRACE_SECONDS
     reported: tuple[str, ...] = ()
     """Device ids in allocatedResourcesStatus."""
@@ -82,7 +82,7 @@ class NodePod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VanishedPod:
-    """A pod that left the API before its containers were seen to end."""
+    """A pod that left the API before its containers were observed to end."""
 
     pod: NodePod
     gone_at: float
@@ -96,7 +96,7 @@ class ObservedPods:
     pods: tuple[NodePod, ...] = ()
     vanished: tuple[VanishedPod, ...] = ()
     ended: frozenset[str] = frozenset()
-    """UIDs of pods that were seen to end, gone ones included."""
+    """UIDs of pods that were observed to end, gone ones included."""
     departed: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of pods that ended and left the API a moment ago."""
     synced: bool = False

@@ -50,7 +50,7 @@ class Votes:
     held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """By a pod (namespace/name) that lives, or vanished and may still run."""
     known: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    """All ids that a pod was seen with, by its UID: another pod may have its name by now."""
+    """All ids that a pod was observed with, by its UID: another pod may have its name by now."""
     doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Why its use is not known."""
 

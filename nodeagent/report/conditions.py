@@ -120,7 +120,7 @@ def _drifted(result: PassResult) -> ConditionValue:
         and outcome.plan_hash == outcome.item_hash
         and not outcome.converged
         and not result.desired.paused
-        # What cannot be read was not seen to differ.
+        # What cannot be read was not observed to differ.
         and not (outcome.gpu is not None and outcome.gpu.problem)
     ]
     if drifted:

@@ -1,7 +1,7 @@
 """Builds the plan's status from the outcomes of a pass: summary, models, GPUs, partitions, device plugin.
 
 Takes outcomes, returns the JSON to apply; `conditions` makes the conditions. Cuts everything to the sizes that the
-schema admits, because a refused status informs nobody. Pure but for the time, which is passed in.
+schema admits, because a refused status informs no one. Pure but for the time, which is passed in.
 """
 
 from __future__ import annotations

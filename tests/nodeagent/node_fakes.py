@@ -1,4 +1,4 @@
-"""Device plugin and kubelet without sockets: strict about what is offered, and moved by `step` only."""
+"""Device plugin and kubelet without sockets: strict about what is advertised, and moved by `step` only."""
 
 from __future__ import annotations
 

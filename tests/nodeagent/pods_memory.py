@@ -22,7 +22,7 @@ class PodsMemory:
         self.machine, self.kubelet, self.plugin, self.clock = machine, kubelet, plugin, clock
         self.pods: dict[tuple[str, str], Raw] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
-        """Truth: devices of containers that run, whatever API and kubelet say."""
+        """Truth: devices of containers that run, whatever API and kubelet show."""
         self.bound = 0
         self._pids: dict[tuple[str, str], int] = {}
 
@@ -79,7 +79,7 @@ class PodsMemory:
         return key
 
     def finish(self, key: tuple[str, str]) -> None:
-        """The container ends, the kubelet lets go, the pod says Succeeded."""
+        """The container ends, the kubelet frees its devices, the pod is Succeeded."""
         self.end_container(key)
         self.forget(key)
         self.pods[key]["status"] = {"phase": "Succeeded", "startTime": "t"}

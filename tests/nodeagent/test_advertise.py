@@ -47,7 +47,7 @@ def load(files: PluginFiles, loaded: PluginConfig) -> None:
         pytest.param(config("b", "c", withdrawn=("a",)), False, id="one for another"),
     ],
 )
-def test_a_config_that_offered_something_is_not_replaced_by_less_before_it_was_loaded(
+def test_a_config_is_not_replaced_by_one_with_less_before_it_was_loaded(
     files: PluginFiles, then: PluginConfig, written: bool
 ) -> None:
     advertiser = Advertiser(files)
@@ -94,7 +94,7 @@ def test_an_answer_that_is_replaced_while_it_is_read_counts_with_its_own_time(fi
     assert not advertiser.in_force(before)
 
 
-def test_an_unreadable_config_is_written_anew(files: PluginFiles) -> None:
+def test_an_unreadable_config_is_written_again(files: PluginFiles) -> None:
     files.directory.mkdir()
     files.config.write_text("{")
     advertiser = Advertiser(files)
@@ -119,7 +119,7 @@ def test_counts_keep_the_resource_of_which_all_is_withdrawn(files: PluginFiles) 
     assert counts(config(withdrawn=("b",))) == {"nvidia.com/gpu-10gb": 0}
 
 
-def test_a_config_that_somebody_removed_is_written_again(files: PluginFiles) -> None:
+def test_a_removed_config_is_written_again(files: PluginFiles) -> None:
     advertiser = Advertiser(files)
     advertiser.advertise(config("a"), in_force=False, overdue=False)
     files.config.unlink()

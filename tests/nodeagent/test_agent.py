@@ -1,4 +1,4 @@
-"""Whole passes of the agent against a strict world: what is cut, offered, kept, and said."""
+"""Whole passes of the agent against a strict world: what is partitioned, advertised, kept, and reported."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps
 
 
-def test_cuts_an_empty_gpu_at_the_exact_placements_and_offers_them(make_world: MakeWorld) -> None:
+def test_partitions_an_empty_gpu_at_the_exact_placements_and_advertises_them(make_world: MakeWorld) -> None:
     world = make_world(*empty())
     world.apply(mig(0, ("3g.40gb", 4), ("1g.10gb", 0), ("1g.20gb", 2)))
 
@@ -34,13 +34,13 @@ def test_does_nothing_when_all_is_as_planned(make_world: MakeWorld) -> None:
     assert world.effect.done == []
 
 
-def test_an_idle_instance_is_withdrawn_seen_gone_and_only_then_destroyed(make_world: MakeWorld) -> None:
+def test_an_idle_instance_is_withdrawn_confirmed_gone_and_only_then_destroyed(make_world: MakeWorld) -> None:
     world = make_world(cut(("1g.10gb", 4)))
     world.settle(4)
 
     world.apply(mig(0, ("4g.40gb", 0)))
     world.run()
-    # What fits beside it is made at once.
+    # What fits next to it is created at once.
     assert world.layout() == "4g.40gb at 0, 1g.10gb at 4"
     assert world.found() == ("Changing", "Withdrawing")
     assert world.partitions() == ["mig-4g.40gb Pending", "mig-1g.10gb Withdrawn"]
@@ -63,7 +63,7 @@ def test_several_idle_instances_go_in_one_pass(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("stuck", ["plugin", "kubelet"])
-def test_nothing_is_destroyed_before_plugin_and_kubelet_let_go(make_world: MakeWorld, stuck: str) -> None:
+def test_nothing_is_destroyed_before_plugin_and_kubelet_withdrew_it(make_world: MakeWorld, stuck: str) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     world.settle(4)
     world.apply(mig(0, ("7g.80gb", 0)))
@@ -120,7 +120,7 @@ def test_a_pod_that_takes_the_id_just_before_the_withdrawal_keeps_it(make_world:
     assert world.advertised() == {"nvidia.com/mig-3g.40gb": 1}
 
 
-def test_a_pod_after_the_withdrawal_is_refused_not_robbed(make_world: MakeWorld) -> None:
+def test_a_pod_after_the_withdrawal_is_refused_and_loses_no_device(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     world.settle(4)
     world.apply(mig(0, ("7g.80gb", 0)))
@@ -136,7 +136,7 @@ def test_a_pod_after_the_withdrawal_is_refused_not_robbed(make_world: MakeWorld)
     assert ("p1", "PartitionGone") in [(name, reason) for name, reason, _ in world.events]
 
 
-def test_the_taint_stands_while_the_node_counts_what_is_withdrawn(make_world: MakeWorld) -> None:
+def test_the_taint_is_kept_while_the_node_counts_what_is_withdrawn(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4), ("3g.40gb", 0)))
     world.settle(4)
     world.node_ticks = False
@@ -156,7 +156,7 @@ def test_the_taint_stands_while_the_node_counts_what_is_withdrawn(make_world: Ma
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_a_taint_that_cannot_be_lifted_is_told(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taint_that_cannot_be_lifted_is_reported(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(cut(("1g.10gb", 0)))
     world.settle(4)
     lift = world.set_taint
@@ -200,7 +200,7 @@ def test_counts_are_placed_around_what_is_in_use(make_world: MakeWorld) -> None:
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_unmanaged_gpus_are_reported_and_what_they_hold_is_offered(make_world: MakeWorld) -> None:
+def test_unmanaged_gpus_are_reported_and_their_partitions_advertised(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)), plain(), (T4, {}))
     world.apply()
 
@@ -213,7 +213,7 @@ def test_unmanaged_gpus_are_reported_and_what_they_hold_is_offered(make_world: M
     assert world.status()["summary"] == {"mode": "Auto", "mig": "0/1", "whole": "0/2"}
 
 
-def test_without_a_plan_everything_is_offered_as_it_is(make_world: MakeWorld) -> None:
+def test_without_a_plan_everything_is_advertised_unchanged(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)), plain())
 
     world.settle()
@@ -222,7 +222,7 @@ def test_without_a_plan_everything_is_offered_as_it_is(make_world: MakeWorld) ->
     assert "status" not in world.effect.done
 
 
-def test_an_item_that_leaves_the_list_wipes_nothing(make_world: MakeWorld) -> None:
+def test_an_item_that_leaves_the_list_destroys_nothing(make_world: MakeWorld) -> None:
     world = make_world(*empty(), plain())
     world.apply(mig(0, ("3g.40gb", 4)), mps(1, 10, 10))
     world.settle()
@@ -244,7 +244,7 @@ def test_gpus_wins_over_planned(make_world: MakeWorld) -> None:
     assert world.layout(1) == "4g.40gb at 0"
 
 
-def test_a_refused_pod_is_told_of_once_and_not_by_every_agent_after(make_world: MakeWorld) -> None:
+def test_a_refused_pod_is_reported_once_and_not_by_every_later_agent(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     world.settle(3)
     old, new = ("default", "old"), ("default", "new")

@@ -1,4 +1,4 @@
-"""Targets and changes of one GPU, as pure functions: what can never be, whatever stands there and whoever holds it."""
+"""Targets and changes of one GPU, as pure functions: what must never happen, whatever exists there and is in use."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +104,7 @@ def check(change: GpuChange, judged: JudgedGpu) -> None:
 
 
 def held_as_advertised(partition: Partition, verdict: Verdict) -> bool:
-    """The kubelet counts its id as taken; of a process without a pod it knows nothing."""
+    """The kubelet counts its id as allocated; of a process without a pod it knows nothing."""
     by_process = partition.kind is DeviceKind.WHOLE and not verdict.pod
     return verdict.use is Use.USED and not verdict.other_id and not by_process
 

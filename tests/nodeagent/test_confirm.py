@@ -1,4 +1,4 @@
-"""Stages of an offer: loaded, taken, schedulable, and what is said when a deadline is over."""
+"""Stages of confirmation: loaded, allocatable, schedulable, and what is reported when a deadline is over."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ class Bench:
         return self.confirmer.confirm(readings, ["GPU-1", "GPU-2"]).stages[gpu]
 
 
-def test_all_seen_is_schedulable() -> None:
+def test_what_every_stage_shows_is_schedulable() -> None:
     found = Bench().confirmer.confirm(GOOD, ["GPU-1", "GPU-2"])
 
     assert found.all_allocatable
@@ -63,7 +63,7 @@ def test_all_seen_is_schedulable() -> None:
             "Advertising",
             "AdvertiseTimeout",
             "the kubelet does not show any of its devices (nvidia.com/mig-1g.10gb)",
-            id="not taken",
+            id="not allocatable",
         ),
         pytest.param(
             replace(GOOD, allocatable=Allocatable(ids={R: ("b", "c")})),
@@ -105,7 +105,7 @@ def test_all_seen_is_schedulable() -> None:
         ),
     ],
 )
-def test_what_is_not_seen_has_a_reason_and_after_its_deadline_a_person_must_look(
+def test_what_is_not_confirmed_has_a_reason_and_fails_after_its_deadline(
     readings: Readings, deadline_seconds: float, before: str, after: str, part: str
 ) -> None:
     bench = Bench()
@@ -264,7 +264,7 @@ def test_two_sightings_far_apart_are_no_conflict() -> None:
         assert bench.confirmer.confirm(GOOD, []).foreign == ()
 
 
-def test_a_deadline_does_not_start_anew_because_other_ids_are_late() -> None:
+def test_a_deadline_does_not_start_again_because_other_ids_are_late() -> None:
     bench = Bench()
     two = replace(GOOD, config=PluginConfig.of([device("a"), device("b")]))
 

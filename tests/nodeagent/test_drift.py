@@ -77,7 +77,7 @@ def test_what_was_destroyed_by_hand_is_created_again_and_reported(world: World, 
     assert counted(world) == (1.0, 0.0)
 
 
-def test_a_gpu_that_the_plan_does_not_list_keeps_what_was_made_by_hand(world: World) -> None:
+def test_a_gpu_that_the_plan_does_not_list_keeps_what_was_created_by_hand(world: World) -> None:
     create_by_hand(1)
     world.settle()
 

@@ -1,4 +1,4 @@
-"""A driver whose calls hang: one GPU's never delays another GPU's, and nothing is asked on top of a call that hangs."""
+"""A driver whose calls hang: one GPU's never delays another GPU's, and no call is made on top of one that hangs."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_gpu_that_hangs_is_reported_and_the_others_are_read(gated: GatedDriver
     assert driver.hanging() is None, "the others can be worked on"
 
 
-def test_a_gpu_that_hangs_is_not_asked_again_and_costs_no_further_waiting(gated: GatedDriver) -> None:
+def test_a_gpu_that_hangs_is_not_called_again_and_costs_no_further_waiting(gated: GatedDriver) -> None:
     driver = threaded(gated)
     driver.observe()
     gated.shut(1)
@@ -139,7 +139,7 @@ def test_a_gpu_that_hangs_is_not_asked_again_and_costs_no_further_waiting(gated:
     assert driver.create_gpu_instance("GPU-0", PLACED) == 7
 
 
-def test_after_its_call_returned_a_gpu_rests_and_is_then_asked_again(gated: GatedDriver) -> None:
+def test_after_its_call_returned_a_gpu_rests_and_is_then_called_again(gated: GatedDriver) -> None:
     clock = Clock()
     driver = threaded(gated, clock)
     gated.shut(1)
@@ -223,7 +223,7 @@ def test_a_gpu_that_was_not_observed_is_not_changed(gated: GatedDriver) -> None:
         threaded(gated).create_gpu_instance("GPU-0", PLACED)
 
 
-def test_a_call_that_hangs_does_not_keep_the_process(gated: GatedDriver) -> None:
+def test_a_call_that_hangs_does_not_keep_the_process_alive(gated: GatedDriver) -> None:
     driver = threaded(gated)
     driver.observe()
 

@@ -1,4 +1,4 @@
-"""A state directory that cannot be written: nothing is destroyed, the status says why, and it heals by itself."""
+"""A state directory that cannot be written: nothing is destroyed, the status reports why, and it recovers by itself."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_without_a_memory_nothing_is_destroyed(world: World) -> None:
     assert world.layout().count("3g.40gb") == 1
 
 
-def test_without_a_journal_the_driver_is_not_asked(world: World) -> None:
+def test_without_a_journal_the_driver_is_not_called(world: World) -> None:
     blocked = block(world.state.journal / f"{world.gpu(1).uuid}.json")
     world.apply(mig(1, ("7g.80gb", 0)))
 
@@ -56,7 +56,7 @@ def test_without_a_journal_the_driver_is_not_asked(world: World) -> None:
     assert world.found(1) == ("Ready", "Confirmed")
 
 
-def test_without_a_config_for_the_plugin_the_status_says_so(world: World) -> None:
+def test_without_a_config_for_the_plugin_the_status_reports_it(world: World) -> None:
     blocked = block(world.state.plugin.config)
     world.apply(mps(2, 10))
 

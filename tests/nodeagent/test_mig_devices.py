@@ -27,7 +27,7 @@ def test_each_instance_is_advertised_under_its_own_mig_uuid(make_world: MakeWorl
 @pytest.mark.parametrize(
     "symbol", ["nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpuInstanceGetComputeInstanceProfileInfoV"]
 )
-def test_profiles_that_the_driver_refuses_once_take_nothing_off_the_list(make_world: MakeWorld, symbol: str) -> None:
+def test_profiles_that_the_driver_refuses_once_withdraw_nothing(make_world: MakeWorld, symbol: str) -> None:
     world = make_world(cut(("3g.40gb", 0), ("2g.20gb", 4)))
     world.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
     world.settle()

@@ -52,7 +52,7 @@ def test_a_gpu_that_a_pod_holds_whole_is_never_sliced(make_world: MakeWorld) -> 
     assert world.advertised() == {TEN: 1}
 
 
-def test_a_process_of_nobody_keeps_the_gpu_whole(make_world: MakeWorld) -> None:
+def test_a_process_without_a_pod_keeps_the_gpu_whole(make_world: MakeWorld) -> None:
     world = make_world(plain())
     processes.attach(world.machine, world.gpu().uuid, 77, 100)
     world.apply(mps(0, 10))
@@ -82,7 +82,7 @@ def test_slices_keep_their_ids_and_new_ones_take_the_lowest_free_number(make_wor
     assert world.partitions() == ["gpu-10gb Free", "gpu-10gb Free", "gpu-10gb Used", "gpu-20gb Free"]
 
 
-def test_a_slice_in_use_stays_and_the_rest_goes_on(make_world: MakeWorld) -> None:
+def test_a_slice_in_use_stays_and_the_rest_is_changed(make_world: MakeWorld) -> None:
     world = make_world(plain())
     world.apply(mps(0, 10, 20))
     world.settle()
@@ -146,7 +146,7 @@ def test_other_threads_keep_the_slice_and_its_id(make_world: MakeWorld) -> None:
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_an_empty_list_of_slices_offers_nothing(make_world: MakeWorld) -> None:
+def test_an_empty_list_of_slices_advertises_nothing(make_world: MakeWorld) -> None:
     world = make_world(plain())
     world.settle(3)
     world.apply(mps(0))
@@ -251,7 +251,7 @@ def test_a_daemon_that_does_not_start_does_not_close_the_node(make_world: MakeWo
 
 
 @pytest.mark.parametrize("passes", range(1, 8))
-def test_a_plan_that_changes_its_mind_at_any_moment_ends_as_the_newest_says(make_world: MakeWorld, passes: int) -> None:
+def test_a_plan_that_changes_at_any_moment_ends_as_its_newest_version(make_world: MakeWorld, passes: int) -> None:
     world = make_world(plain())
     world.apply(mps(0, 10, 10))
     world.settle()

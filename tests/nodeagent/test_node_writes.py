@@ -152,7 +152,7 @@ A = "nvidia.com/a"
         pytest.param(seen(a=1, other=5), {A: 1}, [], id="another plugin's resource"),
     ],
 )
-def test_a_push_that_lowers_a_count_waits_for_the_taint(
+def test_a_list_that_lowers_a_count_waits_for_the_taint(
     node: ObservedNode, counts: dict[str, int], done: list[object]
 ) -> None:
     writer = Writer()
@@ -172,11 +172,13 @@ def test_it_does_not_go_without_the_taint_or_the_node() -> None:
     [
         pytest.param(seen(a=2, changing=True), True, True, False, [], id="the Node still counts more"),
         pytest.param(seen(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
-        pytest.param(seen(a=1, changing=True), False, False, False, [], id="the kubelet has not let go"),
-        pytest.param(seen(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is offered"),
+        pytest.param(seen(a=1, changing=True), False, False, False, [], id="the kubelet has not withdrawn it"),
+        pytest.param(
+            seen(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is advertised"
+        ),
         pytest.param(seen(a=2), True, True, True, [({A: 1}, {A: 3})], id="written down"),
         pytest.param(seen(), True, True, True, [({A: 1}, {A: 3})], id="written up"),
-        pytest.param(seen(a=2), True, False, True, [], id="not written before it is taken"),
+        pytest.param(seen(a=2), True, False, True, [], id="not written before it is allocatable"),
         pytest.param(seen(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
     ],
 )
@@ -193,7 +195,7 @@ def test_after_the_push(
 
 
 @pytest.mark.parametrize(("node", "write"), [(seen(a=1, changing=True), False), (seen(a=2), True)])
-def test_what_could_not_be_written_after_the_push_is_said(node: ObservedNode, write: bool) -> None:
+def test_what_could_not_be_written_after_the_push_is_reported(node: ObservedNode, write: bool) -> None:
     guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
 
     assert guard.after_push(node, {A: 1}, {A: 3}, [A], all_allocatable=True, all_withdrawn=True) == "forbidden"
@@ -229,7 +231,7 @@ def plan_of(version: int, generation: int = 3, uid: str = "u") -> ObservedPlan:
         pytest.param(plan_of(106), True, id="newer"),
         pytest.param(plan_of(90, generation=2), True, id="the watch itself went back: etcd was restored"),
         pytest.param(plan_of(104, generation=4), True, id="a spec that was written after a restore"),
-        pytest.param(plan_of(7, generation=1, uid="v"), True, id="created anew"),
+        pytest.param(plan_of(7, generation=1, uid="v"), True, id="created again"),
         pytest.param(None, True, id="deleted"),
     ],
 )

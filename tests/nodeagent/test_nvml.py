@@ -168,7 +168,7 @@ def test_processes_are_found_on_instances_and_block_their_end(machine: Machine) 
         machine.driver.destroy_compute_instance(gpu.uuid, instance, instance.compute[0])
 
 
-def test_mps_clients_are_told_from_other_processes(machine: Machine) -> None:
+def test_mps_clients_are_distinguished_from_other_processes(machine: Machine) -> None:
     gpu = machine.gpu(2)
     processes.attach(machine.path, gpu.uuid, 7, 100, mps=True)
     processes.attach(machine.path, gpu.uuid, 8, 100)
@@ -377,7 +377,7 @@ def test_of_several_full_compute_profiles_the_one_with_most_multiprocessors_is_m
         undo()
 
 
-def test_a_gpu_that_is_another_one_by_now_is_neither_asked_nor_changed(machine: Machine) -> None:
+def test_a_gpu_that_is_another_one_by_now_is_neither_read_nor_changed(machine: Machine) -> None:
     before = machine.driver.observe()
     incidents.reboot(machine.path, order=[1, 0, 2, 3])
 

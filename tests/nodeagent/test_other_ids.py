@@ -156,7 +156,7 @@ def test_a_vanished_pod_holds_under_another_id_for_its_grace_and_slack(make_worl
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_the_checkpoint_speaks_for_ids_of_other_resources_on_gpus(make_world: MakeWorld, tmp_path: Path) -> None:
+def test_the_checkpoint_is_a_witness_for_ids_of_other_resources_on_gpus(make_world: MakeWorld, tmp_path: Path) -> None:
     rows = [
         {"PodUID": "u", "ContainerName": "c", "ResourceName": name, "DeviceIDs": {"-1": [device]}, "AllocResp": ""}
         for name, device in ((OTHER, "GPU-1-_-0"), ("example.com/nic", "nic-0"))

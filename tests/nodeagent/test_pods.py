@@ -49,11 +49,11 @@ SIDECAR = {"restartPolicy": "Always"}
         pytest.param(raw(container("c", 1), init=(container("i", 1, S),)), ((S, 1),), id="another resource"),
     ],
 )
-def test_what_init_containers_hold_unseen(pod: Raw, hidden: tuple[tuple[str, int], ...]) -> None:
+def test_what_init_containers_hold_unlisted(pod: Raw, hidden: tuple[tuple[str, int], ...]) -> None:
     assert parse_pod(pod).hidden == hidden
 
 
-def test_app_and_sidecar_containers_are_listed_with_what_they_ask_for() -> None:
+def test_app_and_sidecar_containers_are_listed_with_their_requests() -> None:
     pod = parse_pod(raw(container("c", 2), container("d"), init=(container("s", 1, **SIDECAR), container("i", 1))))
 
     assert pod.containers == (("s", ((R, 1),)), ("c", ((R, 2),)))
@@ -182,7 +182,7 @@ def test_a_pod_that_runs_again_has_not_ended() -> None:
     assert book.observed().ended == frozenset()
 
 
-def test_a_finished_pod_whose_containers_are_said_to_run_ends_after_grace_and_slack() -> None:
+def test_a_finished_pod_whose_containers_are_reported_running_ends_after_grace_and_slack() -> None:
     clock = Clock()
     book = PodBook(clock=clock, slack_seconds=30)
     status = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
@@ -196,7 +196,7 @@ def test_a_finished_pod_whose_containers_are_said_to_run_ends_after_grace_and_sl
     assert [found.ended for found in book.observed().pods] == [True]
     assert book.observed().ended == {"u"}
 
-    # The kubelet takes back what somebody patched.
+    # The kubelet undoes a patch.
     book.on_event(("a", "b"), pod, parse_pod(raw(container("c", 1), status={"phase": "Running"})))
     assert [found.ended for found in book.observed().pods] == [False]
     assert book.observed().ended == frozenset()

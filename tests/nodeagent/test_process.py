@@ -175,7 +175,7 @@ def test_a_second_agent_is_refused(node: Node) -> None:
 
 
 def one_more_pass(agent: AgentProcess, path: Path) -> None:
-    """Whatever is written beside the plugin's files wakes the agent."""
+    """Whatever is written next to the plugin's files wakes the agent."""
     passes = agent.metrics.registry.get_sample_value("gpuplan_agent_pass_duration_seconds_count")
     path.touch()
     wait_until(lambda: agent.metrics.registry.get_sample_value("gpuplan_agent_pass_duration_seconds_count") != passes)
@@ -243,7 +243,7 @@ def test_the_command_ends_cleanly_on_sigterm(node: Node, command: list[str]) -> 
     StateDir(node.directory / "state").lock().release()
 
 
-def test_a_replaced_driver_ends_the_process_and_the_next_one_goes_on(node: Node, command: list[str]) -> None:
+def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Node, command: list[str]) -> None:
     node.plan(mig(0, ("2g.20gb", 0)))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as first:
         wait_until(node.ready)

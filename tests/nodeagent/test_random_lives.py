@@ -202,7 +202,7 @@ THREES = {"3g.40gb": 2}
 @example([("mig", THREES, False), *WAIT, ("recut by hand",), ("mig", {"1g.10gb": 1}, False), *WAIT])
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=25))
-def test_what_runs_is_never_touched_and_in_the_end_all_is_as_planned(lived: list[tuple[object, ...]]) -> None:
+def test_what_runs_is_never_touched_and_finally_all_is_as_planned(lived: list[tuple[object, ...]]) -> None:
     with TemporaryDirectory() as path:
         life = Life(Path(path))
         try:
@@ -220,7 +220,7 @@ def test_what_runs_is_never_touched_and_in_the_end_all_is_as_planned(lived: list
 
 
 def end(world: World, items: dict[int, Raw]) -> None:
-    """Everything idle: each planned GPU is as its item says."""
+    """Everything idle: each planned GPU matches its item."""
     if world.plan is None:
         return
     for index, item in items.items():

@@ -24,7 +24,7 @@ def enable_mig(world: World) -> None:
     NVML.nvmlDeviceSetMigMode(NVML.nvmlDeviceGetHandleByIndex(0), NVML.NVML_DEVICE_MIG_ENABLE)
 
 
-def test_no_pod_gets_an_instance_of_the_last_boot_before_the_agent_has_seen_it(make_world: MakeWorld) -> None:
+def test_no_pod_gets_an_instance_of_the_last_boot_before_the_agent_has_observed_it(make_world: MakeWorld) -> None:
     world = make_world(*empty(), plain())
     world.apply(mig(0, ("3g.40gb", 0)), whole(1))
     world.settle()

@@ -1,4 +1,4 @@
-"""What the agent refuses, pauses, or cannot reach: said in the status, and it stops nothing else."""
+"""What the agent refuses, pauses, or cannot reach: the status reports it, and nothing else stops."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_another_backend_is_refused(make_world: MakeWorld) -> None:
     assert world.layout() == "2g.20gb at 0"
 
 
-def test_a_paused_plan_changes_nothing_and_says_so(make_world: MakeWorld) -> None:
+def test_a_paused_plan_changes_nothing_and_reports_it(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)))
     world.apply(mig(0, ("7g.80gb", 0)), paused=True)
 
@@ -92,7 +92,7 @@ def test_pausing_keeps_what_was_confirmed_ready(make_world: MakeWorld) -> None:
     assert world.condition("Ready")["observedGeneration"] == 2
 
 
-def test_instances_that_somebody_else_destroyed_are_made_again(make_world: MakeWorld) -> None:
+def test_instances_destroyed_outside_gpuplan_are_created_again(make_world: MakeWorld) -> None:
     world = make_world(*empty())
     world.apply(mig(0, ("7g.80gb", 0)))
     world.settle()
@@ -107,7 +107,7 @@ def test_instances_that_somebody_else_destroyed_are_made_again(make_world: MakeW
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_gpu_that_lost_its_mig_mode_at_a_reboot_is_not_offered_whole(make_world: MakeWorld, paused: bool) -> None:
+def test_a_gpu_that_lost_its_mig_mode_at_a_reboot_is_not_advertised_whole(make_world: MakeWorld, paused: bool) -> None:
     world = make_world(*empty(), plain())
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
@@ -163,7 +163,7 @@ def test_a_paused_plan_whose_hardware_no_longer_matches_is_not_ready(make_world:
     assert world.condition("Applied")["status"] == "False"
 
 
-def test_a_wanted_instance_that_somebody_else_cut_up_is_not_ready(make_world: MakeWorld) -> None:
+def test_a_desired_instance_with_foreign_compute_instances_is_not_ready(make_world: MakeWorld) -> None:
     world = make_world(*empty())
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
@@ -196,7 +196,7 @@ def test_a_driver_that_fails_is_tried_again_after_pauses(make_world: MakeWorld) 
     assert world.found(0) == ("Ready", "Confirmed")
 
 
-def test_a_driver_that_answers_nothing_leaves_the_offer_as_it_is(make_world: MakeWorld) -> None:
+def test_a_driver_without_answers_leaves_the_advertised_list_unchanged(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)))
     world.apply()
     world.settle(4)
@@ -217,7 +217,7 @@ def test_a_driver_that_answers_nothing_leaves_the_offer_as_it_is(make_world: Mak
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_nothing_is_cut_beside_nvidias_mig_manager(make_world: MakeWorld) -> None:
+def test_nothing_is_partitioned_alongside_nvidias_mig_manager(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)), *empty(), plain())
     world.pods["gpu-operator", "nvidia-mig-manager-x"] = {
         "metadata": {"namespace": "gpu-operator", "name": "nvidia-mig-manager-x", "uid": "m"},

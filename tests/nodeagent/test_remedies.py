@@ -30,7 +30,7 @@ def moved(listed: tuple[Placed, ...], what: str, start: int) -> Iterator[tuple[P
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_whoever_follows_the_advice_has_a_valid_plan(count: int) -> None:
+def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
     advised = dict.fromkeys(("start", "counts", "fewer"), 0)
     for listed in combinations_with_replacement(PLACEMENTS, count):
         found = asked(*listed)
@@ -74,7 +74,7 @@ def test_whoever_follows_the_advice_has_a_valid_plan(count: int) -> None:
         ),
     ],
 )
-def test_the_words(listed: list[Placed], message: str) -> None:
+def test_the_message(listed: list[Placed], message: str) -> None:
     found = asked(*listed)
     assert isinstance(found, Refused)
     assert found.message == message

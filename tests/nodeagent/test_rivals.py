@@ -1,4 +1,4 @@
-"""Another device plugin on the node: ours offers nothing and changes nothing, and the plan says why."""
+"""Another device plugin on the node: ours advertises and changes nothing, and the plan reports why."""
 
 import socket
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_a_plugin_with_the_very_same_ids_is_a_conflict_at_once(world: World, sta
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known by its pod", "known by its ids"])
-def test_the_taint_does_not_stand_beside_another_plugin(make_world: MakeWorld, known: bool) -> None:
+def test_no_taint_alongside_another_plugin(make_world: MakeWorld, known: bool) -> None:
     world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)), plain())
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)), mps(1, 10, 10))
     world.settle()
@@ -152,7 +152,7 @@ def test_only_sockets_that_are_served_count(tmp_path: Path) -> None:
         server.listen(1)
         listening.append(server)
     try:
-        for _ in range(3):  # the queue of the first looks fills up: that is alive, too
+        for _ in range(3):  # the queue of the first probes fills up: that is alive, too
             assert rival_sockets(tmp_path) == ("nvidia-gpu.sock", "nvidiaGPU-1.sock")
     finally:
         for server in listening:

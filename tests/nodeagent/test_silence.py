@@ -37,7 +37,7 @@ def rig() -> Iterator["Rig"]:
 
 
 class Beats:
-    """The heartbeat without its thread: what is asked for goes out when the test says so."""
+    """The heartbeat without its thread: what is requested goes out when the test decides."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         self.heartbeat, self.wanted = heartbeat, False
@@ -222,7 +222,7 @@ def refuse_the_agents(rig: Rig) -> Any:
     return fault
 
 
-def test_a_status_that_is_refused_three_times_is_said_by_the_controller(rig: Rig) -> None:
+def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig: Rig) -> None:
     fault = refusal(rig)
     assert rig.beats.wanted
     rig.beats.send()
@@ -251,7 +251,7 @@ def test_a_status_that_is_refused_three_times_is_said_by_the_controller(rig: Rig
     assert rig.writer.failures == 0
 
 
-def test_two_failures_are_no_matter_for_the_plan(rig: Rig) -> None:
+def test_two_failures_do_not_show_on_the_plan(rig: Rig) -> None:
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
     fault = refuse_the_agents(rig)

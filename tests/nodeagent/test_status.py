@@ -1,4 +1,4 @@
-"""What the status says: sizes, times, hashes, and when it is written."""
+"""What the status contains: sizes, times, hashes, and when it is written."""
 
 from itertools import pairwise
 from typing import Any
@@ -59,7 +59,7 @@ def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: 
     check(world)
 
 
-def test_a_trouble_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make_world: MakeWorld) -> None:
+def test_a_problem_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     world.plugin.problems = (Problem(message="registrations are not verified"),)
     world.apply(mig(0, ("3g.40gb", 4)))
@@ -126,7 +126,7 @@ def test_ready_carries_the_generation_and_moves_its_time_with_its_status_only(ma
     assert world.status()["observedGeneration"] == 3
 
 
-def test_every_condition_but_the_controllers_is_written_at_first_sight(make_world: MakeWorld) -> None:
+def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: MakeWorld) -> None:
     world = make_world(*empty())
     world.apply()
     world.run()
@@ -175,7 +175,7 @@ def test_another_plugin_on_the_node_is_an_ownership_conflict(make_world: MakeWor
     assert "GPU-ffff" in world.condition("OwnershipConflict")["message"]
 
 
-def test_beside_another_plugin_ours_advertises_nothing_and_touches_nothing(make_world: MakeWorld) -> None:
+def test_alongside_another_plugin_ours_advertises_and_changes_nothing(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     three = "nvidia.com/mig-3g.40gb"
     world.apply(mig(0, ("3g.40gb", 4)))

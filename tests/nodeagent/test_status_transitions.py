@@ -36,7 +36,7 @@ def api() -> Iterator[ApiClient]:
 
 
 class Silent:
-    """A heartbeat that nobody needs here."""
+    """A heartbeat that is not needed here."""
 
     taken = 0
 

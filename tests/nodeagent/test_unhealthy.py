@@ -138,7 +138,7 @@ GPU = ObservedGpu(index=0, uuid="GPU-1", health=Health.OK)
         (Health.UNHEALTHY, True, False, True),
     ],
 )
-def test_only_a_gpu_that_says_so_is_healthy_again(health: Health, broken: bool, before: bool, after: bool) -> None:
+def test_only_a_gpu_that_reports_ok_is_healthy_again(health: Health, broken: bool, before: bool, after: bool) -> None:
     gpu = replace(GPU, health=health)
     other = whole(replace(GPU, index=1, uuid="GPU-2"))
     known = PluginConfig.of([whole(gpu).device], (), [gpu.uuid] if before else [])
@@ -153,7 +153,7 @@ def _change(partition: Partition) -> GpuChange:
     return GpuChange(gpu=replace(GPU, index=1, uuid=partition.gpu), target=Unchanged(), advertise=(partition,))
 
 
-def test_devices_of_a_gpu_that_cannot_tell_its_uuid_are_unhealthy_with_it() -> None:
+def test_devices_of_a_gpu_without_a_known_uuid_are_unhealthy_with_it() -> None:
     nameless = replace(GPU, uuid="", health=Health.UNHEALTHY, problem="GPU is lost")
     known = PluginConfig.of([whole(GPU).device])
 

@@ -14,7 +14,7 @@ from tests.nodeagent.watched import Clock
 from tests.nodeagent.world import World
 
 
-def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(make_world: MakeWorld) -> None:
+def test_a_new_pod_of_the_same_name_is_not_the_one_that_vanished(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
     world.settle(4)
     first = world.pod(THREE, "web-0")
@@ -39,7 +39,7 @@ def test_a_new_pod_of_the_same_name_does_not_stand_for_the_one_that_vanished(mak
 
 @pytest.mark.parametrize("late_passes", [0, 1, 3])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_pod_that_is_replaced_before_the_watch_says_so_keeps_its_device(
+def test_a_pod_that_is_replaced_before_the_watch_shows_it_keeps_its_device(
     world: World, late_passes: int, restarted: bool
 ) -> None:
     key = world.pod(THREE, "web-0")
@@ -126,7 +126,7 @@ def test_a_lost_memory_is_doubted_after_each_start_until_the_file_is_deleted(wor
     assert world.pods[holder]["metadata"]["uid"] in world.state.holdings.read_text()
 
 
-def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:
+def test_only_entries_on_gpus_are_read_from_the_checkpoint(tmp_path: Path) -> None:
     rows = [
         {"PodUID": "u", "ContainerName": "c", "ResourceName": name, "DeviceIDs": {"-1": [device]}, "AllocResp": ""}
         for name, device in ((THREE, "MIG-1"), ("example.com/nic", "nic-0"))
@@ -140,7 +140,7 @@ def test_the_checkpoint_speaks_of_gpus_only(tmp_path: Path) -> None:
     assert found == (CheckpointEntry(pod_uid="u", ids=("MIG-1",)),)
 
 
-def test_a_checkpoint_of_another_form_is_no_witness_and_told_once(
+def test_a_checkpoint_of_another_form_is_no_witness_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kubelet = Kubelet(tmp_path, clock=Clock(), wall_clock=Clock())

@@ -108,7 +108,7 @@ def test_while_the_driver_does_not_answer_no_gpu_is_called_healthy(world: World)
     assert world.condition("Drifted")["status"] == "False"
 
 
-def test_what_a_wedged_gpu_offered_stays_through_a_restart_of_the_agent(world: World, wedge: Wedge) -> None:
+def test_what_a_wedged_gpu_advertised_stays_through_a_restart_of_the_agent(world: World, wedge: Wedge) -> None:
     wedge(world.gpu(0).uuid, "nvmlDeviceGetName")
     world.restart()
     world.apply(mig(0, ("3g.40gb", 0)), mig(1, ("4g.40gb", 0)))

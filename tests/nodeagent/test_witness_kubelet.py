@@ -1,4 +1,4 @@
-"""When List cannot be believed, and what the plugin's ledger and the kubelet's checkpoint say beside it."""
+"""When List cannot be believed, and what the plugin's ledger and the kubelet's checkpoint add to it."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_a_rate_limited_answer_is_no_answer(world: World) -> None:
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_an_answered_allocate_counts_until_its_pod_is_seen_or_time_is_over(world: World) -> None:
+def test_an_answered_allocate_counts_until_its_pod_is_observed_or_time_is_over(world: World) -> None:
     uuid = next(device.id for device in world.plugin.config.devices)
     write_ledger(world.state.plugin, [Allocation(id=uuid, resource=THREE, at=5.0)])
     want_all(world)
@@ -105,7 +105,7 @@ def test_a_settled_allocate_stays_settled_over_a_restart(world: World) -> None:
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_the_checkpoint_speaks_for_a_pod_that_nobody_saw_end(world: World) -> None:
+def test_the_checkpoint_is_a_witness_for_a_pod_that_was_not_observed_to_end(world: World) -> None:
     uuid = next(device.id for device in world.plugin.config.devices)
     world.kubelet.entries = (CheckpointEntry(pod_uid="unknown", ids=(uuid,)),)
     want_all(world)

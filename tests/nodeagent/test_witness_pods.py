@@ -60,7 +60,7 @@ def test_a_vanished_pod_that_was_never_listed_makes_its_resource_unknown(world: 
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_a_phase_that_somebody_patched_frees_nothing(world: World) -> None:
+def test_a_patched_phase_frees_nothing(world: World) -> None:
     holder = world.pod(THREE)
     world.run()
     world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
@@ -71,7 +71,7 @@ def test_a_phase_that_somebody_patched_frees_nothing(world: World) -> None:
     assert world.layout().count("3g.40gb") >= 1
     assert "default/p1" in world.gpu_status()["message"]
 
-    # The kubelet lists it again, without devices, for good.
+    # The kubelet lists it again, without devices, permanently.
     world.kubelet.known.add(holder)
     world.pods[holder]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
     world.settle()
@@ -82,7 +82,7 @@ def test_a_phase_that_somebody_patched_frees_nothing(world: World) -> None:
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_a_failed_pod_that_nobody_lists_does_not_blind_the_node_for_good(world: World) -> None:
+def test_a_failed_pod_that_is_not_listed_does_not_blind_the_node_permanently(world: World) -> None:
     holder = world.pod(THREE)
     world.run()
     world.end_container(holder)
@@ -119,7 +119,7 @@ def test_a_shortfall_makes_one_resource_unknown_and_names_the_pod(make_world: Ma
     assert "pod default/p1 requests 1 of nvidia.com/mig-3g.40gb and the kubelet lists 0" in message
 
 
-def test_plain_init_containers_hold_unseen(world: World) -> None:
+def test_plain_init_containers_hold_devices_unlisted(world: World) -> None:
     key = ("default", "with-init")
     init = {"name": "init", "resources": {"limits": {THREE: "1"}}}
     world.pods[key] = {

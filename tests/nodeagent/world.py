@@ -49,7 +49,7 @@ from tests.nodeagent.watched import (
 
 
 class World(ApiMemory, PodsMemory):
-    """Use `run` or `settle`, then look at `status`, `layout`, `offered`."""
+    """Use `run` or `settle`, then read `status`, `layout`, `advertised`."""
 
     def __init__(self, path: Path, gpus: Iterable[tuple[GpuModel, GpuOptions]], quirks: Quirks | None = None) -> None:
         self.clock = Clock()

@@ -48,7 +48,7 @@ class Node:
         return found if isinstance(found, Loaded) else None
 
     def load(self, config: PluginConfig) -> Loaded:
-        """Write a config as the agent does and wait until the plugin says that it is in force and registered."""
+        """Write a config as the agent does and wait until the plugin reports that it is in force and registered."""
         write_config(self.files, config)
 
         def in_force() -> bool:

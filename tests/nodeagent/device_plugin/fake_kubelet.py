@@ -111,7 +111,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
             with socket.socket(socket.AF_UNIX) as dead:
-                dead.bind(str(path))  # the file stays, nobody listens
+                dead.bind(str(path))  # the file stays, no process listens
 
     # --- Registration
 
@@ -162,7 +162,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         connection.over = True
         connection.channel.close()  # cancels its stream
 
-    # --- what tests do and ask
+    # --- what tests do and read
 
     def end_stream(self, resource: str) -> None:
         """As a kubelet does on its own errors."""

@@ -65,7 +65,7 @@ def test_no_file_is_none_and_not_an_error(files: PluginFiles) -> None:
     assert (read_config(files), read_loaded(files), read_ledger(files)) == (None, None, None)
 
 
-def test_withdrawn_ids_are_not_offered() -> None:
+def test_withdrawn_ids_are_not_advertised() -> None:
     config = PluginConfig.of([MIG, WHOLE], ["MIG-1"])
     assert config.advertised() == (WHOLE,)
     assert config.hash != PluginConfig.of([MIG, WHOLE]).hash
@@ -87,7 +87,7 @@ def test_unhealthy_ids_are_listed_and_no_pod_gets_them(files: PluginFiles) -> No
         pytest.param("one", "two", ("GPU-c", "MIG-1"), id="MIG instances are gone, slices and whole GPUs are not"),
         pytest.param("one", "one", ("GPU-c",), id="this boot"),
         pytest.param("", "two", ("GPU-c",), id="an agent that does not write it"),
-        pytest.param("one", "", ("GPU-c",), id="a kernel that does not say"),
+        pytest.param("one", "", ("GPU-c",), id="a kernel that does not provide it"),
     ],
 )
 def test_mig_devices_of_another_boot_are_unhealthy(

@@ -6,7 +6,7 @@ from nodeagent.device_plugin.ledger import FORGET_SECONDS, Ledger
 from nodeagent.handover.config import PluginFiles
 
 
-def test_an_id_that_nobody_offers_is_forgotten_after_a_day(tmp_path: Path) -> None:
+def test_an_id_that_is_not_advertised_is_forgotten_after_a_day(tmp_path: Path) -> None:
     now = 1000.0
     ledger = Ledger(PluginFiles(tmp_path), clock=lambda: now)
     ledger.record("r/x", ["gone", "kept"])

@@ -28,7 +28,7 @@ def state(node: Node) -> Path:
 def test_a_daemon_is_started_once_and_without_limits(node: Node, control: MpsControl) -> None:
     assert control.ensure(GPU) is None
     started = json.loads(state(node).read_text())
-    assert started["percentage"] == 100.0  # not what our own environment says
+    assert started["percentage"] == 100.0  # not the value of our own environment
     state(node).write_text(json.dumps({**started, "next_server": 7777}))
     assert control.ensure(GPU) is None
     assert json.loads(state(node).read_text())["next_server"] == 7777  # the same daemon
@@ -107,7 +107,7 @@ def test_long_pipe_directories_are_refused_beforehand(node: Node) -> None:
         assert ("is longer than 87 bytes" in problem) is refused, problem
 
 
-def test_the_daemons_own_words_are_passed_on(node: Node) -> None:
+def test_the_daemons_own_output_is_passed_on(node: Node) -> None:
     command = node.root / "nvidia-cuda-mps-control"
     command.write_text("#!/bin/sh\necho Cannot find MPS control daemon process >&2\nexit 1\n")
     command.chmod(0o755)

@@ -18,7 +18,7 @@ TWIN = f"{GPU_A[:13]}9999-2222-3333-444444444444"
 
 @dataclass
 class FakeControl:
-    """Answers as told, or hangs until it is let go. Fails the test where two calls are under way at once."""
+    """Answers as set, or hangs until it is released. Fails the test where two calls are under way at once."""
 
     answers: dict[str, str | None] = field(default_factory=dict)  # by GPU; HANGS until another one is set
     has_clients: bool = False

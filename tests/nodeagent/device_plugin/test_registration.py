@@ -94,7 +94,7 @@ def test_a_registration_that_does_not_show_is_repeated(node: Node, kubelet: Fake
     assert len(kubelet.resources[WHOLE].connections) == 1
 
 
-def test_what_breaks_after_the_first_look_is_found_by_the_second(
+def test_what_breaks_after_the_first_verification_is_found_by_the_second(
     node: Node, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin(verify_again_seconds=0.3)
@@ -105,7 +105,7 @@ def test_what_breaks_after_the_first_look_is_found_by_the_second(
     eventually(lambda: settled(kubelet) and all(loaded_of(node).registered.values()))
 
 
-def test_a_resource_of_which_nothing_is_offered_is_left_to_another_plugin(
+def test_a_resource_of_which_nothing_is_advertised_is_left_to_another_plugin(
     node: Node, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin(verify_again_seconds=0.2)
@@ -137,7 +137,7 @@ def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_ids_of_ours_that_the_kubelet_still_shows_are_anothers_only_beside_its_socket(
+def test_our_ids_that_the_kubelet_still_shows_are_anothers_only_with_its_socket(
     node: Node, kubelet: FakeKubelet, start_plugin: Start, served: bool
 ) -> None:
     """NVIDIA's plugin gives the same ids; without it the kubelet has missed our list, and must get it again."""
@@ -167,7 +167,7 @@ def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: Fak
     assert {problem.resource for problem in loaded.errors} == {bad.resource}
 
 
-def test_a_socket_path_that_is_too_long_is_told(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_socket_path_that_is_too_long_is_reported(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     long = Device(id="x", resource=f"nvidia.com/{'x' * 90}", gpu="GPU-a", kind=DeviceKind.MIG)
     write_config(node.files, PluginConfig.of([*CONFIG.devices, long]))

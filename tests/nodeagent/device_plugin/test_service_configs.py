@@ -20,7 +20,7 @@ def test_a_withdrawal_is_confirmed_only_after_running_allocates(
     plugin = start_plugin()
     first = node.load(PluginConfig.of([mig(0), mig(1)]))
     withdrawn = PluginConfig.of([mig(1)], ["MIG-0"])
-    with plugin.service._offer.allocating(MIG, ["MIG-0"]):  # an Allocate that takes its time
+    with plugin.service._lists.allocating(MIG, ["MIG-0"]):  # an Allocate that takes its time
         write_config(node.files, withdrawn)
         eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"})
         assert "is being withdrawn" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-0"}))
@@ -98,7 +98,9 @@ def test_every_config_file_is_answered_also_one_with_the_old_text(
     assert replace(second, loaded_at=first.loaded_at) == first
 
 
-def test_without_a_config_the_plugin_says_that_it_lives(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_without_a_config_the_plugin_reports_that_it_runs(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     start_plugin()
     eventually(node.loaded)
     loaded = node.loaded()

@@ -101,7 +101,9 @@ def test_a_start_of_a_container_brings_the_daemon_back(node: Node, kubelet: Fake
     assert daemon_runs(node, GPU_A)
 
 
-def test_a_resource_that_turns_to_mps_is_registered_anew(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_resource_that_turns_to_mps_is_registered_again(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     start_plugin()
     node.load(PluginConfig.of([whole(GPU_A)]))
     assert not kubelet.resources[WHOLE].newest.options.pre_start_required
@@ -112,7 +114,7 @@ def test_a_resource_that_turns_to_mps_is_registered_anew(node: Node, kubelet: Fa
     assert kubelet.overlaps == []
 
 
-def test_a_plugin_without_the_mps_command_says_so(
+def test_a_missing_mps_command_is_reported(
     node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.nodeagent.device_plugin.conftest.STAND_IN", node.root)

@@ -1,4 +1,4 @@
-"""A directory is watched, also one that comes late or is made anew."""
+"""A directory is watched, also one that is created late or again."""
 
 import shutil
 import threading
@@ -31,7 +31,7 @@ def test_a_replaced_file_wakes_and_reading_it_does_not(tmp_path: Path) -> None:
     watch.stop()
 
 
-def test_a_directory_that_comes_late_or_is_made_anew(tmp_path: Path) -> None:
+def test_a_directory_that_is_created_late_or_again(tmp_path: Path) -> None:
     folder = tmp_path / "d"
     happened = threading.Event()
     watch = DirectoryWatch(folder, happened.set)

@@ -85,7 +85,9 @@ def cluster(node: Node) -> Iterator[Cluster]:
         cluster.kubelet.stop()
 
 
-def test_pods_run_on_what_the_plugin_offers(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
+def test_pods_run_on_what_the_plugin_advertises(
+    node: Node, cluster: Cluster, start_plugin: Callable[..., Running]
+) -> None:
     plugin = start_plugin()
     node.load(config(2, 3))
     eventually(lambda: (cluster.allocatable(MIG), cluster.allocatable(SLICE)) == ("2", "3"))
@@ -102,7 +104,7 @@ def test_pods_run_on_what_the_plugin_offers(node: Node, cluster: Cluster, start_
 
     cluster.run("two", SLICE, 2)
     eventually(lambda: cluster.phase("two") == "Failed")
-    assert "a container can use one MPS slice, this one asks for 2" in cluster.status("two")["message"]
+    assert "a container can use one MPS slice, this one requests 2" in cluster.status("two")["message"]
 
     cluster.kubelet.kill()
     cluster.start_kubelet()
@@ -120,7 +122,7 @@ def test_pods_run_on_what_the_plugin_offers(node: Node, cluster: Cluster, start_
     eventually(lambda: cluster.phase("more") == "Running")
 
 
-def test_a_withdrawn_id_goes_to_nobody(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
+def test_no_pod_gets_a_withdrawn_id(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
     start_plugin()
     node.load(config(1, 0))
     eventually(lambda: cluster.taken() == {MIG: frozenset({"MIG-0"})})

@@ -1,12 +1,10 @@
-"""Journal, lock, ages, settings: the parts that stand alone."""
+"""The journal of one GPU's steps, and the pause after a step that failed."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kube.settings import SettingsError, load, read
-from nodeagent.ages import Ages
 from nodeagent.desired.target import Unchanged
 from nodeagent.hardware.driver import (
     ComputeInstance,
@@ -15,8 +13,6 @@ from nodeagent.hardware.driver import (
     MigMode,
     ObservedGpu,
 )
-from nodeagent.settings import Settings
-from nodeagent.statedir import AnotherAgentError, StateDir
 from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
@@ -76,59 +72,6 @@ def test_a_journal_that_cannot_be_read_is_no_intent(tmp_path: Path, text: str) -
     assert Journal(tmp_path).settle(gpu(HALF)) == frozenset()
 
 
-def test_one_agent_per_state_directory(tmp_path: Path) -> None:
-    state = StateDir(tmp_path / "state")
-    lock = state.lock()
-    with pytest.raises(AnotherAgentError, match="is held by process"):
-        state.lock()
-
-    lock.release()
-    state.lock().release()
-
-
-def test_ages_start_anew_after_a_pass_without_the_question() -> None:
-    clock = Clock()
-    ages = Ages(clock)
-    assert ages.seconds("a") == 0
-    clock.now += 5
-    assert ages.seconds("a") == 5
-    ages.end_pass()
-    ages.end_pass()
-    clock.now += 5
-    assert ages.seconds("a") == 0
-
-
-def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
-    (tmp_path / "empty.yaml").write_text("")
-
-    assert load(Settings, tmp_path / "empty.yaml") == Settings()
-    assert Settings().kubelet_start_seconds == 60
-    assert not Settings().write_allocatable
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ({"stateDirr": "/x"}, "unknown key stateDirr (did you mean stateDir?)"),
-        ({"resyncSeconds": 0}, "resyncSeconds is 0: input should be greater than 0; the default is 10"),
-        ({"logLevel": "loud"}, "logLevel is 'loud'"),
-        ([], "must be a mapping"),
-    ],
-)
-def test_a_wrong_setting_is_named(content: object, sentence: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        read(Settings, content)
-    assert sentence in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="unreadable"):
-        load(Settings, tmp_path / "unreadable")
-    (tmp_path / "bad.yaml").write_text("{")
-    with pytest.raises(SettingsError, match="is not valid YAML"):
-        load(Settings, tmp_path / "bad.yaml")
-
-
 class Unwilling:
     """A driver of which every change fails."""
 
@@ -136,7 +79,7 @@ class Unwilling:
         raise GpuLostError(name, "GPU is lost")
 
 
-def test_the_pause_of_a_gpu_that_is_gone_wakes_nobody(tmp_path: Path) -> None:
+def test_the_pause_of_a_gpu_that_is_gone_causes_no_pass(tmp_path: Path) -> None:
     clock = Clock()
     actuator = Actuator(Unwilling(), Journal(tmp_path), clock=clock)
     actuator.run(

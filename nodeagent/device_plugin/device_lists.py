@@ -1,7 +1,8 @@
-"""What is on offer right now, and which Allocates are running: the one state that all sockets share.
+"""Holds what is advertised now, and which Allocates are running: the one state that all sockets share.
 
-In goes the config in force and the GPUs whose MPS daemon is away; out come the list of each resource, numbered so that
-a stream knows what it has sent, and leave for an Allocate or the sentence that refuses it. Thread-safe. Does no I/O.
+Takes the config in force and the GPUs whose MPS daemon does not answer. Returns the list of each resource, numbered so
+that a stream knows what it has sent, and for an Allocate its devices or the sentence that refuses it. Thread-safe.
+Never does I/O.
 """
 
 import threading
@@ -26,7 +27,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why an Allocate gets no device; the kubelet shows the sentence to the pod's user, and never asks again."""
+    """Why an Allocate gets no device; the kubelet shows the sentence to the pod's user, and never retries."""
 
     sentence: str
 
@@ -34,7 +35,7 @@ class Refused:
 NOTHING = Listing(number=0, devices=())
 
 
-class Offer:
+class DeviceLists:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._config = PluginConfig()
@@ -52,8 +53,8 @@ class Offer:
             self._unready = frozenset(unready)
             self._renew_listings()
 
-    def keep(self, resources: Collection[str]) -> None:
-        """Go on listing these with nothing, as earlier processes did: the kubelet never forgets a resource."""
+    def retain(self, resources: Collection[str]) -> None:
+        """Continue to list these without devices, as earlier processes did: the kubelet never forgets a resource."""
         with self._condition:
             for resource in resources:
                 self._listings.setdefault(resource, NOTHING)
@@ -144,19 +145,19 @@ class Offer:
                 )
             if device is None or device.resource != resource:
                 return (
-                    f"{id_} is not offered as {resource} on this node any more: the GPU was re-partitioned. A "
+                    f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned. A "
                     "controller's pod is created again by itself, a bare pod must be created again."
                 )
             if id_ in self._config.unhealthy:
                 return (
-                    f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and the "
-                    "device was not seen since; see the status of this node's GPUPartitionPlan. A controller's pod is "
-                    "created again by itself, a bare pod must be created again."
+                    f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and "
+                    "the device was not observed since; see the status of this node's GPUPartitionPlan. A controller's "
+                    "pod is created again by itself, a bare pod must be created again."
                 )
         kinds = {self._by_id[id_].kind for id_ in ids}
         if DeviceKind.MPS in kinds and len(ids) > 1:
             return (
-                f"a container can use one MPS slice, this one asks for {len(ids)} of {resource}: "
-                "ask for one larger slice, or spread the work over several containers."
+                f"a container can use one MPS slice, this one requests {len(ids)} of {resource}: "
+                "request one larger slice, or spread the work over several containers."
             )
         return None

@@ -104,7 +104,7 @@ class ClusterGauges(Collector):
 
     def _pending(self) -> Metric:
         family = GaugeMetricFamily(
-            "gpuplan_pending_pods", "Pods without a node that ask for this resource.", labels=["resource"]
+            "gpuplan_pending_pods", "Pods without a node that request this resource.", labels=["resource"]
         )
         tally = Tally(resource for pod in self._state.pending() for resource, _ in pod.gpu)
         for resource, count in sorted(tally.items()):

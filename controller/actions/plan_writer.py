@@ -1,10 +1,10 @@
-"""PlanningResult -> `spec.planned` of each changed plan, by server-side apply, and of the spec nothing else.
+"""Write `spec.planned` of each changed plan by server-side apply, and nothing else of the spec.
 
-In go the node changes of one pass with the plan views that it was made from, out comes one outcome per node. Every
+Takes the node changes of one pass with the plan views that it was made from and returns one outcome per node. Every
 write carries uid and resourceVersion. A refusal for a stale version is normal, since the agent's status writes move it:
 while uid and generation are the same and no more of the GPUs is in use, by status and by the pods bound to the node,
 the write is sent again, otherwise the node is planned again.
-Pinned indexes are left out, unchanged items are written back as they stand. Nothing is written in Manual or paused
+Pinned indexes are left out, unchanged items are written back as they are stored. Nothing is written in Manual or paused
 plans but the removal of pinned indexes, which the admission policy allows there too.
 """
 

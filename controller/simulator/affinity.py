@@ -1,8 +1,8 @@
 """InterPodAffinity of kube-scheduler 1.36: required terms of the pod, and anti-affinity of the pods that are there.
 
-`AffinityState` holds, for one pod, per topology pair (key and value) how many pods its terms match, and how many there
-keep it away; it is told of pods that come and go. All affinity terms must be matched by one and the same pods; while
-nobody matches them anywhere, a pod that matches them itself may be the first. Terminating pods count.
+`AffinityState` holds, for one pod and per topology pair (key and value), how many pods its terms match, and how many
+keep it away; its caller adds and removes pods. All affinity terms must be matched by one and the same pods; while no
+pod matches them anywhere, a pod that matches them itself may be the first. Terminating pods count.
 """
 
 from __future__ import annotations

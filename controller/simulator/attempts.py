@@ -1,7 +1,7 @@
-"""What filters have to know of a pod before they look at a node: kube-scheduler's PreFilter, once per kind of pod.
+"""What filters must know of a pod before they examine a node: kube-scheduler's PreFilter, once per kind of pod.
 
-In go a pod, its scheduler's profile and the population, out comes an Attempt that stays true while pods come and go, as
-long as it is told of them. Pods with equal `kind_of` share one. What cannot be known is named in `unknown`.
+Takes a pod, its scheduler's profile and the population, and returns an Attempt that stays true while its caller adds
+and removes pods. Pods with equal `kind_of` share one. What cannot be known is named in `unknown`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cluster as kube-scheduler sees it while pods are placed one after the other.
 
-`ClusterState` is told of nodes and pods, and answers `why_not`: the first filter that keeps a pod off a node, by the
-profile of the pod's scheduler, or None. Answers follow every pod that is added or removed at once, so that pods that
-look at each other (topology spread, inter-pod affinity) can be placed one by one. Reads no clock and no API.
+`ClusterState` holds nodes and pods, and `why_not` returns the first filter that keeps a pod off a node, by the profile
+of the pod's scheduler, or None. The result follows every pod that is added or removed at once, so that pods whose
+constraints count each other (topology spread, inter-pod affinity) can be placed one by one. Reads no clock and no API.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The Filter plugins of kube-scheduler 1.36 that decide on one pod and one node.
+"""The Filter plugins of kube-scheduler 1.36 that judge one pod and one node.
 
-`filter_node` asks what depends on the node object alone (cordon, name, taints, labels, features), `filter_room` what
-depends on the pods there (ports, resources), `filter_pod` both; filters that look at other nodes are in `ClusterState`.
-The first failing plugin answers, in the order of the scheduler's profile, with the texts that people know from `kubectl
-describe pod`. Integers only: quantities were rounded by the scheduler's rules when they were parsed.
+`filter_node` checks what depends on the node object alone (cordon, name, taints, labels, features), `filter_room` what
+depends on the pods there (ports, resources), `filter_pod` both; filters that read other nodes are in `ClusterState`.
+Returns the first failing plugin, in the order of the scheduler's profile, with the texts of `kubectl describe pod`.
+Integers only: quantities were rounded by the scheduler's rules when they were parsed.
 """
 
 from __future__ import annotations

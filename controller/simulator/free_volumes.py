@@ -1,8 +1,8 @@
-"""Which volumes that nobody has a claim may get: kube-scheduler's matching, for claims that wait for their consumer.
+"""Match volumes without a claim to claims that wait for their first consumer, as kube-scheduler does.
 
-In go a claim and all volumes, out come those that would do wherever the pod goes, in the order in which the scheduler
-takes them: one that is kept for this very claim and no other, else the smallest first. Whether a node reaches them is
-asked later, node by node. Pure.
+Takes a claim and all volumes and returns those that would serve wherever the pod goes, in the order in which the
+scheduler takes them: one that is kept for this very claim and no other, else the smallest first. Whether a node reaches
+them is checked later, node by node. Pure.
 """
 
 from __future__ import annotations

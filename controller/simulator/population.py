@@ -1,7 +1,7 @@
-"""The nodes and the pods on them, indexed for questions about pods among pods.
+"""The nodes and the pods on them, indexed for constraints between pods.
 
-`Population` is told of nodes, and of pods that come and go; it hands out, per namespace, the pods that a selector could
-mean, and those with anti-affinity of their own. Labels are maps here, made once per pod. Nothing here filters.
+`Population` holds nodes, and pods as they are added and removed; it returns, per namespace, the pods that a selector
+could mean, and those with anti-affinity of their own. Labels are maps here, made once per pod. Nothing here filters.
 """
 
 from __future__ import annotations

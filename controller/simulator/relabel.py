@@ -1,8 +1,8 @@
-"""The labels that a node will have once it is cut, so that selectors are tried against those.
+"""Predict the labels that a node will have after a change, so that selectors are tried against those.
 
-In goes a node and whether it will share by MPS, out comes how it may look then. NVIDIA's GPU feature discovery follows
-the configuration of NVIDIA's device plugin (and of nebuly's): `gpu.product` gains -SHARED while the node shares. Our
-own plugin tells it nothing. Labels of anybody else stay.
+Takes a node and whether it will share GPUs by MPS, and returns how it may look then. NVIDIA's GPU feature discovery
+follows the configuration of NVIDIA's device plugin (and of nebuly's): `gpu.product` gains -SHARED while the node
+shares. Our own plugin does not configure it. All other labels stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Taints against tolerations, labels against selectors, nodes against required node affinity.
+"""Match taints to tolerations, labels to selectors, nodes to required node affinity.
 
 The rules are those of `k8s.io/component-helpers/scheduling/corev1` and of label selectors in `k8s.io/apimachinery`, as
-kube-scheduler 1.36 uses them. A term that the API server would have refused matches nothing. Pure questions about one
-pod and one node; what else runs on the node does not matter here.
+kube-scheduler 1.36 uses them. A term that the API server would have refused matches nothing. Pure functions of one pod
+and one node; what else runs on the node does not matter here.
 """
 
 from __future__ import annotations

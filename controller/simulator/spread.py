@@ -1,8 +1,8 @@
-"""PodTopologySpread of kube-scheduler 1.36: hard constraints only, for no other ever filters.
+"""PodTopologySpread of kube-scheduler 1.36: hard constraints only, since no other ever filters.
 
-`SpreadState` counts, for one pod, the matching pods per domain of each of its constraints, and is told of pods that
-come and go. A node counts where it has the keys of all constraints and passes the pod's own affinity (by default) and
-taints (where asked for). Terminating pods and those of other namespaces do not count.
+`SpreadState` counts, for one pod, the matching pods per domain of each of its constraints; its caller adds and removes
+pods. A node counts where it has the keys of all constraints and passes the pod's own affinity (by default) and taints
+(where requested). Terminating pods and those of other namespaces do not count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What pods request on one node: resources, pod count and host ports.
 
-In go pods that are bound (or nominated) to the node, out come sums to compare with its allocatable. A Usage is the
+Takes pods that are bound (or nominated) to the node and returns sums to compare with its allocatable. A Usage is the
 only mutable thing of the simulator; it holds amounts in the units of `PodView.requests` and never reads an API.
 """
 

@@ -1,4 +1,4 @@
-"""What a filter answers: fit, or misfit with the plugin's name and kube-scheduler's own words."""
+"""The result of a filter: fit, or misfit with the plugin's name and kube-scheduler's own words."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_a_stuck_pass_shows_in_the_health_check(rig: Rig) -> None:
     rig.turn()
     assert rig.loop.problems() == []
     rig.bench.clock.now += 121
-    assert rig.loop.problems() == ["the pass has not ended for 121 s"]
+    assert rig.loop.problems() == ["the loop has been in one turn for 121 s"]
 
 
 @pytest.mark.parametrize(("spent", "rest"), [(0.0, 0.05), (0.1, 0.3), (40.0, 2.0)])

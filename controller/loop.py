@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,9 +148,9 @@ class Loop:
     def _pass(self) -> None:
         self._in_pass = True
         try:
-            self._parts.window.take()
+            why = causes(self._parts.window.take())
             self._at_once = False
-            if self._step("planning", self._plan_and_write):
+            if self._step("planning", lambda: self._plan_and_write(why)):
                 self._failed_passes = 0
                 self._backoff.reset()
             else:
@@ -158,7 +159,7 @@ class Loop:
         finally:
             self._in_pass = False
 
-    def _plan_and_write(self) -> None:
+    def _plan_and_write(self, why: str) -> None:
         parts = self._parts
         snapshot = parts.state.snapshot()
         began = self._clock()
@@ -170,7 +171,7 @@ class Loop:
         outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)
         parts.state.withdraw_reservations({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
-        parts.reporter.report(snapshot, achieved, outcomes, seconds)
+        parts.reporter.report(snapshot, achieved, outcomes, seconds, why=why)
         self._plan_again(outcomes)
 
     def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:
@@ -228,3 +229,16 @@ class Loop:
 def rest_seconds(spent_seconds: float) -> float:
     """How long nothing is done after a turn of this length, whatever happens meanwhile."""
     return min(max(PAUSE_SECONDS, REST_SHARE * spent_seconds), LONGEST_REST_SECONDS)
+
+
+def causes(keys: Iterable[str]) -> str:
+    """Why a pass runs, for the log: how many pods and nodes changed, and every other key of the window."""
+    counts: Counter[str] = Counter()
+    others = []
+    for key in keys:
+        kind, _, name = key.partition(" ")
+        if name and kind in ("pod", "node"):
+            counts[kind] += 1
+        else:
+            others.append(key)
+    return ", ".join([*(f"{kind}s: {count}" for kind, count in counts.items()), *others]) or "plans not written"

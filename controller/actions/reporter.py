@@ -76,15 +76,17 @@ class Reporter:
         self._failed: dict[str, NodeFailure] = {}
         self.decisions = Decisions()
 
-    def report(self, snapshot: Snapshot, result: PlanningResult, outcomes: Iterable[Outcome], seconds: float) -> None:
-        """Report one pass by Events, metrics, log and /decisions."""
+    def report(
+        self, snapshot: Snapshot, result: PlanningResult, outcomes: Iterable[Outcome], seconds: float, *, why: str
+    ) -> None:
+        """Report one pass by Events, metrics, log and /decisions; `why` it ran goes into the log."""
         outcomes = tuple(outcomes)
         self._count(result, outcomes, seconds)
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         self._pod_events.report(_statements(snapshot, result), ready=ready)
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
-        self._log(result, outcomes, seconds)
+        self._log(result, outcomes, seconds, why)
         self.decisions = Decisions(
             number=self.decisions.number + 1,
             finished_at=self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -161,14 +163,15 @@ class Reporter:
                 self._recorder.emit(about, "Warning", PLAN_FAILED, _left_out(failure))
         self._failed = failed
 
-    def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float) -> None:
+    def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float, why: str) -> None:
         tally = Counter(outcome.written for outcome in outcomes)
         counts = result.counts
         reasons = Counter(pod.reason.value for pod in result.unplaced)
         log.info(
-            "pass %d: %d placed (%d existing, %d under way, %d new) of at most %d, %d unplaced%s; "
+            "pass %d (%s): %d placed (%d existing, %d under way, %d new) of at most %d, %d unplaced%s; "
             "%d plans written, %d GPUs changed, %d partitions created, %d destroyed; planned in %.3f s",
             self.decisions.number + 1,
+            why,
             len(result.placed),
             counts.placed_existing,
             counts.placed_under_way,

@@ -39,7 +39,6 @@ def planner_options(settings: Settings, api: ApiClient | None = None) -> Planner
         scheduler_names=frozenset(names),
         profiles=profiles or {},
         improve_steps=settings.improve_steps,
-        queue_order=not settings.nominate_pods,
         geometries=_geometries(Path(path)) if path else None,
     )
 

@@ -76,7 +76,7 @@ class Settings(Section):
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 9840
     """Port of the same; 0 takes any free one and logs it."""
     nominate_pods: bool = True
-    """Write status.nominatedNodeName of planned pods, so that no other takes the slice; false: plan in queue order."""
+    """Write status.nominatedNodeName of planned pods, so that no other takes the partition; false: do not."""
     scheduler_names: Annotated[tuple[str, ...], Field(min_length=1)] = ("default-scheduler",)
     """Pods of these schedulers are planned for; any other's are left alone. Not given: those of the configuration."""
     scheduler_config_file: Annotated[str, Field(max_length=4096)] = ""

@@ -270,7 +270,5 @@ class PlannerOptions:
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
     improve_steps: int = IMPROVE_STEPS
-    queue_order: bool = False
-    """Nobody nominates: plan for the pods to which the scheduler will hand the slices by itself."""
     geometries: KnownGeometries | None = None
     """What an administrator allows per GPU model; None: whatever is possible."""

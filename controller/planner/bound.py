@@ -1,10 +1,10 @@
-"""An upper bound on how many asks any plan could place, without a solver.
+"""An upper bound on how many pods any plan could place, without a solver.
 
-In go the board before anything new is placed and the asks, out comes a number that no plan exceeds. Each measure of
-capacity (CPU, memory, pods, compute and memory slices of MIG, MiB of MPS, count of each resource) holds for all nodes
-together, and so does every weighted sum of measures: serving the cheapest asks first by such a sum is the most that it
-allows. The least over a grid of weights is the bound. Selectors and the borders of nodes are ignored: they only lower
-what is possible; `shadow_prices` looks at them where pods were left out.
+Takes the board before anything new is placed and the pending pods, returns a number that no plan exceeds. Each measure
+of capacity (CPU, memory, pods, compute and memory slices of MIG, MiB of MPS, count of each resource) holds for all
+nodes together, and so does every weighted sum of measures: serving the cheapest pods first by such a sum is the most
+that it allows. The least over a grid of weights is the bound. Selectors and the borders of nodes are ignored: they
+only lower what is possible.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from itertools import combinations_with_replacement
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Pool
-from controller.planner.fillings import richest, slice_gb, units
 from controller.planner.pools import MigPool, MpsPool, StockPool
+from controller.planner.prices import competing
 from partitioning.models import ProfileSpec
+from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB
 from partitioning.resources import WHOLE
 from partitioning.states import StateTable, state_table
 
@@ -43,6 +44,12 @@ class _Kind:
 
 
 def upper_bound(board: Board, asks: Sequence[Ask]) -> int:
+    """Pods that compete for no GPU with each other are counted apart, which is never more than counting all at once."""
+    kinds = competing([pool for group in board.groups for pool in group.pools], asks)
+    return sum(_bound(board, [ask for ask in asks if ask.demand.wants[0][0] in kind]) for kind in kinds)
+
+
+def _bound(board: Board, asks: Sequence[Ask]) -> int:
     kinds = _kinds(asks)
     scarce = [costs for costs in _measures(board, kinds) if _total(kinds, costs) > 1]
     best = len(asks)
@@ -153,10 +160,30 @@ def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) ->
         return 0.0
     if len(sizes) > 1:
         served = {name: size_mib for name, size_mib in pool.sizes_mib.items() if weights.get(name)}
-        gb = {state: units(pool.free_mib(state), pool.clients(state), served) for state in states}
-        worth = richest([(slice_gb(size_mib), weight) for size_mib, weight in sizes], max(gb.values(), default=0))
-        return sum(count * worth[gb[state]][0] for state, count in states.items())
+        gb = {state: _units(pool.free_mib(state), pool.clients(state), served) for state in states}
+        worth = _richest([(_slice_gb(size_mib), weight) for size_mib, weight in sizes], max(gb.values(), default=0))
+        return sum(count * worth[gb[state]] for state, count in states.items())
     size_mib, weight = sizes[0]
     return sum(
         count * min(pool.free_mib(state) // size_mib, pool.clients(state)) * weight for state, count in states.items()
     )
+
+
+def _slice_gb(size_mib: int) -> int:
+    """The whole GB that a slice's name says; its MiB are rounded down."""
+    return -(-size_mib * BYTES_PER_MIB // BYTES_PER_GB)
+
+
+def _units(free_mib: int, clients: int, sizes_mib: Mapping[str, int]) -> int:
+    """GB of memory. A slice of N GB takes up to one MiB less: a GPU is credited with all that its slices may save."""
+    most = min(clients, max((free_mib // size for size in sizes_mib.values()), default=0))
+    return (free_mib + most) * BYTES_PER_MIB // BYTES_PER_GB
+
+
+def _richest(values: Sequence[tuple[int, float]], most: int) -> list[float]:
+    """Per amount up to `most`, the most that slices of these sizes (GB) and values in it are worth: a knapsack."""
+    found = [0.0]
+    for amount in range(1, most + 1):
+        fillings = (found[amount - size] + value for size, value in values if size <= amount)
+        found.append(max(found[amount - 1], max(fillings, default=0.0)))
+    return found

@@ -1,21 +1,21 @@
-"""Which asks of one group to serve when not all of them fit: as many as possible.
+"""Which pods of one node group to serve when not all of them fit: as many as possible, level by level.
 
-In go a group's asks, out come the chosen ones and the rest. For each of a grid of prices on GPU, CPU and memory, asks
-are sorted by what they cost, and the longest prefix that can be packed is found; the price that admits most wins.
+Takes a group's assignments, returns the chosen ones and the rest. For each of a grid of prices on GPU, CPU and memory,
+they are sorted by what they cost, and the longest prefix that can be packed is found; the price that admits most wins.
 Packing is tested on counts of device states, not on devices, so a test costs the same for 10 GPUs and 10,000; whether
 each node has the CPU in the right place shows when the chosen are placed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Pool
 from controller.planner.gangs import GangKey, key_of
-from controller.planner.prices import Scale, Shares
+from controller.planner.prices import Scale, Shares, competing
 from controller.planner.tally import Tally
 
 _SCARCE = 0.9
@@ -30,17 +30,20 @@ class _Priced:
 
 
 def choose(
-    board: Board, group: int, asks: Sequence[Ask], scale: Scale, first: Collection[int]
+    board: Board, group: int, asks: Sequence[Ask], scale: Scale, ranks: Mapping[int, int]
 ) -> tuple[list[Ask], list[Ask]]:
-    """The chosen and the rest; asks whose id is in `first` are chosen before others."""
+    """The chosen and the rest; `ranks` are levels by id, of which the lowest number is chosen first."""
     priced = _alike_in_gangs([_Priced(ask, scale.shares(ask)) for ask in sorted(asks, key=_tie_break)])
     tally = Tally.of(board, group)
     served: list[Ask] = []
     unserved: list[Ask] = []
     for rivals in _rivals(board.groups[group].pools, priced):
-        chosen, rest = _choose(rivals, tally, first)
-        served += chosen
-        unserved += rest
+        left = tally
+        for members in _by_rank(rivals, ranks):
+            chosen, rest = _choose(members, left)
+            left = left.beside(chosen)
+            served += chosen
+            unserved += rest
     return served, unserved
 
 
@@ -49,21 +52,22 @@ def _rivals(pools: Sequence[Pool], priced: list[_Priced]) -> list[list[_Priced]]
     cpu, memory = (sum(one.shares[dimension] for one in priced) for dimension in (1, 2))
     if max(cpu, memory) > _SCARCE or any(one.ask.demand.pod.gang for one in priced):
         return [priced]
-    together = [set(pool.serves) for pool in pools]
-    together += [{name for name, _ in wants} for wants in {one.ask.demand.wants for one in priced} if len(wants) > 1]
-    kinds: list[set[str]] = []
-    for names in together:
-        touching = [kind for kind in kinds if kind & names]
-        kinds = [kind for kind in kinds if not kind & names] + [names.union(*touching)]
+    kinds = competing(pools, (one.ask for one in priced))
     found = [[one for one in priced if one.ask.demand.wants[0][0] in kind] for kind in kinds]
     return [rivals for rivals in found if rivals]
 
 
-def _choose(priced: list[_Priced], tally: Tally, first: Collection[int]) -> tuple[list[Ask], list[Ask]]:
+def _by_rank(priced: Sequence[_Priced], ranks: Mapping[int, int]) -> list[list[_Priced]]:
+    members: dict[int, list[_Priced]] = {}
+    for one in priced:
+        members.setdefault(ranks.get(id(one.ask), 0), []).append(one)
+    return [members[rank] for rank in sorted(members)]
+
+
+def _choose(priced: list[_Priced], tally: Tally) -> tuple[list[Ask], list[Ask]]:
     best: tuple[int, list[_Priced]] | None = None
     for prices in _grid(priced):
         ordered = sorted(priced, key=_cost_at(prices))
-        ordered.sort(key=lambda one: id(one.ask) not in first)
         fitting = _longest_fitting(ordered, tally)
         if best is None or fitting > best[0]:
             best = (fitting, ordered)

@@ -1,9 +1,9 @@
-"""Deal pods to partitions that are there or under way, without cutting anything.
+"""Give pods partitions that are there or under way, without re-cutting any GPU.
 
-In go the board and asks of one priority level; those that find a place stand on it after. Pods that were promised a
-node come first: a nomination, or the plan of an earlier pass, speaks for them. Pods that the scheduler has not tried
-yet follow in queue order, since it will bind them next; they get what exists and no more. The others are dealt what is
-idle as long as that costs no pod its place.
+Takes the board and assignments. Pods that were promised a node come first: a nomination, or the plan of an earlier
+pass, reserved partitions for them. Pods that the scheduler has not tried yet follow in queue order, since it will bind
+them next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; where
+it would take a dozen idle partitions to place one pod more, these are spared.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from controller.planner.pools import MigPool
 from controller.planner.singly import Singly
 from controller.planner.tally import Tally
 from partitioning.placements import Placement
+
+_PRICE = 12
+"""As many idle partitions may be given up for one that is requested."""
 
 
 def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int], singly: Singly) -> None:
@@ -49,27 +52,34 @@ def deal_ready(board: Board, asks: Sequence[Ask]) -> list[Ask]:
     return [ask for ask in asks if not board.place(ask, reach=Reach.UNDER_WAY)]
 
 
-def use_ready(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
-    """Give chosen asks what needs no cut, as far as the others still fit beside it; returns those to be cut for."""
+def use_ready(
+    board: Board, group: int, asks: Sequence[Ask], others: Callable[[Sequence[Ask]], list[Ask] | None]
+) -> list[Ask]:
+    """Give chosen asks what needs no cut, as far as the rest still fits beside it; returns those to be cut for.
+
+    Where that would take too many idle partitions back for too few asks, `others` names whom to serve instead of those
+    that found nothing ready; None: nobody.
+    """
     left = [ask for ask in asks if not board.place(ask, (group,), reach=Reach.UNDER_WAY)]
     served = [ask for ask in asks if ask.node >= 0 and any(device.gpu >= 0 for device, _ in ask.taken)]
-    if not left or not served:
+    if not left or not served or Tally.of(board, group).packs(left):
         return left
     most_harmful = sorted(served, key=_harm(), reverse=True)
     off: list[tuple[Ask, int, Taken]] = []
 
-    def take_off(count: int) -> None:
+    def fits_without(count: int) -> bool:
         while len(off) > count:
             board.put_back(*off.pop())
         off.extend((ask, *board.lift(ask)) for ask in most_harmful[len(off) : count])
-
-    def fits_without(count: int) -> bool:
-        take_off(count)
         return Tally.of(board, group).packs([*left, *most_harmful[:count]])
 
-    if fits_without(0):
-        return left
-    take_off(bisect_left(range(len(served)), True, key=fits_without))
+    instead = others(left)
+    needed = 1 + bisect_left(range(1, len(served)), True, key=fits_without)
+    if instead is not None and needed > _PRICE * (len(left) - len(instead)):
+        fits_without(0)
+        board.settle({node for _, node, _ in off})
+        return instead
+    fits_without(needed)
     board.settle({node for _, node, _ in off})
     return [ask for ask in asks if ask.node < 0]
 

@@ -1,113 +1,74 @@
-"""Place the asks of one priority level on the board.
+"""Place the assignments of one priority level on the board, or of several that are ranked.
 
-In go the board and the asks of one level in queue order; asks that find a place stand on the board after: divide
-them among groups, choose whom to serve in each, give those what is ready as long as the others still fit beside it,
-place the others hardest first, fill what is left with anybody, cheapest first, and exchange what stands for more;
-in a small cluster try it in other orders too, and move those of higher levels for it.
+Takes the board and assignments in queue order; those that find a place are on the board afterwards. They are divided
+among node groups; in each it is chosen whom to serve on counts, those are given what is ready as long as the others
+still fit beside it, and the others are placed hardest first. What is left is filled, cheapest first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from controller.model.demand import Wants
-from controller.planner.again import Again, is_small
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.choose import choose
-from controller.planner.clearing import Budget
 from controller.planner.deal import deal_ready, use_ready
 from controller.planner.gangs import Gangs
-from controller.planner.improve import Improver
-from controller.planner.limit import Limit
 from controller.planner.prices import Scale, measure
-from controller.planner.rehome import rehome
 from controller.planner.split import split
 
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed twice where somebody is left out; a pod of a larger one is no per cent."""
-_PER_CENT = 100
-"""Of fewer, a single one is more than a per cent."""
+_SPARED = 300
+"""One of so many pods may go unserved, so that idle partitions are not destroyed by the dozen for it."""
+Ranks = Mapping[int, int]
+"""By id of an ask: lower ones are served first. Those that are missing count as 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """How much may be tried to serve more of one level."""
-
-    steps: int
-    """Exchanges."""
-    placings: int
-    """In other orders, in a small cluster."""
-    anew: Budget
-    """Asks that may be placed a second time, together with those of higher levels: for all levels of a pass."""
-
-
-def place_level(board: Board, asks: Sequence[Ask], effort: Effort, limit: Limit, higher: Sequence[Ask]) -> int:
-    """Nothing is tried for more than the limit says is possible. Asks of `higher` levels stand and may be moved.
-
-    Returns how many placings in other orders were tried.
-    """
-    scales = _place_once(board, asks)
-    if higher and any(ask.node < 0 for ask in asks) and effort.anew.spend(len(asks) + len(higher)):
-        _place_with_higher(board, asks, higher)
-    # Gangs are exchanged whole or not at all, so not one by one.
-    single = [ask for ask in asks if not ask.demand.pod.gang]
-    placed, waiting = [ask for ask in single if ask.node >= 0], [ask for ask in single if ask.node < 0]
-    Improver(board, lambda ask: cost(ask, scales), effort.steps).improve(placed, waiting, len(placed) + limit.left)
-    proof = limit.tighten() if is_small(board) and effort.placings else None
-    if proof is None:
-        return 0
-    _demand_everywhere(board, _resources([*asks, *higher]))
-    # Where hundreds find a place, one more is less than a per cent.
-    placings = effort.placings * _PER_CENT // max(_PER_CENT, limit.most)
-    return Again(board, single, higher, price=proof.price, hardness=_hardness(board)).place(limit.left, placings)
-
-
-def _resources(asks: Iterable[Ask]) -> frozenset[str]:
-    return frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
-
-
-def _place_with_higher(board: Board, asks: Sequence[Ask], higher: Sequence[Ask]) -> None:
-    """Place both anew: those of higher levels stood where they were best for themselves. What serves more stays."""
-    both = [*higher, *asks]
-    stood = [(ask, ask.node, ask.taken) for ask in both if ask.node >= 0]
-    board.clear(both)
-    _place_once(board, both, {id(ask) for ask in higher})
-    if any(ask.node < 0 for ask in higher) or sum(ask.node >= 0 for ask in both) <= len(stood):
-        board.restore(both, stood)
-
-
-def _place_once(board: Board, asks: Sequence[Ask], first: Collection[int] = ()) -> list[Scale]:
-    """Asks in `first` are served before others. Returns what was there for them."""
-    resources = _resources(asks)
+def place_once(board: Board, asks: Sequence[Ask], ranks: Ranks = MappingProxyType({})) -> Callable[[Ask], float]:
+    """Returns what one of them costs, compared with the others."""
+    resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
     assigned, rest = split(asks, scales)
-    chosen: list[list[Ask]] = []
-    unserved: list[Ask] = []
-    roomy: list[bool] = []
-    for group, members in enumerate(assigned):
-        served, others = choose(board, group, members, scales[group], first)
-        chosen.append(served)
-        unserved += others
-        roomy.append(not others)
-    if unserved:
-        rest += rehome(board, chosen, cheapest_first(unserved, scales, first))
-    for group, members in enumerate(chosen):
-        hardest_first = sorted(members, key=_hardness(board))
-        left = use_ready(board, group, hardest_first)
-        # Where CPU or memory decides who is served, GPUs are not scarce either.
-        thrifty = roomy[group] or _load(members, scales[group]) < _ROOMY
-        failed = _place_thriftily(board, group, left) if thrifty else _place_new(board, group, left)
-        if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
-            failed = _failed_first(board, group, hardest_first, failed)
-        rest.extend(failed)
-    _backfill(board, cheapest_first(rest, scales, first))
-    return scales
+    chosen = [choose(board, group, members, scales[group], ranks) for group, members in enumerate(assigned)]
+    for group, (members, others) in enumerate(chosen):
+        _place_in_group(board, group, members, others, scale=scales[group], ranks=ranks)
+        rest += [ask for ask in assigned[group] if ask.node < 0]
+    _backfill(board, _cheapest_first(rest, scales, ranks))
+    return lambda ask: _cost(ask, scales)
+
+
+def _place_in_group(
+    board: Board, group: int, members: Sequence[Ask], others: Sequence[Ask], *, scale: Scale, ranks: Ranks
+) -> None:
+    """Place the chosen members, or some of the others where too many idle partitions would have to go for members."""
+
+    lowest = max((ranks.get(id(ask), 0) for ask in (*members, *others)), default=0)
+
+    def lowest_of(asks: Iterable[Ask]) -> int:
+        return sum(ranks.get(id(ask), 0) == lowest for ask in asks)
+
+    def instead(left: Sequence[Ask]) -> list[Ask] | None:
+        """None where a higher level would lose pods by it, or the lowest more than a small share."""
+        served, _ = choose(board, group, [*left, *others], scale, ranks)
+        spared = lowest_of(left) - lowest_of(served)
+        fewer_higher = len(served) + spared < len(left)
+        dear = fewer_higher or spared * _SPARED > lowest_of(members)
+        return None if dear else sorted(served, key=_hardness(board))
+
+    hardest_first = sorted(members, key=_hardness(board))
+    left = use_ready(board, group, hardest_first, instead)
+    # Where CPU or memory decides who is served, GPUs are not scarce either.
+    thrifty = not others or _load(members, scale) < _ROOMY
+    failed = _place_thriftily(board, group, left) if thrifty else _place_new(board, group, left)
+    if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
+        _failed_first(board, group, hardest_first, failed)
 
 
 def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
@@ -118,7 +79,7 @@ def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
             board.place(ask)
 
 
-def demand(board: Board, group: int, resources: Iterable[str]) -> None:
+def _demand(board: Board, group: int, resources: Iterable[str]) -> None:
     """Say what is still to be placed in a group."""
     named = frozenset(resources)
     for pool in board.groups[group].pools:
@@ -127,7 +88,7 @@ def demand(board: Board, group: int, resources: Iterable[str]) -> None:
 
 def _demand_everywhere(board: Board, resources: Iterable[str]) -> None:
     for group in range(len(board.groups)):
-        demand(board, group, resources)
+        _demand(board, group, resources)
 
 
 def _load(asks: Iterable[Ask], scale: Scale) -> float:
@@ -160,20 +121,19 @@ def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]
     return _place_new(board, group, asks)
 
 
-def _failed_first(board: Board, group: int, hardest_first: Sequence[Ask], failed: list[Ask]) -> list[Ask]:
+def _failed_first(board: Board, group: int, asks: Sequence[Ask], failed: Sequence[Ask]) -> None:
     """Place again, those that found no node before anything idle is given away; what serves more stays."""
-    stood = [(ask, ask.node, ask.taken) for ask in hardest_first if ask.node >= 0]
-    board.clear(hardest_first)
-    demand(board, group, {resource for ask in hardest_first for resource, _ in ask.demand.wants})
+    everybody = list({id(ask): ask for ask in (*asks, *failed)}.values())
+    stood = [(ask, ask.node, ask.taken) for ask in everybody if ask.node >= 0]
+    board.clear(everybody)
+    _demand(board, group, {resource for ask in everybody for resource, _ in ask.demand.wants})
     for ask in failed:
         board.place(ask, (group,))
     waiting = {id(ask) for ask in failed}
-    _place_new(board, group, use_ready(board, group, [ask for ask in hardest_first if id(ask) not in waiting]))
-    missed = [ask for ask in hardest_first if ask.node < 0]
-    if len(missed) < len(failed):
-        return missed
-    board.restore(hardest_first, stood)
-    return failed
+    rest = [ask for ask in asks if id(ask) not in waiting]
+    _place_new(board, group, use_ready(board, group, rest, lambda _: None))
+    if sum(ask.node >= 0 for ask in everybody) <= len(stood):
+        board.restore(everybody, stood)
 
 
 def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:
@@ -184,7 +144,7 @@ def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:
 def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bool = False) -> list[Ask]:
     """Place in this order; returns those that found no node. `all_or_none`: the first of them ends it."""
     left = Counter(resource for ask in asks for resource, count in ask.demand.wants for _ in range(count))
-    demand(board, group, left)
+    _demand(board, group, left)
     failed = []
     for ask in asks:
         if not board.place(ask, (group,)):
@@ -198,7 +158,7 @@ def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bo
                 del left[resource]
                 done = True
         if done:
-            demand(board, group, left)
+            _demand(board, group, left)
     return failed
 
 
@@ -208,15 +168,13 @@ def _backfill(board: Board, asks: Sequence[Ask]) -> None:
         board.place(ask)
 
 
-def cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale], first: Collection[int]) -> list[Ask]:
-    """Those in `first` before all others."""
-
-    def key(ask: Ask) -> tuple[bool, float, int, tuple[str, str]]:
-        return (id(ask) not in first, cost(ask, scales), ask.demand.pod.created, ask.demand.pod.key)
+def _cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale], ranks: Ranks) -> list[Ask]:
+    def key(ask: Ask) -> tuple[int, float, int, tuple[str, str]]:
+        return (ranks.get(id(ask), 0), _cost(ask, scales), ask.demand.pod.created, ask.demand.pod.key)
 
     return sorted(asks, key=key)
 
 
-def cost(ask: Ask, scales: Sequence[Scale]) -> float:
+def _cost(ask: Ask, scales: Sequence[Scale]) -> float:
     """The largest share of a whole group that an ask needs, in the group where it is least."""
     return min((max(scales[group].shares(ask)) for group in ask.groups), default=0.0)

@@ -1,31 +1,27 @@
-"""Place all levels on the board, strictly one after the other in what counts, together where that costs nobody.
+"""Place the pods of all priority levels on the board, so that no lower level costs a higher one a pod.
 
-In go the board and the asks by level, the highest first. Where there may be room for everybody, all are first placed as
-one level: a level that is placed alone does not see what the next ones need. That stands if it serves every level at
-least as well as placing them one by one does, compared from the top.
+Takes the board and the assignments by level, the highest first. All are first placed in one go, admitted level by level
+on counts: a level that is placed alone does not see what the next one needs. That stays where every level but the last
+is served in full. Otherwise the levels are placed one after the other, each on what the others leave it, then those
+that can move are placed in one go, and the better of the two stays, compared from the top. Never moves a promised pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.planner.again import is_small
-from controller.planner.asks import Ask, Taken
+from controller.planner.asks import Ask
 from controller.planner.board import Board
-from controller.planner.clearing import Budget
+from controller.planner.bound import upper_bound
 from controller.planner.deal import expect_binding, keep_promises
+from controller.planner.exchange import exchange
 from controller.planner.gangs import Gangs
-from controller.planner.levels import Effort, place_level, settle_level
-from controller.planner.limit import Limit
+from controller.planner.levels import place_once, settle_level
 from controller.planner.reserve import Ageing, Reservation, reserve
 from controller.planner.singly import Singly
 
 Levels = Sequence[Sequence[Ask]]
-_PLACINGS = 16
-"""In other orders, for each step that may be spent on improvement: each takes some microseconds."""
-_PLACED_ANEW = 20_000
-"""Asks, in all levels of one pass: so many take half a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +32,11 @@ class Rules:
     gangs: Gangs
     singly: Singly
     improve_steps: int
-    limit: Limit
+    most: int
+    """No plan places more pods than this."""
     ageing: Ageing
+    report: Callable[[str], None]
+    """Called with the name of each phase after it."""
 
 
 def moves_alone(ask: Ask, rules: Rules) -> bool:
@@ -48,56 +47,89 @@ def moves_alone(ask: Ask, rules: Rules) -> bool:
 def place_levels(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
     """Returns the reservation that was made for an aged ask."""
     everybody = [ask for level in levels for ask in level]
-    tried = sum(ask.demand.tried for ask in everybody)
-    if len(levels) < 2 or rules.limit.most < tried:
-        return _place(board, levels, rules, reserving=True)
-    _place(board, [everybody], rules, reserving=False)
-    together, served, found = _standing(everybody), _served(levels), dict(rules.gangs.found)
-    if served == tuple(sum(ask.demand.tried for ask in level) for level in levels):
-        return None
-    board.clear(everybody)
-    rules.gangs.found.clear()
-    reservation = _place(board, levels, rules, reserving=True)
-    if served > _served(levels) and (reservation is None or reservation.ask in [ask for ask, _, _ in together]):
-        if reservation is not None and reservation.device.reserved:
-            board.release(reservation.ask, reservation.device)
-        board.restore(everybody, together)
+    upper = [ask for level in levels[:-1] for ask in level if ask.demand.tried]
+    if upper and upper_bound(board, upper) == len(upper):
+        _place(board, levels, rules, rules.most)
+        if all(ask.node >= 0 for ask in upper):
+            return _reserve(board, levels[-1:], rules)
+        board.clear(everybody)
         rules.gangs.found.clear()
-        rules.gangs.found.update(found)
-        return None
-    return reservation
-
-
-def _place(board: Board, levels: Levels, rules: Rules, *, reserving: bool) -> Reservation | None:
     reservation: Reservation | None = None
-    placings, anew = _PLACINGS * rules.improve_steps, Budget(_PLACED_ANEW)
-    movable: list[Ask] = []
-    stood: list[Ask] = []
+    left = rules.most
     for number, members in enumerate(levels):
-        tried = [ask for ask in members if ask.demand.tried]
-        limit = Limit(board, tried, stood) if len(levels) > 1 and is_small(board) else rules.limit
-        keep_promises(board, members, rules.promises, rules.singly)
-        expect_binding(board, [ask for ask in members if ask.node < 0], rules.singly)
-        open_asks = [ask for ask in tried if ask.node < 0]
-        alike = [ask for ask in open_asks if ask not in rules.singly]
-        # A pass with many levels must not take many times as long.
-        effort = Effort(steps=rules.improve_steps, placings=placings // (len(levels) - number), anew=anew)
-        placings -= place_level(board, alike, effort, limit, movable)
-        rules.singly.place(ask for ask in open_asks if ask in rules.singly)
-        if rules.gangs.needs:
-            settle_level(board, tried, rules.gangs)
-        if reserving and reservation is None and any(ask.demand.pod.uid in rules.ageing.aged for ask in tried):
-            for lower in levels[number + 1 :]:  # they hold partitions as much as bound pods do
-                keep_promises(board, lower, rules.promises, rules.singly)
-            reservation = reserve(board, members, rules.ageing)
-        movable += [ask for ask in alike if ask.node >= 0 and not ask.demand.pod.gang]
-        stood += [ask for ask in tried if ask.node >= 0]
+        left -= _place(board, [members], rules, left)
+        reservation = reservation or _reserve(board, levels[number:], rules)
+    _place_together(board, levels, rules, None if reservation is None else reservation.ask)
     return reservation
+
+
+def _reserve(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
+    """For a pod of the first of these levels; the others were not placed yet."""
+    members = levels[0] if levels else ()
+    if not any(ask.demand.tried and ask.demand.pod.uid in rules.ageing.aged for ask in members):
+        return None
+    for lower in levels[1:]:  # they hold partitions as much as bound pods do
+        keep_promises(board, lower, rules.promises, rules.singly)
+    reservation = reserve(board, members, rules.ageing)
+    rules.report("reserved")
+    return reservation
+
+
+def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
+    """Place these levels in one go, the higher ones admitted first; returns how many are placed, at most `most`."""
+    everybody = [ask for level in levels for ask in level]
+    tried = [ask for ask in everybody if ask.demand.tried]
+    keep_promises(board, everybody, rules.promises, rules.singly)
+    rules.report("promised")
+    expect_binding(board, [ask for ask in everybody if ask.node < 0], rules.singly)
+    rules.report("about to bind")
+    waiting = [ask for ask in tried if ask.node < 0]
+    alike = [
+        [ask for ask in level if ask.demand.tried and ask.node < 0 and ask not in rules.singly] for level in levels
+    ]
+    _place_alike(board, alike, rules, most - (len(tried) - len(waiting)))
+    rules.singly.place(ask for ask in waiting if ask in rules.singly)
+    rules.report("under constraints")
+    if rules.gangs.needs:
+        settle_level(board, tried, rules.gangs)
+        rules.report("gangs")
+    return sum(ask.node >= 0 for ask in tried)
+
+
+def _place_together(board: Board, levels: Levels, rules: Rules, helped: Ask | None) -> None:
+    """Place again in one go all that can move, where levels below the highest miss pods; what serves more stays.
+
+    `helped`: the aged pod for which others may have left their place.
+    """
+    movable = [[ask for ask in level if ask is not helped and _moves(ask, rules)] for level in levels]
+    if all(ask.node >= 0 for level in movable[1:] for ask in level):
+        return
+    served, everybody = _served(movable), [ask for level in movable for ask in level]
+    before = [(ask, ask.node, ask.taken) for ask in everybody if ask.node >= 0]
+    board.clear(everybody)
+    others = sum(ask.node >= 0 for level in levels for ask in level if ask.demand.tried)
+    _place_alike(board, movable, rules, rules.most - others)
+    if _served(movable) <= served:
+        board.restore(everybody, before)
+    rules.report("together")
+
+
+def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
+    """At most `most` of these can find a place."""
+    ranks = {id(ask): number for number, level in enumerate(levels) for ask in level}
+    cost = place_once(board, [ask for level in levels for ask in level], ranks)
+    rules.report("greedy")
+    left = most - sum(_served(levels))
+    for level in levels:
+        # Gangs are exchanged whole or not at all, so not one by one.
+        left -= exchange(board, [ask for ask in level if not ask.demand.pod.gang], cost, rules.improve_steps, left)
+    rules.report("exchanged")
+
+
+def _moves(ask: Ask, rules: Rules) -> bool:
+    promised = ask.node >= 0 and rules.promises.get(ask.demand.pod.uid) == ask.node
+    return moves_alone(ask, rules) and not promised
 
 
 def _served(levels: Levels) -> tuple[int, ...]:
-    return tuple(sum(ask.node >= 0 and ask.demand.tried for ask in level) for level in levels)
-
-
-def _standing(asks: Sequence[Ask]) -> list[tuple[Ask, int, Taken]]:
-    return [(ask, ask.node, list(ask.taken)) for ask in asks if ask.node >= 0]
+    return tuple(sum(ask.node >= 0 for ask in level) for level in levels)

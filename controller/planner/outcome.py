@@ -7,12 +7,10 @@ nobody is placed; new layouts only where somebody is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from controller.model.demand import Demand, DemandSet
-from controller.model.reasons import UnplacedReason
-from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
-from controller.model.views import PodView
+from controller.model.results import Counts, Placed, PlanningResult, Supply
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.devices import Device, Part, Reach
@@ -35,14 +33,11 @@ def outcome(
     bound: int,
     explainer: Explainer,
     gangs: Gangs,
-    uncounted: Collection[str],
 ) -> PlanningResult:
-    """`uncounted`: pods whose slices are made, but may go to pods before them in the scheduler's queue."""
-    placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0 and ask.demand.pod.uid not in uncounted)
-    outrun = tuple(_outrun(ask.demand.pod) for ask in asks if ask.node >= 0 and ask.demand.pod.uid in uncounted)
+    placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
     missed = [ask for ask in asks if ask.node < 0]
     explained = (gangs.why_not(ask.demand.pod) or explainer.explain(ask) for ask in missed)
-    unplaced = (*demands.refused, *outrun, *explained)
+    unplaced = (*demands.refused, *explained)
     supplies = Counter(one.supply for one in placed)
     realised = _realise_all(stocks, board, for_somebody=bool(placed))
     return PlanningResult(
@@ -80,16 +75,6 @@ def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:
     supply = max(supplies, key=_SUPPLIES.index, default=Supply.EXISTING) if len(supplies) != 1 else supplies[0]
     pod = ask.demand.pod
     return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=supply)
-
-
-def _outrun(pod: PodView) -> Unplaced:
-    return Unplaced(
-        uid=pod.uid,
-        key=pod.key,
-        reason=UnplacedReason.NO_CAPACITY,
-        message="The partitions for this pod may go to pods ahead of it in its scheduler's queue. "
-        "Add a GPU node, or ask an administrator to set nominatePods: true.",
-    )
 
 
 def _supply(device: Device, part: Part) -> Supply:

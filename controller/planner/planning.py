@@ -1,13 +1,13 @@
 """One planning pass: Snapshot in, PlanningResult out. Pure, and the same for the same snapshot, byte for byte.
 
-It reads like the order of things: sort the demands, take stock, then level by level keep promises, use what is there or
-under way and cut what is open, then write down layouts, reasons and the bound. A used partition is
-never touched, an unsettled or pinned GPU never changed, and a layout that serves nobody never written.
+It sorts the demands, takes stock, and per priority level keeps promises, uses what is there or under way and re-cuts
+eligible GPUs; then it works out layouts, reasons and the bound. A used partition is never touched, an unsettled or
+pinned GPU never changed, and a layout that serves no pod never written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain, islice
 
 from controller.model.demand import Demand, collect, queue_order
@@ -15,7 +15,7 @@ from controller.model.results import PlanningResult
 from controller.model.views import PlannerOptions, Snapshot
 from controller.planner.asks import Ask
 from controller.planner.board import Board
-from controller.planner.by_queue import outrun, place_in_queue_order
+from controller.planner.bound import upper_bound
 from controller.planner.consolidate import consolidate
 from controller.planner.devices import Reach
 from controller.planner.explain import Explainer
@@ -24,24 +24,27 @@ from controller.planner.groups import NodeGroups
 from controller.planner.inventory import NodeStock, take_stock
 from controller.planner.isolation import by_node, without_failed
 from controller.planner.kept import Kept
-from controller.planner.limit import Limit
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
 from controller.planner.order import Rules, moves_alone, place_levels
 from controller.planner.outcome import outcome
-from controller.planner.polish import Polisher
 from controller.planner.ranks import levels
 from controller.planner.reserve import Ageing, Reservation
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
 
+Reporter = Callable[[str, Mapping[str, str]], None]
+"""Hears after each phase of a pass: its name, and the node of every pod (by uid) that has a place by then."""
 
-def plan(snapshot: Snapshot, options: PlannerOptions | None = None) -> PlanningResult:
+
+def plan(snapshot: Snapshot, options: PlannerOptions | None = None, reporter: Reporter | None = None) -> PlanningResult:
     """One pass; a node whose planning raises an error is left out and named in the result."""
     with_options = options or PlannerOptions()
-    return without_failed(lambda failed: _plan(snapshot, with_options, failed), len(snapshot.nodes))
+    return without_failed(lambda failed: _plan(snapshot, with_options, failed, reporter), len(snapshot.nodes))
 
 
-def _plan(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str]) -> PlanningResult:
+def _plan(
+    snapshot: Snapshot, options: PlannerOptions, failed: Collection[str], reporter: Reporter | None
+) -> PlanningResult:
     collected = collect(
         snapshot.pending,
         options,
@@ -56,32 +59,34 @@ def _plan(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str]) 
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
     board = _set_up(stocks, groups, claims)
 
-    # Schedulers know nothing of ageing: where they deal, it would only make plans that do not come true.
-    aged = frozenset[str]() if options.queue_order else snapshot.aged
-    demands_by_level = levels(claims, aged)
+    promises = _promises(snapshot)
+    demands_by_level = levels(claims, snapshot.aged)
     everybody = asks_of(chain.from_iterable(demands_by_level), groups)
     rest = iter(everybody)
     by_level = [list(islice(rest, len(level))) for level in demands_by_level]
     tried = [ask for ask in everybody if ask.demand.tried]
     singly = Singly(snapshot, options, board, everybody)
-    promises = {} if options.queue_order else _promises(snapshot)
+
+    def report(phase: str) -> None:
+        if reporter is not None:
+            placed = {ask.demand.pod.uid: snapshot.nodes[ask.node].name for ask in everybody if ask.node >= 0}
+            reporter(phase, placed)
+
     rules = Rules(
         promises=promises,
         gangs=gangs,
         singly=singly,
         improve_steps=options.improve_steps,
-        limit=Limit(board, tried),
-        ageing=Ageing(aged=aged, stocks=stocks, promises=promises, singly=singly),
+        most=upper_bound(board, tried),
+        ageing=Ageing(aged=snapshot.aged, stocks=stocks, promises=promises, singly=singly),
+        report=report,
     )
-    reservation = _place(board, stocks, by_level, rules, options)
+    reservation = _place(board, by_level, rules)
     singly.verify()
     gangs.drop_broken(board, tried)
-    rules.limit.tighten()
-    uncounted = outrun(board, stocks, _queue(by_level), singly) if options.queue_order else frozenset[str]()
     kept = None if reservation is None else Kept.of(reservation, board, stocks, everybody)
     explainer = Explainer(stocks, board, singly, options.profiles, relabelled, kept=kept)
-    most = rules.limit.most
-    return outcome(demands, tried, stocks, board, bound=most, explainer=explainer, gangs=gangs, uncounted=uncounted)
+    return outcome(demands, tried, stocks, board, bound=rules.most, explainer=explainer, gangs=gangs)
 
 
 def _offered(snapshot: Snapshot) -> frozenset[str]:
@@ -91,34 +96,18 @@ def _offered(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(chain.from_iterable(node.allocatable for node in snapshot.nodes))
 
 
-def _place(
-    board: Board, stocks: Sequence[NodeStock], by_level: Sequence[Sequence[Ask]], rules: Rules, options: PlannerOptions
-) -> Reservation | None:
-    if options.queue_order:
-        place_in_queue_order(board, stocks, _queue(by_level), by_level, rules)
-        return None
+def _place(board: Board, by_level: Sequence[Sequence[Ask]], rules: Rules) -> Reservation | None:
     reservation = place_levels(board, by_level, rules)
     placed = [ask for level in by_level for ask in level if ask.demand.tried and ask.node >= 0]
-    if consolidate(board, [ask for ask in placed if ask not in rules.singly], options.improve_steps):
+    if consolidate(board, [ask for ask in placed if ask not in rules.singly], rules.improve_steps):
         for ask in (ask for level in by_level for ask in level if ask.node < 0 and moves_alone(ask, rules)):
             board.place(ask)
-    helped = None if reservation is None else reservation.ask
-    Polisher(board, stocks, by_level, lambda ask: ask is helped or _stays(ask, rules)).polish(options.improve_steps)
+    rules.report("consolidated")
     if reservation is None or reservation.ask.node < 0:
         return reservation
     if reservation.device.reserved:  # it found another place since
         board.release(reservation.ask, reservation.device)
     return None
-
-
-def _queue(by_level: Sequence[Sequence[Ask]]) -> list[Ask]:
-    """A gang is in the level of its highest pod; the scheduler takes its pods one by one."""
-    return sorted((ask for level in by_level for ask in level), key=lambda ask: queue_order(ask.demand.pod))
-
-
-def _stays(ask: Ask, rules: Rules) -> bool:
-    promised = ask.node >= 0 and rules.promises.get(ask.demand.pod.uid) == ask.node
-    return promised or not ask.demand.tried or ask.odd or ask in rules.singly
 
 
 def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[Demand]) -> Board:

@@ -47,6 +47,16 @@ def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
     )
 
 
+def competing(pools: Iterable[Pool], asks: Iterable[Ask]) -> list[set[str]]:
+    """Sets of resources: those of two sets never come from the same GPUs, and no pod requests both."""
+    kinds: list[set[str]] = []
+    requested = {ask.demand.wants for ask in asks}
+    for names in (*(pool.serves for pool in pools), *({name for name, _ in wants} for wants in sorted(requested))):
+        touching = [kind for kind in kinds if kind & names]
+        kinds = [kind for kind in kinds if not kind & names] + [set(names).union(*touching)]
+    return kinds
+
+
 def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
     """Each resource as a share of what the group's GPUs could still give of that kind; 0 left: not served."""
     costs: dict[str, float] = {}

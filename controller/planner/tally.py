@@ -7,7 +7,7 @@ CPU is one sum, so that yes means "probably" and no means "not in this order". T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from controller.planner.asks import Ask
@@ -22,6 +22,7 @@ class Tally:
         self.pods = pods
         self._counts = counts
         self._sizes = sizes
+        self._beside: Counter[str] = Counter()
 
     @classmethod
     def of(cls, board: Board, group: int) -> Tally:
@@ -34,27 +35,47 @@ class Tally:
             sizes=board.sizes,
         )
 
+    def beside(self, asks: Iterable[Ask]) -> Tally:
+        """The same with these packed in any case."""
+        asks = list(asks)
+        rest = Tally(
+            cpu=self.cpu - sum(ask.cpu for ask in asks),
+            memory=self.memory - sum(ask.memory for ask in asks),
+            pods=self.pods - len(asks),
+            counts=self._counts,
+            sizes=self._sizes,
+        )
+        rest._beside = self._beside + _requested(asks)
+        return rest
+
     def packs(self, asks: Iterable[Ask]) -> bool:
         """Hardest resources first, each into the devices that lose least by it."""
-        wanted: Counter[str] = Counter()
-        for ask in asks:
-            for resource, count in ask.demand.wants:
-                wanted[resource] += count
-        return self.holds(wanted)
+        return not self.shortfall(asks, at_most=0)
 
-    def holds(self, wanted: Mapping[str, int]) -> bool:
-        """The same for so many partitions of each resource."""
+    def shortfall(self, asks: Iterable[Ask], *, at_most: int) -> int:
+        """How many of their partitions find no room; it stops counting above `at_most`."""
+        requested = self._beside + _requested(asks)
         counts = [(pool, Counter(states)) for pool, states in self._counts]
-        hardest_first = [resource for resource in self._sizes if wanted.get(resource)]
+        hardest_first = [resource for resource in self._sizes if requested.get(resource)]
+        missing = 0
         for position, resource in enumerate(hardest_first):
-            left = wanted[resource]
+            left = requested[resource]
             for pool, states in counts:
                 if left and resource in pool.serves:
                     pool.demand(hardest_first[position:])
                     left = _pour(pool, states, resource, left)
-            if left:
-                return False
-        return True
+            missing += left
+            if missing > at_most:
+                break
+        return missing
+
+
+def _requested(asks: Iterable[Ask]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for ask in asks:
+        for resource, count in ask.demand.wants:
+            found[resource] += count
+    return found
 
 
 def _pour(pool: Pool, states: Counter[int], resource: str, wanted: int) -> int:

@@ -18,6 +18,8 @@ def test_prints_what_was_found_as_json(mix: str, capsys: pytest.CaptureFixture[s
     assert {"plan_seconds", "placed", "bound", "gap", "gpus_changed", "destroyed", "peak_mib"} <= found.keys()
     assert found["placed"] <= found["bound"] <= found["own_bound"]
     assert found["gap"] == pytest.approx(1 - found["placed"] / found["bound"], abs=1e-4)
+    assert sum(found["placed_by_phase"].values()) == found["placed"]
+    assert found["placed_by_phase"].keys() <= found["seconds_by_phase"].keys()
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_six_of_twenty_pods_that_do_not_fit_have_two_events_each(bench: Bench) -
         recorder, bench.metrics, bench.state, clock=bench.clock, now=lambda: datetime(2026, 1, 1, tzinfo=UTC)
     )
     for snapshot in passes:
-        reporter.report(snapshot, plan(snapshot), (), 0.1)
+        reporter.report(snapshot, plan(snapshot), (), 0.1, why="1 pod")
         bench.clock.now += 1
 
     for one in waiting:

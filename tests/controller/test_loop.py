@@ -14,7 +14,7 @@ from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.actions.reporter import Reporter
-from controller.loop import Loop, Parts, rest_seconds
+from controller.loop import Loop, Parts, causes, rest_seconds
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.views import PlannerOptions, Snapshot
 from tests.controller.actions.test_plan_writer import planned
@@ -168,6 +168,31 @@ def test_a_follower_watches_and_a_new_leader_plans(rig: Rig) -> None:
     assert len(rig.snapshots) == 1
     assert rig.bench.cluster.plans() == ["n1"]
     assert rig.bench.metrics.registry.get_sample_value("gpuplan_leader") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        (("start",), "start"),
+        (
+            ("pod a", "node n1", "pod b", "objects of /api/v1/namespaces"),
+            "pods: 2, nodes: 1, objects of /api/v1/namespaces",
+        ),
+        ((), "plans not written"),
+    ],
+)
+def test_the_keys_of_the_window_say_why_a_pass_runs(keys: tuple[str, ...], why: str) -> None:
+    assert causes(keys) == why
+
+
+def test_the_log_says_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.settle()
+    with caplog.at_level(logging.INFO, logger="controller.actions.reporter"):
+        rig.bench.cluster.pod(pod())
+        rig.turn()
+        rig.turn(after=10)
+
+    assert [record.message.partition(":")[0] + ":" for record in caplog.records] == ["pass 2 (pods:"]
 
 
 def test_a_broken_pass_is_logged_once_counted_and_retried(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

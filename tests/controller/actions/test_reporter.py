@@ -48,7 +48,7 @@ class Desk:
 
     def report(self, *outcomes: Outcome, **result: object) -> list[tuple[str, str, str, str]]:
         snapshot = Snapshot(pending=tuple(pod_view(pod(name)) for name in ("a", "b", "c")))
-        self.reporter.report(snapshot, replace(PlanningResult(), **result), outcomes, 0.25)  # type: ignore[arg-type]
+        self.reporter.report(snapshot, replace(PlanningResult(), **result), outcomes, 0.25, why="1 pod")  # type: ignore[arg-type]
         return self.recorder.take()
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -83,7 +83,7 @@ def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
     bench.load()
     live = bench.state.pending()
     waiting = tuple(replace(missed(view.name), uid=view.uid) for view in live)
-    desk.reporter.report(Snapshot(pending=live), replace(PlanningResult(), unplaced=waiting), (), 0.25)
+    desk.reporter.report(Snapshot(pending=live), replace(PlanningResult(), unplaced=waiting), (), 0.25, why="1 pod")
     desk.recorder.take()
     bench.state.observe_pod(("default", "b"), None)
     bench.clock.now += 601
@@ -95,7 +95,7 @@ def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) 
     requests = {"nvidia.com/gpu-10gb": "1"}
     pending = tuple(pod_view(pod(name, requests=requests, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
     result = replace(PlanningResult(), placed=(placed("a"), placed("b")))
-    desk.reporter.report(Snapshot(pending=pending), result, (), 0.25)
+    desk.reporter.report(Snapshot(pending=pending), result, (), 0.25, why="1 pod")
     heard = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]
     assert heard == [
         ("Pod/a", "Warning", "HostIPCMissing"),

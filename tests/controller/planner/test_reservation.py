@@ -13,7 +13,7 @@ from benchmarks.instances import MIXES, instance
 from benchmarks.replay import applied, bound
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.views import GpuView, NodeView, PlannerOptions, PlanView, PodView, Snapshot
+from controller.model.views import GpuView, NodeView, PlanView, PodView, Snapshot
 from controller.planner import plan
 from partitioning.resources import mig_resource
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
@@ -182,12 +182,6 @@ def test_one_reservation_at_a_time_for_the_oldest() -> None:
 
     assert "GPU 0 on node node-1 is reserved for this pod" in message(result, "large")[1]
     assert "reserved for this pod" not in message(result, "second")[1]
-
-
-def test_nothing_is_kept_where_nominations_are_off() -> None:
-    snapshot = replace(scene(*one_each(1), pending=[LARGE, SMALL]), aged=frozenset({LARGE.uid}))
-
-    assert where(plan(snapshot, PlannerOptions(queue_order=True))) == {"small": "node-1"}
 
 
 @settings(max_examples=25, deadline=None)

@@ -104,4 +104,4 @@ def test_the_bound_counts_whole_gpus() -> None:
     pending = [pod(f"whole-{number}", WHOLE) for number in range(3)] + [pod("slice", "30gb", priority=1)]
     result = planned(shared(mps(0), mps(1), pending=pending))
 
-    assert (len(result.placed), result.bound) == (2, 2)
+    assert (len(result.placed), result.bound) == (2, 3)  # each resource alone: two whole GPUs, and a slice

@@ -26,7 +26,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedAllocate:
     """Why an Allocate gets no device; the kubelet shows the sentence to the pod's user, and never retries."""
 
     sentence: str
@@ -97,7 +97,7 @@ class DeviceLists:
             self._condition.notify_all()
 
     @contextmanager
-    def allocating(self, resource: str, ids: Collection[str]) -> Iterator[tuple[Device, ...] | Refused]:
+    def allocating(self, resource: str, ids: Collection[str]) -> Iterator[tuple[Device, ...] | RefusedAllocate]:
         """Hold the ids as being allocated, unless they are refused."""
         with self._condition:
             sentence = self._refusal(resource, ids)
@@ -105,7 +105,7 @@ class DeviceLists:
                 devices = tuple(sorted((self._by_id[id_] for id_ in ids), key=lambda device: device.sort_key))
                 self._running.update(ids)
         if sentence is not None:
-            yield Refused(sentence)
+            yield RefusedAllocate(sentence)
             return
         try:
             yield devices

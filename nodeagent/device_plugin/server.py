@@ -21,7 +21,7 @@ from kube.kubelet_api import deviceplugin_pb2 as pb
 from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
 from nodeagent.device_plugin.allocate import container_answer, preferred
-from nodeagent.device_plugin.device_lists import DeviceLists, Listing, Refused
+from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAllocate
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.mps_daemons import MpsDaemons
 from nodeagent.handover.config import DeviceKind
@@ -122,7 +122,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         for container in request.container_requests:
             ids = sorted(set(container.devices_ids))
             with self._lists.allocating(self.resource, ids) as devices:
-                if isinstance(devices, Refused):
+                if isinstance(devices, RefusedAllocate):
                     log.warning("Allocate refused: %s", devices.sentence)
                     context.abort(grpc.StatusCode.FAILED_PRECONDITION, devices.sentence)
                 if devices:

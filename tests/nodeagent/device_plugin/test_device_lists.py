@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from nodeagent.device_plugin.device_lists import DeviceLists, Refused
+from nodeagent.device_plugin.device_lists import DeviceLists, RefusedAllocate
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
@@ -50,7 +50,7 @@ def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
     assert lists.listing(R).devices == (("m1", False), ("m2", True))
     assert lists.listing(S).devices == (("s1", False),)
     with lists.allocating(R, ["m1"]) as answer:
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RefusedAllocate)
         assert "its GPU is lost or broken" in answer.sentence
     lists.set_unready(())
     assert lists.listing(S).healthy() == frozenset(), "a daemon that is ready does not heal a GPU"
@@ -68,7 +68,7 @@ def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
 def test_refusals(resource: str, ids: list[str], sentence: str) -> None:
     lists = advertising(mig("m1"), mig("w"), mps("s1"), mps("s2"), withdrawn=("w", "never-seen"))
     with lists.allocating(resource, ids) as answer:
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RefusedAllocate)
         assert answer.sentence.startswith(sentence)
         assert lists.running() == frozenset()
 

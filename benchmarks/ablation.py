@@ -1,0 +1,116 @@
+"""What each phase of the planner is worth: `python -m benchmarks.ablation [--seed S] [--sets tiny,small,...]`.
+
+Plans the same random clusters with all phases and with one of them switched off at a time, and prints for each: pods
+placed, clusters that are worse (compared level by level, the highest first) and better, GPUs changed, idle partitions
+destroyed, CPU seconds. Switches a phase off by replacing a function of the planner while a pass runs; nothing else does
+that. The table of docs/decisions/0005-heuristics-instead-of-a-solver.md is made by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.instances import MIXES, instance
+from controller.gc_pause import collector_paused
+from controller.model.views import Snapshot
+from controller.planner import choose, deal, levels, order, plan, planning, split
+
+Replaced = tuple[Any, str, object]
+PHASES: Mapping[str, Sequence[Replaced]] = {
+    "all phases": (),
+    "exchange": ((order, "exchange", lambda *_: 0),),
+    "consolidation": ((planning, "consolidate", lambda *_: False),),
+    "all levels in one go": ((order, "_place_together", lambda *_: None), (order, "upper_bound", lambda *_: -1)),
+    "choosing on counts": ((levels, "choose", lambda *given: (list(given[2]), [])),),
+    "the grid of prices": ((choose, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
+    "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
+    "thrift": ((levels, "_place_thriftily", levels._place_new),),
+    "failed pods first": ((levels, "_REPEATED", -1),),
+    "the price of idle partitions": ((deal, "_PRICE", 10**9),),
+}
+CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {
+    "tiny": (((1, 4, 20), (2, 2, 16), (2, 8, 60), (3, 4, 45)), 6, sorted(MIXES)),
+    "small": (((10, 8, 120), (10, 8, 200)), 3, sorted(MIXES)),
+    "middle": (((100, 8, 1_200), (100, 8, 2_000)), 1, sorted(MIXES)),
+    "large": (((1_000, 8, 16_000),), 1, ("plain", "tainted", "cpu", "priorities", "several")),
+}
+"""Per set: nodes, GPUs per node and pods; seeds of each; mixes."""
+
+
+def snapshots(name: str, seed: int) -> list[Snapshot]:
+    sizes, seeds, mixes = CLUSTERS[name]
+    return [
+        instance(nodes=nodes, gpus=gpus, pods=pods, seed=one, mix=MIXES[mix])
+        for mix in mixes
+        for nodes, gpus, pods in sizes
+        for one in range(seed, seed + seeds)
+    ]
+
+
+@contextmanager
+def without(replaced: Sequence[Replaced]) -> Iterator[None]:
+    patches = [patch.object(where, name, value) for where, name, value in replaced]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+@dataclass(slots=True)
+class Measured:
+    """What came out of one pass over each cluster."""
+
+    levels: list[tuple[int, ...]] = field(default_factory=list)
+    """Pods placed per priority level, the highest first."""
+    changed: int = 0
+    destroyed: int = 0
+    seconds: float = 0.0
+
+
+def measured(clusters: Sequence[Snapshot]) -> Measured:
+    found = Measured()
+    for snapshot in clusters:
+        began = time.process_time()
+        with collector_paused():
+            result = plan(snapshot)
+        found.seconds += time.process_time() - began
+        uids = {one.uid for one in result.placed}
+        placed = Counter(pod.priority for pod in snapshot.pending if pod.uid in uids)
+        priorities = sorted({pod.priority for pod in snapshot.pending}, reverse=True)
+        found.levels.append(tuple(placed[priority] for priority in priorities))
+        found.changed += result.counts.gpus_changed
+        found.destroyed += result.counts.partitions_destroyed
+    return found
+
+
+def main(argv: Sequence[str] | None = None, show: Callable[[str], object] = print) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ablation", description=(__doc__ or "").split("\n", maxsplit=1)[0]
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sets", default=",".join(CLUSTERS))
+    arguments = parser.parse_args(argv)
+    for name in arguments.sets.split(","):
+        clusters = snapshots(name, arguments.seed)
+        every = measured(clusters)  # fills tables
+        for phase, replaced in PHASES.items():
+            with without(replaced):
+                found = measured(clusters)
+            pairs = list(zip(found.levels, every.levels, strict=True))
+            worse, better = sum(now < then for now, then in pairs), sum(now > then for now, then in pairs)
+            counts = (sum(map(sum, found.levels)), worse, better, found.changed, found.destroyed)
+            show(f"| {name} | {phase} | {' | '.join(map(str, counts))} | {found.seconds:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

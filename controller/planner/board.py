@@ -11,9 +11,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.planner.asks import Ask, Group, Room, Taken
+from controller.planner.candidates import Queues, on_node
 from controller.planner.devices import Device, Fitting, Part, Pool, Reach, Tier
-from controller.planner.fetch import on_node
-from controller.planner.queues import Queues
 
 _PROBES = 32
 """How many nodes with enough CPU but too little of something else are looked at in one bucket."""

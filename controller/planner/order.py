@@ -8,15 +8,17 @@ that can move are placed in one go, and the better of the two stays, compared fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from controller.model.demand import Demand
 from controller.planner.asks import Ask
 from controller.planner.board import Board
 from controller.planner.bound import upper_bound
 from controller.planner.deal import expect_binding, keep_promises
 from controller.planner.exchange import exchange
-from controller.planner.gangs import Gangs
+from controller.planner.gangs import GangKey, Gangs, key_of
 from controller.planner.levels import place_once, settle_level
 from controller.planner.reserve import Ageing, Reservation, reserve
 from controller.planner.singly import Singly
@@ -37,6 +39,29 @@ class Rules:
     ageing: Ageing
     report: Callable[[str], None]
     """Called with the name of each phase after it."""
+
+
+def by_level(demands: Sequence[Demand], aged: Collection[str]) -> list[list[Demand]]:
+    """Demands by priority level, the highest first; `demands` are in queue order, and stay so within a level.
+
+    An aged pod counts as the next higher priority that any other pod has, or as a level of its own above all. A gang is
+    in one level, that of its highest pod.
+    """
+    priorities = sorted({demand.pod.priority for demand in demands})
+    ranks: list[int] = []
+    of_gang: dict[GangKey, int] = {}
+    for demand in demands:
+        pod = demand.pod
+        rank = bisect_right(priorities, pod.priority) + (pod.uid in aged)
+        gang = key_of(pod)
+        if gang is not None:
+            of_gang[gang] = max(rank, of_gang.get(gang, rank))
+        ranks.append(rank)
+    found: dict[int, list[Demand]] = {}
+    for demand, rank in zip(demands, ranks, strict=True):
+        gang = key_of(demand.pod)
+        found.setdefault(rank if gang is None else of_gang[gang], []).append(demand)
+    return [found[rank] for rank in sorted(found, reverse=True)]
 
 
 def moves_alone(ask: Ask, rules: Rules) -> bool:

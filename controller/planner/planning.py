@@ -25,9 +25,8 @@ from controller.planner.inventory import NodeStock, take_stock
 from controller.planner.isolation import by_node, without_failed
 from controller.planner.kept import Kept
 from controller.planner.opening import add_gpus, add_stocks, asks_of, open_board
-from controller.planner.order import Rules, moves_alone, place_levels
+from controller.planner.order import Rules, by_level, moves_alone, place_levels
 from controller.planner.outcome import outcome
-from controller.planner.ranks import levels
 from controller.planner.reserve import Ageing, Reservation
 from controller.planner.singly import Singly
 from controller.planner.supply import divide, supply_of
@@ -60,10 +59,10 @@ def _plan(
     board = _set_up(stocks, groups, claims)
 
     promises = _promises(snapshot)
-    demands_by_level = levels(claims, snapshot.aged)
+    demands_by_level = by_level(claims, snapshot.aged)
     everybody = asks_of(chain.from_iterable(demands_by_level), groups)
     rest = iter(everybody)
-    by_level = [list(islice(rest, len(level))) for level in demands_by_level]
+    asks_by_level = [list(islice(rest, len(level))) for level in demands_by_level]
     tried = [ask for ask in everybody if ask.demand.tried]
     singly = Singly(snapshot, options, board, everybody)
 
@@ -81,7 +80,7 @@ def _plan(
         ageing=Ageing(aged=snapshot.aged, stocks=stocks, promises=promises, singly=singly),
         report=report,
     )
-    reservation = _place(board, by_level, rules)
+    reservation = _place(board, asks_by_level, rules)
     singly.verify()
     gangs.drop_broken(board, tried)
     kept = None if reservation is None else Kept.of(reservation, board, stocks, everybody)
@@ -96,11 +95,11 @@ def _offered(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(chain.from_iterable(node.allocatable for node in snapshot.nodes))
 
 
-def _place(board: Board, by_level: Sequence[Sequence[Ask]], rules: Rules) -> Reservation | None:
-    reservation = place_levels(board, by_level, rules)
-    placed = [ask for level in by_level for ask in level if ask.demand.tried and ask.node >= 0]
+def _place(board: Board, levels: Sequence[Sequence[Ask]], rules: Rules) -> Reservation | None:
+    reservation = place_levels(board, levels, rules)
+    placed = [ask for level in levels for ask in level if ask.demand.tried and ask.node >= 0]
     if consolidate(board, [ask for ask in placed if ask not in rules.singly], rules.improve_steps):
-        for ask in (ask for level in by_level for ask in level if ask.node < 0 and moves_alone(ask, rules)):
+        for ask in (ask for level in levels for ask in level if ask.node < 0 and moves_alone(ask, rules)):
             board.place(ask)
     rules.report("consolidated")
     if reservation is None or reservation.ask.node < 0:

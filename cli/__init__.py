@@ -1,1 +1,1 @@
-"""The commands people type."""
+"""The commands of `gpuplan`."""

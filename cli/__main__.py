@@ -1,4 +1,4 @@
-"""`gpuplan …`: the commands people type.
+"""Runs `gpuplan …`, the commands for people.
 
 Parses arguments and calls the command; expected failures are one sentence on stderr and an exit code, never a
 traceback. The sandbox is imported only for its own commands, since it needs packages that a cluster does not.
@@ -18,10 +18,10 @@ from partitioning import __version__
 
 
 def parser(*, with_sandbox: bool = True) -> argparse.ArgumentParser:
-    """Every command with its help; raises ImportError where the sandbox is asked for and not installed."""
+    """Every command with its help; raises ImportError where the sandbox is requested and not installed."""
     root = argparse.ArgumentParser(
         prog="gpuplan",
-        description="Splits NVIDIA GPUs into MIG instances and MPS slices as pods ask for them. "
+        description="Splits NVIDIA GPUs into MIG instances and MPS slices as pods request them. "
         "These commands need no GPU and, but for their own sandbox, no cluster.",
     )
     root.add_argument("--version", action="version", version=f"gpuplan {__version__}")

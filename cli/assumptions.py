@@ -1,8 +1,9 @@
-"""The status that a plan would have if its node's agent were running: for nodes that nobody has reported on.
+"""Assumes the status that a plan would have if its node's agent were running: for nodes without a report.
 
-In go a Node, its plan where there is one, and the pods that hold something of its GPUs; out comes a status in the CRD's
-own form, so that the controller reads it as any other. GPUs are those of the node's labels, empty, or cut as the plan
-says. Where pods hold partitions and which ones is not known, nothing is assumed: the reason comes out instead.
+Takes a Node, its plan where there is one, and the pods that hold some of its GPUs; returns a status in the CRD's own
+form, so that the controller reads it as any other. The GPUs are those of the node's labels, empty, or partitioned as
+the plan describes. Where pods hold partitions and it is not known which ones, nothing is assumed: the reason is
+returned instead.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Unknown:
 
 
 def hardware_of(node: Raw) -> tuple[Gpu, ...] | Unknown:
-    """The GPUs that the labels of a node tell of."""
+    """The GPUs that the labels of a node describe."""
     product = (node["metadata"].get("labels") or {}).get(LABEL_PRODUCT)
     if not product:
         return Unknown(reason=f"its label {LABEL_PRODUCT} is missing, so what GPUs it has is not known")
@@ -122,17 +123,17 @@ def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | N
     held: Counter[str] = Counter()
     for pod in holders:
         held.update(dict(pod.gpu))
-    offered: Counter[str] = Counter()
+    available: Counter[str] = Counter()
     for partition in there:
-        offered[partition["resource"]] += _units(partition)
-    beyond = {resource: count for resource, count in sorted(held.items()) if count > offered[resource]}
+        available[partition["resource"]] += _units(partition)
+    beyond = {resource: count for resource, count in sorted(held.items()) if count > available[resource]}
     if beyond:
         spelled = ", ".join(f"{count} x {resource}" for resource, count in beyond.items())
         return Unknown(
-            reason=f"pods hold {spelled} of its GPUs, and where is not known: no plan's status tells the placements"
+            reason=f"pods hold {spelled} of its GPUs, and it is not known where: no plan's status has the placements"
         )
     for resource, count in held.items():
-        if count == offered[resource] and resource != ACK_MEMORY:
+        if count == available[resource] and resource != ACK_MEMORY:
             free = iter([partition for partition in there if partition["resource"] == resource])
             for pod in holders:
                 for _ in range(dict(pod.gpu).get(resource, 0)):

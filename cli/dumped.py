@@ -1,7 +1,7 @@
-"""What must hold of an object in a dump before planning reads it: shapes only, for an API server has judged the rest.
+"""Checks the shape of an object in a dump before planning reads it; an API server has already judged the rest.
 
-In goes an object of any kind that planning knows, out come sentences of field and remedy; none where it can be read.
-Values inside a readable object are the controller's own reading's business, which leaves out what it cannot use.
+Takes an object of any kind that planning reads, returns sentences of field and remedy; none where it can be read. Never
+judges values inside a readable object: the controller's own parser leaves out what it cannot use.
 """
 
 from __future__ import annotations

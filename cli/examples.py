@@ -1,4 +1,4 @@
-"""Declares a command whose help ends with examples that work as they stand."""
+"""Declares a command whose help ends with examples that work unchanged."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
-"""What hardware a sandbox node has, read from the labels that a real node carries.
+"""Reads what hardware a sandbox node has from the labels that a real node carries.
 
-In: a Node manifest. Out: its GPUs as values, or the field that is wrong with the remedy. Nodes labelled for MIG
-start with MIG mode on and nothing cut; the annotation `sandbox.gpuplan.dev/instances` gives hardware that is
-already cut, as `0=3g.40gb@4,1g.10gb@0;1=` (GPU index, profile@start; an empty list is MIG mode on with no
-instance).
+Takes a Node manifest, returns its GPUs as values, or the field that is wrong with the remedy. Nodes labelled for MIG
+start with MIG mode on and no instances; the annotation `sandbox.gpuplan.dev/instances` gives hardware that is already
+partitioned, as `0=3g.40gb@4,1g.10gb@0;1=` (GPU index, profile@start; an empty list is MIG mode on with no instance).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """JSON schemas of the kinds that a manifest file may hold: only the fields that gpuplan and its sandbox read.
 
-Everything else of a Pod or Node may be there and is passed on. GPUPartitionPlan's schema is that of the CRD,
-closed, so that a misspelt field is named here and not dropped.
+Everything else of a Pod or Node may be present and is passed on. GPUPartitionPlan's schema is that of the CRD, closed,
+so that a misspelt field is named here and never dropped.
 """
 
 from typing import Any
@@ -36,8 +36,8 @@ CONTAINER: Schema = {
     "required": ["name"],
     "properties": {
         "name": {"type": "string"},
-        "command": {"type": "array", "items": {"type": "string", "description": "Quote the word: a command is text"}},
-        "args": {"type": "array", "items": {"type": "string", "description": "Quote the word: arguments are text"}},
+        "command": {"type": "array", "items": {"type": "string", "description": "Quote the value: a command is text"}},
+        "args": {"type": "array", "items": {"type": "string", "description": "Quote the value: arguments are text"}},
         "resources": {"type": "object", "properties": {"limits": QUANTITIES, "requests": QUANTITIES}},
     },
 }

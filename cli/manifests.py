@@ -1,9 +1,9 @@
-"""Plain Kubernetes manifests from files, folders or standard input, checked before anything is started.
+"""Reads plain Kubernetes manifests from files, folders or standard input, and checks them before anything starts.
 
-In: paths. Out: objects in the order in which they can be created, or every problem with file, document index, field
-and what would be right. `load` reads what a sandbox is to create, `load_cluster` also what a cluster was dumped as:
-objects that an API server has accepted are taken as they are, kinds that nobody reads are counted. Reads files only;
-what an API server alone can judge (CEL, pruning) is left to it.
+Takes paths, returns objects in the order in which they can be created, or every problem with file, document index,
+field and what would be right. `load` reads what a sandbox is to create, `load_cluster` also dumps of a cluster: objects
+that an API server has accepted are taken as they are, objects of other kinds are counted. Reads files only; what only
+an API server can judge (CEL, pruning) is left to it.
 """
 
 import json
@@ -243,7 +243,7 @@ def _path(error: jsonschema.ValidationError) -> str:
 
 
 def _sentence(error: jsonschema.ValidationError) -> str:
-    """The validator's words, and the schema's own description of the field as the remedy."""
+    """The validator's message, and the schema's own description of the field as the remedy."""
     remedy = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
     return f"{error.message}. {remedy}".rstrip(". ") + "."
 

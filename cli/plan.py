@@ -1,7 +1,7 @@
-"""`gpuplan plan -f FILES…`: what the controller would do with a cluster that is in files.
+"""Runs `gpuplan plan -f FILES…`: shows what the controller would do with a cluster that is in files.
 
-In go manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`, out come which pods would be placed where, why the
-others would not, and the plans that would be written: as tables for people, or as JSON. Writes nothing anywhere.
+Takes manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`; prints which pods would be placed where, why the
+others would not, and the plans that would be written, as tables for people or as JSON. Never writes to a cluster.
 """
 
 import argparse
@@ -97,18 +97,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _left_to_others(found: WhatIf, result: PlanningResult) -> Iterable[Unplaced]:
-    """Pods that want whole GPUs of another scheduler, or of DRA: planning is silent about them, a person may wonder."""
-    said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
+    """Pods that request whole GPUs from another scheduler, or from DRA: the planner does not report these."""
+    reported = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
     for pod in found.snapshot.pending:
-        if pod.gpu and not pod.deleting and pod.uid not in said:
+        if pod.gpu and not pod.deleting and pod.uid not in reported:
             message = f"{_whose(pod, found)}, so gpuplan plans nothing for it."
             yield Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.NOT_SERVED, message=message)
 
 
 def _without_request(found: WhatIf, result: PlanningResult) -> int:
     """How many pending pods request nothing that gpuplan serves."""
-    said = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
-    return sum(not pod.gpu and not pod.deleting and pod.uid not in said for pod in found.snapshot.pending)
+    reported = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
+    return sum(not pod.gpu and not pod.deleting and pod.uid not in reported for pod in found.snapshot.pending)
 
 
 def _without_host_ipc(found: WhatIf) -> list[str]:
@@ -165,11 +165,11 @@ def _pod(key: PodKey) -> Json:
 
 
 def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
-    """Planning knows nothing of a node that is left out, or waits for its agent; here nothing will come."""
+    """Planning knows nothing of a node that is left out, or waits for its agent; here no agent will follow."""
     nodes = [one for one in found.left_out if one.kind == "Node"] if reason in MAY_LACK_NODES else []
-    told = [f"node {one.name} is left out: {one.reason}" for one in nodes[:MOST_NODES]]
+    named = [f"node {one.name} is left out: {one.reason}" for one in nodes[:MOST_NODES]]
     more = [f"nodes left out in all: {len(nodes)}"] if len(nodes) > MOST_NODES else []
-    return "; ".join([message, *told, *more])
+    return "; ".join([message, *named, *more])
 
 
 def _plans(found: WhatIf, result: PlanningResult) -> tuple[list[Json], list[NodeFailure]]:
@@ -236,7 +236,7 @@ def _summary(document: Json) -> str:
     placed, pods = len(document["placed"]), len(document["placed"]) + len(document["unplaced"])
     writes = len(document["plans"])
     others = document["withoutRequest"]
-    ignored = f"\n{counted(others, 'pod')} {'asks' if others == 1 else 'ask'} for nothing that gpuplan serves"
+    ignored = f"\n{counted(others, 'pod')} {'requests' if others == 1 else 'request'} nothing that gpuplan serves"
     return (
         f"{placed} of {pods} pods placed (at most {document['bound']} could be), "
         f"{writes} plan{'' if writes == 1 else 's'} to write, in {document['seconds']:.3f} s{ignored if others else ''}"

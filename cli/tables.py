@@ -1,4 +1,4 @@
-"""Plain tables for people: pure text, columns two blanks apart."""
+"""Formats plain tables for people: pure text, columns two blanks apart."""
 
 import textwrap
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
-"""A cluster from files -> the snapshot that the controller would plan with.
+"""Reads a cluster from files into the snapshot that the controller would plan with.
 
-In go raw objects, manifests and dumps mixed; out comes a Snapshot made by the controller's own reading of them, with
-what had to be assumed and what is left out. Nothing is asked of any API server. Every unbound pod counts as tried by
-the scheduler; agents count as alive unless a plan's status says that they are silent; a status is taken as it stands.
+Takes raw objects, manifests and dumps mixed; returns a Snapshot made by the controller's own parsers, with what had to
+be assumed and what is left out. Every unbound pod counts as tried by the scheduler; agents count as alive unless a
+plan's status reports them silent; a status is taken as it is. Never contacts an API server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KINDS = ("Node", "Pod", KIND, "PriorityClass", *CONTEXT_KINDS)
 _KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
 NOT_ENABLED = f"it is not enabled: label it {LABEL_PARTITIONING}=mig, mps or auto"
 USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
-"""Of a node whose manifest does not tell; the sandbox takes the same."""
+"""Of a node whose manifest does not give it; the sandbox uses the same."""
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -77,7 +77,7 @@ def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """What a controller would log is in our answer."""
+    """What a controller would log is part of the result."""
     logger = logging.getLogger(State.__module__)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -94,8 +94,8 @@ class _Reader:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
         self._state = State(window=window, options=options, clock=lambda: 0.0, on_label_warning=self._remark)
         self._holders: dict[str, list[PodView]] = {}
-        self._wanted: set[str] = set()
-        """MIG profiles that pending pods ask for."""
+        self._requested: set[str] = set()
+        """MIG profiles that pending pods request."""
         self._left_out: list[LeftOut] = []
         self._remarks: list[str] = []
 
@@ -123,11 +123,11 @@ class _Reader:
         if view.node and view.gpu:
             self._holders.setdefault(view.node, []).append(view)
         if not view.node:
-            # kubectl leaves managedFields out: what it shows then does not tell who nominated, and we do it most often.
+            # kubectl leaves managedFields out, so that the nominator is unknown; mostly it is gpuplan's controller.
             ours = view.nomination_ours or bool(view.nominated_node and "managedFields" not in raw["metadata"])
             view = replace(view, unschedulable=True, nomination_ours=ours)
             kinds = [classify(resource) for resource, _ in view.gpu]
-            self._wanted.update(kind.profile for kind in kinds if isinstance(kind, MigRequest))
+            self._requested.update(kind.profile for kind in kinds if isinstance(kind, MigRequest))
         self._state.observe_pod(view.key, view)
 
     # ------------------------------------------------------------------------------------------------ nodes
@@ -141,7 +141,7 @@ class _Reader:
                 self._state.observe_heartbeat(name, "as the files show it")
                 self._state.observe_plan(name, read_plan(plan))
             if plan is None or "uid" not in raw["metadata"] or not _is_reported(plans.get(name)):
-                _offer(node, plan)
+                _advertise(node, plan)
             view = read_node(node)
             if isinstance(view, Unreadable):
                 self._leave_out(view)
@@ -152,7 +152,7 @@ class _Reader:
             self._left_out.append(LeftOut(kind=KIND, name=name, reason="its node is not in the files"))
 
     def _plan_for(self, node: Json, plan: Raw | None) -> Raw | None:
-        """The plan as it stands, completed; one that is assumed where no agent has reported; None: left out."""
+        """The plan as it is, completed; one that is assumed where no agent has reported; None: left out."""
         if plan is not None:
             reading = read_plan(plan)
             if isinstance(reading, Unreadable):
@@ -173,7 +173,7 @@ class _Reader:
         if isinstance(gpus, Unknown):
             self._left_out.append(LeftOut(kind="Node", name=name, reason=gpus.reason))
             return None
-        mig_on = mode == "mig" or (mode == "auto" and any(self._is_wanted(gpu.model) for gpu in gpus))
+        mig_on = mode == "mig" or (mode == "auto" and any(self._is_requested(gpu.model) for gpu in gpus))
         if mode == "auto":
             self._remarks.append(f"node {name} is labelled auto: MIG mode is taken as {'on' if mig_on else 'off'}")
         spec = plan["spec"] if plan is not None else None
@@ -184,8 +184,8 @@ class _Reader:
         bare = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}
         return {**(plan or bare), "status": status}
 
-    def _is_wanted(self, model: GpuModel) -> bool:
-        return any(spec.name in self._wanted for spec in model.profiles)
+    def _is_requested(self, model: GpuModel) -> bool:
+        return any(spec.name in self._requested for spec in model.profiles)
 
     def _remark(self, node: NodeView, text: str) -> None:
         self._remarks.append(f"node {node.name}: {text}")
@@ -242,7 +242,7 @@ def _is_reported(plan: Raw | None) -> bool:
 
 
 def _complete_plan(raw: Raw, node: Raw) -> Json:
-    """A status that says Ready is taken at its word where it lacks the proofs that an agent would have written."""
+    """A status that reports Ready is believed where it lacks the proofs that an agent would have written."""
     items = effective_items(PlanSpec.read(raw["spec"]))
     status = dict(raw["status"])
     status["node"] = {"uid": node["metadata"]["uid"], **(status.get("node") or {})}
@@ -255,7 +255,7 @@ def _complete_plan(raw: Raw, node: Raw) -> Json:
     return {**raw, "status": status}
 
 
-def _offer(node: Json, plan: Raw | None) -> None:
+def _advertise(node: Json, plan: Raw | None) -> None:
     """Let a node's allocatable show the partitions of its plan's status, and no others: of those nothing is known."""
     allocatable = {
         resource: amount for resource, amount in node["status"]["allocatable"].items() if not is_partition(resource)

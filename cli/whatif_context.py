@@ -1,7 +1,8 @@
-"""What filters read beside pods and nodes, from objects in files: namespaces, volumes, services, workloads.
+"""Reads what the filters need in addition to pods and nodes: namespaces, volumes, services, workloads.
 
-In go raw objects by kind, out comes a SchedulingContext made by the controller's own reading. A kind of which the files
-have no object counts as unknown, as it does for a controller that may not list it; what cannot be read is passed over.
+Takes raw objects from files by kind, returns a SchedulingContext made by the controller's own parsers. A kind of which
+the files have no object counts as unknown, as it does for a controller that may not list it. What cannot be read is
+never reported here: it is skipped.
 """
 
 from __future__ import annotations

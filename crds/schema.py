@@ -1,8 +1,8 @@
-"""Pydantic's JSON schema -> the structural OpenAPI v3 schema that a CustomResourceDefinition may hold.
+"""Turns pydantic's JSON schema into the structural OpenAPI v3 schema that a CustomResourceDefinition may hold.
 
-In: a model of crds.v1alpha1. Out: a dict ready for `openAPIV3Schema`. References are inlined, an optional field is
+Takes a model of crds.v1alpha1, returns a dict ready for `openAPIV3Schema`. References are inlined, an optional field is
 simply not required (the API server prunes an explicit null). A keyword that Kubernetes would refuse, or that is unknown
-here, raises with the path of the field: nothing is dropped in silence.
+here, raises with the path of the field: nothing is dropped silently.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ KEPT = frozenset(
 )
 DROPPED = frozenset(
     {"title", "default", "additionalProperties"}
-)  # no CRD defaults: what Git says is what the API holds
+)  # no CRD defaults: the API holds exactly what is in Git
 HANDLED = frozenset({"$defs", "$ref", "anyOf", "const", "properties", "items", "type"})
 
 
@@ -57,17 +57,17 @@ def _walk(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
 
 
 def _resolved(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
-    """The node with `$ref` inlined and `X | None` reduced to X; what stands beside a reference wins over it."""
+    """The node with `$ref` inlined and `X | None` reduced to X; keys next to a reference win over it."""
     if "anyOf" in node:
         real = [choice for choice in node["anyOf"] if choice.get("type") != "null"]
         if len(real) != 1:
             raise NotStructuralError(f"{path}: a union of {len(real)} types has no structural form")
-        beside = {key: value for key, value in node.items() if key != "anyOf"}
-        return _resolved({**real[0], **beside}, definitions, path)
+        siblings = {key: value for key, value in node.items() if key != "anyOf"}
+        return _resolved({**real[0], **siblings}, definitions, path)
     if "$ref" in node:
         target = definitions[node["$ref"].rsplit("/", 1)[1]]
-        beside = {key: value for key, value in node.items() if key != "$ref"}
-        return _resolved({**target, **beside}, definitions, path)
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        return _resolved({**target, **siblings}, definitions, path)
     return node
 
 

@@ -1,1 +1,1 @@
-"""Thin Kubernetes plumbing over the official client; knows no word of GPUs."""
+"""Thin Kubernetes plumbing over the official client; knows nothing about GPUs."""

@@ -1,7 +1,7 @@
-"""Reads and writes of single objects, at any path: get, create, replace, delete, apply and the two patches.
+"""Reads and writes single objects at any path: get, create, replace, delete, apply and the two patches.
 
-In goes a path such as `/api/v1/namespaces/a/pods/b` and a JSON object, out comes the object as the server then holds
-it. Raw JSON on purpose: the generated patch methods of client 37 guess the patch type from the group and return None
+Takes a path such as `/api/v1/namespaces/a/pods/b` and a JSON object, returns the object as the server then holds it.
+Sends raw JSON, because the generated patch methods of client 37 guess the patch type from the group and return None
 where an apply creates the object. Raises `kube.errors`; never retries.
 """
 
@@ -31,7 +31,7 @@ def create(
 def replace(
     api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
 ) -> Object:
-    """PUT; with metadata.resourceVersion in the body it is refused if somebody else wrote in between."""
+    """PUT; with metadata.resourceVersion in the body it is refused if another client wrote in between."""
     return _send(api, "PUT", path, dict(body), query=_by(manager), timeouts=timeouts)
 
 

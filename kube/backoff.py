@@ -1,6 +1,6 @@
-"""Growing pauses with jitter, so that many clients do not come back in step.
+"""Computes growing pauses with jitter, so that many clients do not retry in step.
 
-In goes a source of random numbers, out come seconds to wait. Never sleeps itself.
+Takes a source of random numbers, returns seconds to wait. Never sleeps.
 """
 
 import random

@@ -1,8 +1,8 @@
 """Bounds the time of the API requests of one pass, so that an API server that never answers cannot stop a loop.
 
-Every request gets the time that is left as its time-outs, and a request without an answer uses it up; what is answered
-costs nothing. Once it is used up the further requests of the pass fail fast, and the next pass begins with all of it.
-Sends nothing.
+Gives every request the time that is left as its timeouts. A request without an answer uses that time up, an answered
+one costs nothing. Once the time is used up, the further requests of the pass fail fast; the next pass starts with the
+full time. Sends nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one place that builds API clients: from a kubeconfig, from a pod's service account, or for a bare URL.
 
-Returns an `ApiClient` of the official package that asks for gzip, probes idle connections and never retries by itself:
+Returns an `ApiClient` of the official package that requests gzip, probes idle connections and never retries by itself:
 its default retries would stretch every time-out fourfold and sleep inside a request. A configuration that cannot
-be used is `UnusableConfigError`, a sentence for people. Only `__main__` modules call this.
+be used raises `UnusableConfigError`, a sentence for people. Only `__main__` modules call this.
 """
 
 import os
@@ -15,7 +15,7 @@ from kubernetes.utils.keepalive import tcp_keepalive_socket_options
 
 CONNECTIONS = 32  # one for each watch and each thread that writes
 KEEPALIVE = {"idle": 15, "interval": 5, "count": 3}
-"""A watch whose server or network died without a word breaks after 30 s; without probes it would stay silent."""
+"""A watch whose server or network died silently breaks after 30 s; without probes it would never end."""
 
 
 class UnusableConfigError(Exception):
@@ -44,7 +44,7 @@ def _settings(kubeconfig: str | None, context: str | None) -> Configuration:
 
 
 def for_url(url: str, *, user_agent: str = "") -> ApiClient:
-    """A server that asks for no credentials, such as the sandbox's."""
+    """A server that requires no credentials, such as the sandbox's."""
     settings = Configuration()
     settings.host = url.rstrip("/")
     return _client(settings, user_agent)

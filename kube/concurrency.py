@@ -1,8 +1,8 @@
-"""Several requests at once: one after the other, those of a thousand nodes would hold up the loop for minutes.
+"""Sends several requests at once: one after the other, those of a thousand nodes would block the loop for minutes.
 
-In go items and what to do with each, out come the answers in the order of the items. What an action raises is raised
-here, once all are over; actions that must not stop each other catch their own errors. How long a turn may go on
-sending is for the caller to keep: what is still due then is done in the next turn.
+Takes items and an action, returns the results in the order of the items. What an action raises is raised here once all
+have ended; actions that must not stop each other catch their own errors. Does not bound the time of a pass: the caller
+decides how long it sends, and sends the rest in the next pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an API server can refuse, as exceptions that tell what to do next.
+"""What an API server can refuse, as exceptions that show what to do next.
 
-In goes an HTTP answer (or the transport's own exception), out comes one of these classes; `message` is the server's
-sentence, unchanged, for people. The class says whether trying again can help: `Unavailable` yes, `Conflict` after
-reading again, the others only after something else has changed. Sends nothing.
+Takes an HTTP answer or the transport's own exception, returns one of these classes; `message` is the server's sentence,
+unchanged, for people. The class shows whether a retry can help: `Unavailable` yes, `Conflict` after reading again, the
+others only after something else has changed. Sends nothing.
 """
 # ruff: noqa: N818 - the API's own reasons are the names; they are read as errors.NotFound
 
@@ -29,7 +29,7 @@ class BadRequest(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: RBAC or an admission policy says no."""
+    """403: RBAC or an admission policy forbids it."""
 
 
 class NotFound(ApiError):
@@ -65,7 +65,7 @@ class Invalid(ApiError):
 
     @property
     def test_failed(self) -> bool:
-        """A JSON patch, such as its `test`, does not fit the object; the server says no more."""
+        """A JSON patch, such as its `test`, does not fit the object; the server reports no details."""
         return not self.causes and self.message == PATCH_REJECTED
 
 
@@ -84,7 +84,7 @@ def is_stale(error: ApiError) -> bool:
 
 
 def retry_after(error: ApiError) -> float:
-    """Seconds that the server asks to wait; 0 where it asks nothing."""
+    """Seconds that the server requests to wait; 0 without such a request."""
     return error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
 
 

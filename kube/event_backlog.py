@@ -1,9 +1,9 @@
-"""Which Event is written next: the queue between `kube.events.EventRecorder` and its thread.
+"""Orders the Events to write: the queue between `kube.events.EventRecorder` and its thread.
 
-Events about one object with one type, reason and series are one series: the newest words, and how often they were
-emitted since they were last written. A series is due at once, except when it repeats the newest words about its object
-within `quiet_seconds` of their last write: then it is due when that time is over. A repeat that is held back is dropped
-when other words about the object follow, so that the Event written last about an object is the one emitted last. Takes
+Events about one object with one type, reason and series are one series: its latest content, and how often it was
+emitted since it was last written. A series is due at once, unless it repeats the latest content about its object within
+`quiet_seconds` of the last write: then it is due when that time is over. A repeat that is held back is dropped when
+another Event about the object follows, so that the Event written last about an object is the one emitted last. Takes
 the time as an argument; does no I/O and is not thread-safe.
 """
 
@@ -35,7 +35,7 @@ class ObjectReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class EventContent:
     """One emitted Event."""
 
     about: ObjectReference
@@ -59,7 +59,7 @@ class Words:
 class Series:
     """What is known of one Event object."""
 
-    words: Words
+    content: EventContent
     emitted: int = 0
     """How often since the last write."""
     count: int = 0
@@ -75,20 +75,20 @@ class EventBacklog:
         self._ready: OrderedDict[Key, Series] = OrderedDict()
         self._held: dict[Key, Series] = {}
         self._due: list[tuple[float, Key]] = []
-        """A heap over `_held`; it may have entries that are held no more."""
+        """A heap over `_held`; it may have entries that are no longer held."""
         self._series: OrderedDict[Key, Series] = OrderedDict()
         self._newest: OrderedDict[str, Key] = OrderedDict()
 
-    def add(self, words: Words, now: float) -> bool:
+    def add(self, content: EventContent, now: float) -> bool:
         """Queue one Event; False if there is no room."""
-        key, queued = words.key, words.key in self._ready or words.key in self._held
+        key, queued = content.key, content.key in self._ready or content.key in self._held
         if not queued and len(self._ready) + len(self._held) >= self._size:
             return False
-        series = self._series.setdefault(key, Series(words=words))
-        series.words = words
+        series = self._series.setdefault(key, Series(content=content))
+        series.content = content
         series.emitted += 1
-        newest = self._newest.get(words.object)
-        self._remember(key, words.object)
+        newest = self._newest.get(content.object)
+        self._remember(key, content.object)
         if newest != key and newest is not None:
             self._held.pop(newest, None)
         if key in self._ready:

@@ -1,7 +1,7 @@
-"""Write Kubernetes Events about objects from a thread of its own; `kubectl describe` shows them.
+"""Writes Kubernetes Events about objects from a thread of its own; `kubectl describe` shows them.
 
 Events about the same object (by uid) with the same type, reason and series are one Event object: a repeat raises its
-count and renews its time and message. Without a series the message is the series. Repeats of the newest words about an
+count and renews its time and message. Without a series the message is the series. Repeats of the latest Event about an
 object within `quiet_seconds` are written together when that time is over (`kube.event_backlog`). Requests are paced, so
 that many Events at once, as after a restart, do not flood the API server. `emit` never blocks and never raises: where
 the queue is full or the API is away, Events are lost, and nothing else.
@@ -17,7 +17,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from kube import apply, errors
-from kube.event_backlog import EventBacklog, EventType, ObjectReference, Series, Words
+from kube.event_backlog import EventBacklog, EventContent, EventType, ObjectReference, Series
 
 __all__ = ["EventRecorder", "EventType", "ObjectReference"]
 
@@ -71,7 +71,7 @@ class EventRecorder:
         self._thread.start()
 
     def stop(self, *, timeout_seconds: float = 2.0) -> None:
-        """Write what is queued, but no longer than this; the rest is dropped without a word."""
+        """Write what is queued, but no longer than this; the rest is dropped silently."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -84,7 +84,7 @@ class EventRecorder:
     ) -> None:
         """Write an Event some time. `series` names the Event object whose message this replaces."""
         message = message[:MESSAGE_CHARS]
-        words = Words(
+        content = EventContent(
             about=about,
             type=event_type,
             reason=reason,
@@ -93,7 +93,7 @@ class EventRecorder:
             at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
         with self._changed:
-            if self._backlog.add(words, time.monotonic()):
+            if self._backlog.add(content, time.monotonic()):
                 self._changed.notify()
                 return
         self.dropped += 1
@@ -102,21 +102,21 @@ class EventRecorder:
 
     def _run(self) -> None:
         while (taken := self._next()) is not None:
-            series, words, emitted = taken
+            series, content, emitted = taken
             try:
-                count, written = self._write(words, series.count, emitted)
+                count, written = self._write(content, series.count, emitted)
             except errors.ApiError as error:
                 self.dropped += 1
-                log.warning("event %s about %s was not written: %s", words.reason, words.about.name, error)
+                log.warning("event %s about %s was not written: %s", content.reason, content.about.name, error)
             except Exception:
                 self.dropped += 1
-                log.exception("event %s about %s was not written", words.reason, words.about.name)
+                log.exception("event %s about %s was not written", content.reason, content.about.name)
             else:
                 with self._changed:
                     series.count = count
                     series.emitted -= written
 
-    def _next(self) -> tuple[Series, Words, int] | None:
+    def _next(self) -> tuple[Series, EventContent, int] | None:
         """Wait for it; None: this thread is to end."""
         with self._changed:
             while not self._stopping:
@@ -129,52 +129,52 @@ class EventRecorder:
             if self._given_up or self._backlog.due_in(time.monotonic()) is None:
                 return None
             series = self._backlog.take(time.monotonic())
-            return series, series.words, series.emitted
+            return series, series.content, series.emitted
 
-    def _write(self, words: Words, count: int, emitted: int) -> tuple[int, int]:
+    def _write(self, content: EventContent, count: int, emitted: int) -> tuple[int, int]:
         """The count as the API has it now, and how many of `emitted` are in it.
 
         One request where the Event is new or was written by this process, two where another process wrote it.
         """
         if count:
             try:
-                self._renew(words, count=count + emitted)
+                self._renew(content, count=count + emitted)
             except errors.NotFound:
                 pass  # the API keeps Events for an hour
             else:
                 return count + emitted, emitted
-        namespace = words.about.namespace or CLUSTER_SCOPED_NAMESPACE
+        namespace = content.about.namespace or CLUSTER_SCOPED_NAMESPACE
         try:
-            apply.create(self._api, f"/api/v1/namespaces/{namespace}/events", self._body(words, namespace, emitted))
+            apply.create(self._api, f"/api/v1/namespaces/{namespace}/events", self._body(content, namespace, emitted))
         except errors.AlreadyExists:
             # Another process has written it: how often is known only now, so the next repeat raises the count.
-            return int(self._renew(words).get("count") or 1), 0
+            return int(self._renew(content).get("count") or 1), 0
         return emitted, emitted
 
-    def _renew(self, words: Words, **more: int) -> dict[str, Any]:
-        namespace = words.about.namespace or CLUSTER_SCOPED_NAMESPACE
-        changed = {"lastTimestamp": words.at, "message": words.message, **more}
-        return apply.merge_patch(self._api, f"/api/v1/namespaces/{namespace}/events/{_name(words)}", changed)
+    def _renew(self, content: EventContent, **more: int) -> dict[str, Any]:
+        namespace = content.about.namespace or CLUSTER_SCOPED_NAMESPACE
+        changed = {"lastTimestamp": content.at, "message": content.message, **more}
+        return apply.merge_patch(self._api, f"/api/v1/namespaces/{namespace}/events/{_name(content)}", changed)
 
-    def _body(self, words: Words, namespace: str, count: int) -> dict[str, Any]:
+    def _body(self, content: EventContent, namespace: str, count: int) -> dict[str, Any]:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": _name(words), "namespace": namespace},
-            "involvedObject": words.about.as_json(),
-            "type": words.type,
-            "reason": words.reason,
-            "message": words.message,
+            "metadata": {"name": _name(content), "namespace": namespace},
+            "involvedObject": content.about.as_json(),
+            "type": content.type,
+            "reason": content.reason,
+            "message": content.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
-            "firstTimestamp": words.at,
-            "lastTimestamp": words.at,
+            "firstTimestamp": content.at,
+            "lastTimestamp": content.at,
             "count": count,
         }
 
 
-def _name(words: Words) -> str:
+def _name(content: EventContent) -> str:
     """The same after a restart, so that the count goes on."""
-    digest = hashlib.sha256("\0".join(words.key).encode()).hexdigest()[:16]
-    return f"{words.about.name[: NAME_CHARS - 17]}.{digest}"
+    digest = hashlib.sha256("\0".join(content.key).encode()).hexdigest()[:16]
+    return f"{content.about.name[: NAME_CHARS - 17]}.{digest}"

@@ -41,7 +41,7 @@ class LatestVersion(Generic[V]):
                 self._latest = new
 
     def accept(self, written: V) -> None:
-        """The answer to a write of ours: counts at once, the watch may deliver it later."""
+        """The answer to our own write: counts at once, the watch may deliver it later."""
         with self._lock:
             known = self._latest
             if known is not None and known.uid == written.uid and not _older(written, known):

@@ -1,8 +1,8 @@
-"""Leases: leader election among several processes, and the heartbeat of one.
+"""Renews Leases: leader election among several processes, and the heartbeat of one.
 
 Time is this process's monotonic clock only: another holder counts as alive for its lease's duration since *we* last saw
 it change, so clocks need not agree. Any failed request is a failed renewal, whatever it raised. A leader that cannot
-renew stops leading before anybody else may start; writes are fenced by resourceVersion all the same.
+renew stops leading before another process may start; writes are fenced by resourceVersion all the same.
 """
 
 import contextlib
@@ -63,13 +63,13 @@ class Elector:
         self._quit = threading.Event()
         self._leading = False
         self._renewed = 0.0  # start of the last good renewal
-        self._seen: tuple[object, object] | None = None  # holder and renewTime of the last look …
+        self._seen: tuple[object, object] | None = None  # holder and renewTime of the last read …
         self._seen_at = 0.0  # … and when they last changed
         self._thread = threading.Thread(target=self.run, daemon=True, name=f"elector {name}")
 
     @property
     def leading(self) -> bool:
-        """True only while nobody else can lead; ask before every write."""
+        """True only while no other process can lead; check before every write."""
         return self._leading and time.monotonic() - self._renewed < self._timing.renew_seconds
 
     def start(self) -> None:
@@ -124,7 +124,7 @@ class Elector:
             self._on_stopped()
 
     def _attempt(self, now: float) -> bool:
-        """True: renewed. False: somebody else holds it. Anything else is raised."""
+        """True: renewed. False: another process holds it. Anything else is raised."""
         path = lease_path(self._namespace, self._name)
         try:
             lease = apply.get(self._api, path, timeouts=self._timeouts())
@@ -145,7 +145,7 @@ class Elector:
         if holder and holder != self.identity and now < self._seen_at + alive_seconds:
             return False
         lease["spec"] = self._held_spec(spec)
-        # The resourceVersion that was read goes with it: Conflict means that somebody else was faster.
+        # The resourceVersion that was read goes with it: Conflict means that another process was faster.
         apply.replace(self._api, path, lease, timeouts=self._timeouts())
         return True
 
@@ -171,7 +171,7 @@ class Elector:
 
 
 class Heartbeat:
-    """Renews one lease that nobody competes for; whoever reads it judges its age by its own clock."""
+    """Renews one lease that has no other holder; each reader judges its age by its own clock."""
 
     def __init__(
         self,

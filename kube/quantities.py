@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`100m`, `1.5Gi`, `2e3`) as exact numbers.
+"""Reads Kubernetes quantities (`100m`, `1.5Gi`, `2e3`) as exact numbers.
 
-In goes the text of a manifest or an API answer, out comes a Fraction or an integer that is rounded up, as the API
-server does. Floats never appear in between.
+Takes the text of a manifest or an API answer, returns a Fraction, or an integer rounded up as the API server does.
+Never uses floats in between.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Keeps a projected copy of one collection: list, then watch, for as long as it runs.
 
-In goes a path and a `project` function that turns a raw object into a small frozen value (or None: not of interest);
-out comes `on_change(key, old, new)` for every value that differs, from one thread, in the server's order. Raw objects
-are dropped at once. A relist reports the difference only, an object that was deleted and created anew in between as a
-change: compare uids. Gives up never, and never calls back after `stop` has returned.
+Takes a path and a `project` function that turns a raw object into a small frozen value (or None: not of interest).
+Calls `on_change(key, old, new)` for every value that differs, from one thread, in the server's order. Raw objects
+are dropped at once. A relist reports only the difference, and an object that was deleted and created again in between
+as a change: compare uids. Never gives up, and never calls back after `stop` has returned.
 """
 
 import logging
@@ -102,7 +102,7 @@ class Reflector(Generic[T]):
             except errors.Gone as error:
                 self._version = None
                 self._failed(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, a watch that ended for good is worse
+            except Exception as error:  # noqa: BLE001 - any error is better than a watch that ended permanently
                 self._failed(error)
 
     def _list(self) -> str:

@@ -1,7 +1,7 @@
-"""HTTP for people and probes of the controller and of the agents: /metrics, /healthz, /readyz and what else is given.
+"""Serves HTTP for people and probes of the controller and the agents: /metrics, /healthz, /readyz and given pages.
 
-In go functions that make a page when it is asked for, out come their answers, each request on a thread of its own.
-Read only: there is no path that changes anything, and nothing here knows what the pages mean.
+Takes functions that make a page when it is requested, and answers each request on a thread of its own. Read only: no
+path changes anything, and nothing here depends on what the pages mean.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_page(problems: Callable[[], list[str]]) -> Callable[[], Page]:
 
 
 def json_page(document: Callable[[], Any]) -> Callable[[], Page]:
-    """A JSON document, made when it is asked for."""
+    """A JSON document, made when it is requested."""
     return lambda: Page(body=json.dumps(document()).encode() + b"\n", content_type=JSON)
 
 

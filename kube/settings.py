@@ -1,6 +1,6 @@
-"""A daemon's settings: one YAML file with camelCase keys, read strictly into a frozen pydantic model.
+"""Reads a daemon's settings: one YAML file with camelCase keys, strictly into a frozen pydantic model.
 
-In goes a model (a subclass of `Section`) and the path of a file, out comes the model. Whatever is wrong is one
+Takes a model (a subclass of `Section`) and the path of a file, returns the model. Everything that is wrong is one
 `SettingsError` whose lines each name the key, the value and what would be right; an unknown key is never ignored,
 because a misspelt one would silently leave a default in force. Reads no environment and starts nothing.
 """

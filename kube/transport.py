@@ -1,8 +1,8 @@
-"""One HTTP request through the official client: its configuration, credentials, TLS and connection pool.
+"""Sends one HTTP request through the official client: its configuration, credentials, TLS and connection pool.
 
-In go a method, a path below the server's root, a query and a JSON value; out comes the raw answer, or one of
-`kube.errors`. Every request has a time-out; nothing is retried here, because only the caller knows whether that is
-safe. Decodes no object.
+Takes a method, a path below the server's root, a query and a JSON value; returns the raw answer or raises one of
+`kube.errors`. Every request has a timeout; nothing is retried here, because only the caller knows whether that is safe.
+Decodes no object.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def open_response(
     content_type: str = JSON,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> urllib3.HTTPResponse:
-    """A 2xx answer whose body is still to be read; whoever calls this closes or drains it."""
+    """A 2xx answer whose body is still to be read; the caller closes or drains it."""
     headers = {"Accept": JSON}
     if body is not None:
         headers["Content-Type"] = content_type

@@ -1,8 +1,8 @@
-"""One list and one watch against the API, page by page and line by line, as raw JSON objects.
+"""Reads one list and one watch from the API, page by page and line by line, as raw JSON objects.
 
-In go a collection's path and a query, out come objects or events as they arrive. A 410 in the middle of paging starts
-the list over in one piece; a 410 inside a watch (an ERROR event in a 200 answer) is raised like any other. Keeps
-nothing between calls; `kube.reflector` decides what happens next.
+Takes a collection's path and a query, yields objects or events as they arrive. A 410 in the middle of paging restarts
+the list in one piece; a 410 inside a watch (an ERROR event in a 200 answer) is raised like any other. Keeps nothing
+between calls; `kube.reflector` decides what happens next.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Event:
 
 
 def list_pages(api: ApiClient, path: str, query: Query) -> Iterator[Page]:
-    """The collection at one resourceVersion, that of the first page: what changed since then the watch will tell."""
+    """The collection at one resourceVersion, that of the first page: the watch delivers what changed since then."""
     paging: dict[str, str | int] = {"limit": PAGE_SIZE}
     version = ""
     restarted = False
@@ -104,7 +104,7 @@ class WatchStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchTiming:
-    watch_seconds: int = 300  # asked of the server; also how long a resourceVersion from the future can fool us
+    watch_seconds: int = 300  # requested of the server; also how long a resourceVersion from the future can fool us
     read_slack_seconds: float = 30.0
     bookmarked_read_seconds: float = 120.0  # longest silence once a bookmark was seen: they come every minute
     first_backoff_seconds: float = 0.2

@@ -1,7 +1,7 @@
-"""What a GPU can be cut into: profiles, models, layouts, packing, MPS slices, resource names, change steps.
+"""What a GPU can be partitioned into: profiles, models, layouts, packing, MPS slices, resource names, change steps.
 
-Pure: the standard library only, no I/O but the catalogue's own data file, no clock, no logging. Values come in, values
-go out.
+Pure functions over values. Uses the standard library only; does no I/O except reading the catalogue's data file, reads
+no clock and logs nothing.
 """
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
-"""Arrangements: every way to place a given set of instances into a mask.
+"""Enumerates the arrangements: every way to place a given set of instances into a mask.
 
-In go a mask and the wanted instances, as the placements each may take; out come tuples of placements, each set once and
-in a fixed order. Exhaustive, which is cheap: an A100 has 2,319 layouts in all, and a given geometry a few dozen. Which
-arrangement is best is the caller's question.
+Takes a mask and the instances, as the placements each may take; yields tuples of placements, each set once and in a
+fixed order. Exhaustive, which is cheap: an A100 has 2,319 layouts in all, and a given geometry a few dozen. Never ranks
+them: the caller knows which arrangement is best.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Geometries: which counts of instances per profile can be added to a mask.
+"""Enumerates the geometries: which counts of instances per profile can be added to a mask.
 
-In go the placements of some profiles, out come count vectors (tuples in the order of these profiles), all of them or
-the Pareto front. Walked memory slice by memory slice, with one memo per mask, so that masks share their work. Where the
-instances stand is not told; see `arrangements`.
+Takes the placements of some profiles, returns count vectors (tuples in the order of these profiles): all of them or the
+Pareto front. Goes memory slice by memory slice, with one memo per mask, so that masks share their work. Never returns
+where the instances are placed; see `arrangements`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Layouts: the placed MIG instances of one GPU, and the rule that says which layouts can exist.
+"""Describes layouts, the placed MIG instances of one GPU, and the rule for which layouts can exist.
 
-In go placements, out come frozen, sorted values and, for an impossible layout, one sentence that says why. The rule: an
+Takes placements, returns frozen, sorted values and, for an impossible layout, one sentence with the cause. The rule: an
 instance fits iff no memory slice it covers is taken, and at most one instance owns the media engines (`+me`). That
-already implies every limit on compute slices and engines. Nothing here chooses a placement; see `packing`.
+already implies every limit on compute slices and engines. Never chooses a placement; see `packing`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def with_model_names(model: GpuModel, layout: Layout) -> Layout:
 
 
 def check_layout(model: GpuModel, layout: Layout) -> str | None:
-    """None for a layout that can exist on this model, else one sentence that says what is impossible."""
+    """None for a layout that can exist on this model, else one sentence about what is impossible."""
     for instance in layout:
         problem = _impossible_alone(model, instance)
         if problem is not None:
@@ -105,7 +105,7 @@ def check_layout(model: GpuModel, layout: Layout) -> str | None:
 
 
 def check_together(model: GpuModel, layout: Layout) -> str | None:
-    """Only whether the instances can stand side by side; profiles that the model does not list are let pass."""
+    """Only whether the instances can exist together; profiles that the model does not list pass."""
     for one, other in combinations(layout.instances, 2):
         if one.mask & other.mask:
             return f"{one} and {other} overlap: each memory slice belongs to one instance"
@@ -121,7 +121,7 @@ def _impossible_alone(model: GpuModel, instance: Instance) -> str | None:
             return f"{model.key} has no MIG, so {instance.profile} cannot be made: use MPS slices"
         return f"{model.key} has no profile {instance.profile}: use one of {', '.join(s.name for s in model.profiles)}"
     if not spec.starts:
-        return f"where {spec.name} may begin on {model.key} is not published: only the node's NVML can say"
+        return f"where {spec.name} may begin on {model.key} is not published: only the node's NVML knows"
     if instance.start not in spec.starts:
         return f"{spec.name} cannot begin at {instance.start} on {model.key}: use {_alternatives(spec.starts)}"
     if instance.size != spec.size:

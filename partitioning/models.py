@@ -1,8 +1,8 @@
-"""GPU models: what NVIDIA's cards can be cut into, and how to find the model of a node.
+"""Knows the GPU models: what NVIDIA's cards can be partitioned into, and how to find the model of a node.
 
-In goes a node's `nvidia.com/gpu.product` label, an NVML name, or what NVML itself reported; out comes a `GpuModel`. The
-built-in facts are in `catalogue.json`, with their sources. On a real node NVML is the authority (`model_from_report`):
-names, memory and instance counts change with the driver. A model that is not `confirmed` must not be planned with.
+Takes a node's `nvidia.com/gpu.product` label, an NVML name, or NVML's own report; returns a `GpuModel`. The built-in
+facts are in `catalogue.json`, with their sources. On a real node NVML is the authority (`model_from_report`): names,
+memory and instance counts change with the driver. A model that is not `confirmed` must not be planned with.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class GpuModel:
     compute_slices: int
     profiles: tuple[ProfileSpec, ...]
     exclusive: tuple[frozenset[str], ...]
-    """At most one instance of each group stands on a GPU: the profiles that own its media engines."""
+    """At most one instance of each group exists on a GPU: the profiles that own its media engines."""
     confirmed: bool
     """The placements were seen on hardware, or follow a family that was."""
     geometries: tuple[Geometry, ...] | None = None
     """Where given, only layouts that are one of these or a part of one may be made; None: whatever is possible."""
 
     def __hash__(self) -> int:
-        # Tables are cached per model; hashing every profile at each look-up would cost more than the look-up.
+        # Tables are cached per model; hashing every profile at each lookup would cost more than the lookup.
         return hash((self.key, self.names, self.memory_mib))
 
     @property
@@ -91,7 +91,7 @@ class GpuModel:
         return next((spec for spec in self.profiles if name in spec.aliases), None)
 
     def excludes(self, one: str, other: str) -> bool:
-        """True when instances of these two profiles never stand on one GPU, wherever they are placed."""
+        """True when instances of these two profiles can never share one GPU, wherever they are placed."""
         return any(one in group and other in group for group in self.exclusive) or never_together(one, other)
 
 
@@ -125,7 +125,7 @@ def model_from_report(
     profiles: Iterable[ProfileSpec],
     compute_capability: tuple[int, int] | None = None,
 ) -> GpuModel:
-    """The model as one node's NVML reported it; the catalogue adds what NVML does not say.
+    """The model as one node's NVML reported it; the catalogue adds what NVML does not report.
 
     `name` is an NVML device name or a product label (spaces written as dashes).
     """

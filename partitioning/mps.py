@@ -1,6 +1,6 @@
-"""MPS slices: shares of one GPU with a memory limit each, and what a GPU can hold of them.
+"""Describes MPS slices: shares of one GPU with a memory limit each, and what a GPU can hold of them.
 
-In go sizes in GB (10^9 bytes, `nvidia.com/gpu-<N>gb`) or GiB (2^30 bytes, `aliyun.com/gpu-mem`), out come slices with
+Takes sizes in GB (10^9 bytes, `nvidia.com/gpu-<N>gb`) or GiB (2^30 bytes, `aliyun.com/gpu-mem`), returns slices with
 the limit in whole MiB that MPS enforces, and for an impossible set one sentence with the remedy. The limit is rounded
 down, so that slices never promise more than the GPU has. Active thread percentages may add up to more than 100: MPS
 shares multiprocessors in time.
@@ -27,11 +27,11 @@ class MpsSlice:
 
     memory_mib: int
     resource: str
-    """Under which name pods ask for it."""
+    """The name under which pods request it."""
     label: str
     """Its size as people write it, `10gb` or `3gib`; part of device ids."""
     units: int = 1
-    """How many of `resource` a pod asks to get it: 1, or its GiB under `aliyun.com/gpu-mem`."""
+    """How many of `resource` a pod requests to get it: 1, or its GiB under `aliyun.com/gpu-mem`."""
     thread_percent: int | None = None
     """Limit of active threads, 1 to 100 % of the GPU's multiprocessors; None: no limit."""
 
@@ -57,7 +57,7 @@ def slice_of_gb(memory_gb: int, thread_percent: int | None = None) -> MpsSlice:
 
 
 def slice_of_gib(memory_gib: int, thread_percent: int | None = None) -> MpsSlice:
-    """A slice of N GiB, for pods that ask `aliyun.com/gpu-mem: N`."""
+    """A slice of N GiB, for pods that request `aliyun.com/gpu-mem: N`."""
     return MpsSlice(
         memory_mib=memory_gib * MIB_PER_GIB,
         resource=ACK_MEMORY,
@@ -85,11 +85,11 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
             f"mps.slices holds {len(held)} slices, and MPS serves {MAX_CLIENTS} clients per GPU: "
             f"lower count by {len(held) - MAX_CLIENTS} or more"
         )
-    asked_mib = sum(share.memory_mib for share in held)
-    if asked_mib > model_memory_mib:
+    requested_mib = sum(share.memory_mib for share in held)
+    if requested_mib > model_memory_mib:
         return (
-            f"mps.slices ask for {asked_mib} MiB together, and the GPU has {model_memory_mib} MiB: "
-            f"lower memoryGB, memoryGiB or count by {asked_mib - model_memory_mib} MiB or more"
+            f"mps.slices request {requested_mib} MiB together, and the GPU has {model_memory_mib} MiB: "
+            f"lower memoryGB, memoryGiB or count by {requested_mib - model_memory_mib} MiB or more"
         )
     return None
 

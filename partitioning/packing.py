@@ -1,9 +1,9 @@
-"""Packing: where wanted MIG instances go on one GPU.
+"""Packs MIG instances onto one GPU: decides where requested instances go.
 
-In go the instances that must stay (`pinned`), counts of wanted profiles, and idle instances that were better kept
-(`prefer`); out comes a layout or the reason why there is none. The search is exact. Best is the arrangement that
-destroys the fewest idle instances, then creates the fewest new ones, then leaves the most room for later, then has the
-lowest starts: same input, same answer. Never moves or drops a pinned instance.
+Takes the instances that must stay (`pinned`), counts of requested profiles (`wanted`), and idle instances that are
+better kept (`prefer`); returns a layout or the reason why there is none. The search is exact. Best is the arrangement
+that destroys the fewest idle instances, then creates the fewest new ones, then leaves the most room for later, then has
+the lowest starts: same input, same answer. Never moves or drops a pinned instance.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Counts: TypeAlias = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """The wanted instances have a place."""
+    """The requested instances fit."""
 
     layout: Layout
-    """Pinned and wanted instances, nothing else."""
+    """Pinned and requested instances, nothing else."""
     spare: Layout
-    """Preferred instances that are not needed and can stand untouched beside `layout`."""
+    """Preferred instances that are not needed and can stay untouched alongside `layout`."""
 
     @property
     def with_spare(self) -> Layout:
@@ -40,7 +40,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRoom:
-    """The wanted instances have no place together beside the pinned ones."""
+    """The requested instances do not fit together with the pinned ones."""
 
     reason: str
     missing: Counts
@@ -54,20 +54,20 @@ class _Scored:
     destroyed: int
     created: int
     room: Room
-    room_beside_spare: Room
+    room_with_spare: Room
     wanted: Layout
     spare: Layout
 
     def is_better_than(self, other: _Scored) -> bool:
         if (self.destroyed, self.created) != (other.destroyed, other.created):
             return (self.destroyed, self.created) < (other.destroyed, other.created)
-        if (self.room, self.room_beside_spare) != (other.room, other.room_beside_spare):
-            return (self.room, self.room_beside_spare) > (other.room, other.room_beside_spare)
+        if (self.room, self.room_with_spare) != (other.room, other.room_with_spare):
+            return (self.room, self.room_with_spare) > (other.room, other.room_with_spare)
         return self.wanted.instances < other.wanted.instances
 
 
 def pack(model: GpuModel, *, pinned: Layout, wanted: Mapping[str, int], prefer: Layout = EMPTY) -> Packed | NoRoom:
-    """Place `wanted` (instances per profile, beside the pinned ones) on one GPU.
+    """Place `wanted` (instances per profile, in addition to the pinned ones) on one GPU.
 
     Pinned and preferred instances come out as they came in, even where the driver names their profile by an alias.
     """
@@ -92,7 +92,7 @@ def pack(model: GpuModel, *, pinned: Layout, wanted: Mapping[str, int], prefer: 
 def _best(model: GpuModel, mask: int, counts: Counts, prefer: tuple[Instance, ...]) -> _Scored | None:
     """The search itself, by mask: GPUs in the same state share one answer."""
     table = state_table(model)
-    idle = _standing(model, mask, prefer)
+    idle = _compatible(model, mask, prefer)
     best: _Scored | None = None
     for places in arrangements(mask, [(table.placements(name), count) for name, count in counts]):
         if places and not table.allows(_with(mask, places)):
@@ -103,8 +103,8 @@ def _best(model: GpuModel, mask: int, counts: Counts, prefer: tuple[Instance, ..
     return best
 
 
-def _standing(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Mapping[Instance, Placement]:
-    """The preferred instances that can stand beside the pinned ones and each other, with their placements."""
+def _compatible(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Mapping[Instance, Placement]:
+    """The preferred instances that fit together with the pinned ones and each other, with their placements."""
     idle: dict[Instance, Placement] = {}
     for instance in prefer:
         place = placement_of(model, instance)
@@ -117,19 +117,19 @@ def _standing(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Mappi
 def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Instance, Placement]) -> _Scored:
     existing = {place.instance: instance for instance, place in idle.items()}
     wanted = Layout.of(existing.get(place.instance, place.instance) for place in places)
-    mask = beside_spare = _with(mask, places)
+    mask = with_spare = _with(mask, places)
     spare = []
     for instance, place in idle.items():
-        stays = instance not in wanted and not beside_spare & place.blockers
-        if stays and (not places or table.allows(beside_spare | place.taken)):
+        stays = instance not in wanted and not with_spare & place.blockers
+        if stays and (not places or table.allows(with_spare | place.taken)):
             spare.append(instance)
-            beside_spare |= place.taken
+            with_spare |= place.taken
     reused = sum(place.instance in existing for place in places)
     return _Scored(
         destroyed=len(idle) - reused - len(spare),
         created=len(places) - reused,
         room=table.room(mask),
-        room_beside_spare=table.room(beside_spare),
+        room_with_spare=table.room(with_spare),
         wanted=wanted,
         spare=Layout.of(spare),
     )
@@ -145,15 +145,15 @@ def _no_such_profile(model: GpuModel, name: str) -> str:
     if not model.mig_capable:
         return f"{model.key} has no MIG, so {name} cannot be made: use MPS slices"
     if model.profile(name) is not None:
-        return f"where {name} may begin on {model.key} is not published: only the node's NVML can say"
+        return f"where {name} may begin on {model.key} is not published: only the node's NVML knows"
     return f"{model.key} has no profile {name}: use one of {', '.join(spec.name for spec in model.profiles)}"
 
 
 def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
-    """Say what does not fit, measured against the arrangement that serves the most compute slices."""
+    """Name what does not fit, measured against the arrangement that serves the most compute slices."""
     table = state_table(model)
-    asked = dict(counts)
-    limits = tuple(asked.get(name, 0) for name in table.profiles)
+    requested = dict(counts)
+    limits = tuple(requested.get(name, 0) for name in table.profiles)
     within = [
         vector
         for vector in table.vectors(table.mask_of(pinned))
@@ -165,10 +165,10 @@ def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
         for name, count, limit in zip(table.profiles, served, limits, strict=True)
         if limit > count
     )
-    beside = f"beside what must stay ({pinned})" if len(pinned) else "even when it is empty"
+    condition = f"together with what must stay ({pinned})" if len(pinned) else "even when it is empty"
     within_geometries = "" if model.geometries is None else " (or not allowed: its geometries are restricted)"
     return NoRoom(
-        reason=f"{_spelled(counts)} do not fit on one {model.key} {beside}: "
+        reason=f"{_spelled(counts)} do not fit on one {model.key} {condition}: "
         f"{_spelled(missing)} too many{within_geometries}",
         missing=missing,
     )

@@ -1,9 +1,10 @@
-"""The MIG rule as integers: what a placement takes, and what must be free for it.
+"""Expresses the MIG rule as integers: what a placement takes, and what must be free for it.
 
-In goes a model, out come its placements as bit masks, so that "does it fit" is one `and`. The low `slots` bits of a
-mask are memory slices. The bits above say which media profiles are present (`+me` once; `+me.all` only beside `-me`): a
+Takes a model, returns its placements as bit masks, so that "does it fit" is one `and`. The low `slots` bits of a mask
+are memory slices. The bits above show which media profiles are present (`+me` once; `+me.all` only alongside `-me`): a
 mask made from memory slices alone is right only where no such profile is pinned, so take masks from `occupancy`. For a
-model whose geometries are restricted there is one bit more per placement, so that a mask tells what is counted.
+model whose geometries are restricted there is one more bit per placement, so that a mask shows what is counted. Never
+decides which placement to take; see `packing`.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def placements_of(model: GpuModel) -> Mapping[str, tuple[Placement, ...]]:
 
 @lru_cache(maxsize=256)
 def rule_bits(model: GpuModel) -> int:
-    """How many low bits of a mask decide what is possible; those above only tell which placements are taken."""
+    """How many low bits of a mask decide what is possible; those above only show which placements are taken."""
     return model.slots + len(set(_presence_bits(model).values()))
 
 
 def placement_of(model: GpuModel, instance: Instance) -> Placement:
-    """The placement that an instance stands on; one that the model does not know takes its memory slices alone."""
+    """The placement that an instance has; one that the model does not know takes its memory slices alone."""
     spec = model.profile(instance.profile)
     known = placements_of(model).get(spec.name, ()) if spec is not None else ()
     for placement in known:

@@ -1,9 +1,9 @@
-"""MIG profile names such as `1g.10gb` or `1g.24gb+me.all`, as NVIDIA writes them.
+"""Reads MIG profile names such as `1g.10gb` or `1g.24gb+me.all`, as NVIDIA writes them.
 
-In goes the text of a profile, out comes its meaning: compute slices, the memory figure of the name (GB as NVIDIA prints
-it, not an exact size) and the attributes. Whether a GPU offers a profile is not decided here; see `models`.
-Also here: which two profiles never stand on one GPU because of its media engines. NVML states that rule by kind only
-(`nvml.h`, the comments on the *_REV1 and *_ALL_ME profiles), so it is read from the names, on unknown models too.
+Takes the text of a profile, returns its meaning: compute slices, the memory figure of the name (GB as NVIDIA prints it,
+not an exact size) and the attributes. Also decides which two profiles never share one GPU because of its media engines.
+NVML states that rule by kind only (`nvml.h`, the comments on the *_REV1 and *_ALL_ME profiles), so it is read from the
+names, on unknown models too. Never decides whether a GPU has a profile; see `models`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MigProfile:
         return any(attribute in ("+me", "+me.all") for attribute in self.attributes)
 
     def excludes(self, other: MigProfile) -> bool:
-        """True when the two never stand on one GPU, wherever they are placed."""
+        """True when the two can never share one GPU, wherever they are placed."""
         if self.takes_media and other.takes_media:
             return True
         return (self._takes_all_media and not other._without_media) or (

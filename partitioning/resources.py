@@ -1,8 +1,8 @@
-"""Names of the extended resources by which pods ask for GPUs, both ways.
+"""Names the extended resources by which pods request GPUs, and reads those names.
 
-In goes a profile or a size, out comes the resource name, and back. NVIDIA's device plugin writes every `+` of a
+Takes a profile or a size, returns the resource name, and the reverse. NVIDIA's device plugin writes every `+` of a
 profile as a dot and keeps `-` (`1g.24gb+me.all` is `nvidia.com/mig-1g.24gb.me.all`, `1g.24gb-me` keeps its dash).
-Quantities are not read here: what a count means is said beside each kind of request.
+Never reads quantities: the meaning of a count is described at each kind of request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MIG_PREFIX = "nvidia.com/mig-"
 NO_MEMORY = "nvidia.com/gpu-0gb"
 
 _MPS_GB = re.compile(r"nvidia\.com/gpu-([1-9]\d*)gb", re.ASCII)
-# The last word is the suffix that NVIDIA's plugin adds when a MIG instance is shared in time: no profile of its own.
+# The last part is the suffix that NVIDIA's plugin adds when a MIG instance is shared in time: no profile of its own.
 _MIG = re.compile(r"(?P<slices>\d+g\.\d+gb)(?P<attributes>(?:[.-][a-z]+)*)(?<!\.shared)", re.ASCII)
 
 
@@ -56,7 +56,7 @@ class AckRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class NoMemoryRequest:
-    """`nvidia.com/gpu-0gb`: meant as an MPS slice, but one without memory, which nobody can make."""
+    """`nvidia.com/gpu-0gb`: meant as an MPS slice, but without memory, which cannot exist."""
 
 
 ResourceRequest: TypeAlias = MigRequest | MpsRequest | WholeRequest | SharedRequest | AckRequest | NoMemoryRequest
@@ -94,7 +94,7 @@ def mps_gb_of_resource(name: str) -> int | None:
 
 
 def classify(resource_name: str) -> ResourceRequest | None:
-    """What a resource name asks of GPUs; None if it asks nothing of them."""
+    """What a resource name requests of GPUs; None if it requests no GPU."""
     if resource_name == WHOLE:
         return WholeRequest()
     if resource_name == SHARED:

@@ -1,11 +1,10 @@
-"""What still fits into a GPU, per mask: the planner's tables.
+"""Tabulates what still fits into a GPU, per mask: the planner's tables.
 
-In goes a mask (`mask_of` a layout that must stay), out come the geometries that can be added to it, what the free space
-is worth, and the cheapest place for one more instance. Everything is computed once per mask and then looked up: 8,000
-GPUs hold some hundred masks. Values are in compute slices, not memory slices: the last memory
-slice of an A100 serves few profiles, and a planner that counts it like the others loses pods by it.
-Where a model's geometries are restricted, nothing that goes beyond them counts as fitting.
-Nothing here says what to keep or destroy; see `packing`.
+Takes a mask (`mask_of` a layout that must stay), returns the geometries that can be added to it, what the free space is
+worth, and the cheapest place for one more instance. Everything is computed once per mask and then looked up: 8,000 GPUs
+have some hundred masks. Values are in compute slices, not memory slices: the last memory slice of an A100 serves few
+profiles, and a planner that counts it like the others loses pods by it. Where a model's geometries are restricted,
+nothing that goes beyond them counts as fitting. Never decides what to keep or destroy; see `packing`.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ def state_table(model: GpuModel, profiles: frozenset[str] | None = None) -> Stat
 
 
 class StateTable:
-    """Look-ups by mask for one model and a subset of its profiles. Take it from `state_table`, which shares the caches.
+    """Lookups by mask for one model and a subset of its profiles. Take it from `state_table`, which shares the caches.
 
     A vector counts instances per profile in the order of `profiles`.
     """
 
     def __init__(self, model: GpuModel, profiles: Iterable[str] | None = None) -> None:
-        """Names that the model lacks are left out; aliases are not resolved: a pod gets exactly what it asks for."""
-        asked = None if profiles is None else frozenset(profiles)
-        specs = [spec for spec in model.profiles if spec.starts and (asked is None or spec.name in asked)]
+        """Names that the model lacks are left out; aliases are not resolved: a pod gets exactly what it requests."""
+        requested = None if profiles is None else frozenset(profiles)
+        specs = [spec for spec in model.profiles if spec.starts and (requested is None or spec.name in requested)]
         every_placement = placements_of(model)
         self.model = model
         self.profiles: tuple[str, ...] = tuple(spec.name for spec in specs)

@@ -1,8 +1,8 @@
-"""Change steps: from the layout a GPU has to the one it should have.
+"""Computes the change steps from the layout a GPU has to the one it should have.
 
-In go the observed and the desired layout and the instances in use (unknown counts as used); out comes what can be done
+Takes the observed and the desired layout and the instances in use (unknown counts as used); returns what can be done
 now: destroy these idle instances, then create those. An instance in use is never destroyed, and nothing is created that
-would need its place; such work waits and is found again when the change is computed anew. So a change that was cut off
+would need its place; such work waits and is found again when the change is recomputed. So a change that was cut off
 after any step is continued by computing it from what is then observed.
 """
 

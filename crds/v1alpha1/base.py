@@ -31,7 +31,7 @@ class Wire(BaseModel):
 
 
 def cel(rule: str, message: str, **more: str) -> JsonValue:
-    """One entry of x-kubernetes-validations; the message is in the user's words."""
+    """One entry of x-kubernetes-validations; the message is written for the user."""
     return {"rule": rule, "message": message, **more}
 
 

@@ -17,7 +17,7 @@ CATEGORY = "gpu"
 CONTROLLER_MANAGER = "gpuplan-controller"
 AGENT_MANAGER = "gpuplan-agent"
 NAMESPACE = "gpuplan-system"
-"""Where gpuplan's own Leases live unless the settings say otherwise."""
+"""Where gpuplan's own Leases live unless the settings name another namespace."""
 
 CONTROLLER_LEASE = "gpuplan-controller"
 
@@ -56,7 +56,7 @@ class Mode(StrEnum):
 
 
 class Condition(StrEnum):
-    """The closed set of condition types of a plan; all of them are written at first sight."""
+    """The closed set of condition types of a plan; the agent writes all of them with its first status."""
 
     READY = "Ready"
     RECONCILING = "Reconciling"
@@ -118,10 +118,10 @@ class GpuState(StrEnum):
 
     UNMANAGED = "Unmanaged"  # no item in the plan: reported, never touched
     CHANGING = "Changing"  # hardware or slices are being changed
-    ADVERTISING = "Advertising"  # cut; the kubelet or the node does not show it yet
+    ADVERTISING = "Advertising"  # created; the kubelet or the Node does not show it yet
     WAITING_FOR_RELEASE = "WaitingForRelease"  # a partition in use is in the way
     READY = "Ready"  # confirmed: hardware, plugin, kubelet and node agree with the plan
-    FAILED = "Failed"  # `reason` and `message` say what must be done
+    FAILED = "Failed"  # `reason` and `message` name what must be done
 
 
 class PartitionState(StrEnum):
@@ -131,11 +131,11 @@ class PartitionState(StrEnum):
     FREE = "Free"
     UNKNOWN = "Unknown"
     PENDING = "Pending"  # exists, not yet schedulable
-    WITHDRAWN = "Withdrawn"  # no longer offered; will be destroyed
+    WITHDRAWN = "Withdrawn"  # no longer advertised; will be destroyed
 
 
 class Backend(StrEnum):
-    """Who offers the partitions to the kubelet."""
+    """Which device plugin advertises the partitions to the kubelet."""
 
     GPUPLAN = "gpuplan"
     NVIDIA = "nvidia"

@@ -1,6 +1,7 @@
 """The kind itself, and the effective plan of each GPU.
 
-In: an object as the API server gave it. Out: typed values, the item that counts for each GPU index, its hash. No I/O.
+Takes an object as the API server returned it; gives typed values, the item that counts for each GPU index, and its
+hash. Does no I/O.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ class PlanMeta(Wire):
 
 
 class GPUPartitionPlan(Wire):
-    """How the GPUs of one node are partitioned: what is wanted (spec) and what is confirmed (status)."""
+    """How the GPUs of one node are partitioned: what is desired (spec) and what is confirmed (status)."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -41,8 +42,8 @@ class GPUPartitionPlan(Wire):
     api_version: Literal["gpuplan.dev/v1alpha1"] = "gpuplan.dev/v1alpha1"
     kind: Literal["GPUPartitionPlan"] = "GPUPartitionPlan"
     metadata: PlanMeta
-    spec: Annotated[PlanSpec, Field(description="What the GPUs of the node are to be.")]
-    status: Annotated[PlanStatus | None, Field(description="What the agent of the node has seen and confirmed.")] = None
+    spec: Annotated[PlanSpec, Field(description="The desired partitioning of the node's GPUs.")]
+    status: Annotated[PlanStatus | None, Field(description="What the node's agent has observed and confirmed.")] = None
 
 
 def effective_items(spec: PlanSpec) -> dict[int, GpuItem]:

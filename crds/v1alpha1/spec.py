@@ -1,7 +1,7 @@
 """`spec` of a GPUPartitionPlan: what people pin (`gpus`), what the controller plans (`planned`), and the switches.
 
 Every field's description is what `kubectl explain` shows. Bounds are part of the schema; rules across fields are CEL
-with a message in the user's words. Overlap and capacity need a model tables: agent, controller and CLI check them.
+with a message for the user. Overlap and capacity need the tables of a GPU model: agent, controller and CLI check them.
 """
 
 from typing import Annotated, Literal
@@ -60,7 +60,7 @@ class MigItem(Wire):
         Field(
             max_length=MAX_INSTANCES,
             json_schema_extra=atomic(),
-            description="The instances that this GPU is to have. An empty list means MIG mode on and nothing cut.",
+            description="The desired instances of this GPU. An empty list means MIG mode on and nothing cut.",
         ),
     ]
 
@@ -84,7 +84,7 @@ class MpsSliceItem(Wire):
             alias="memoryGB",
             ge=1,
             le=1024,
-            description="Memory of the slice in GB of 10^9 bytes; offered to pods as nvidia.com/gpu-<N>gb.",
+            description="Memory of the slice in GB of 10^9 bytes; advertised as nvidia.com/gpu-<N>gb.",
         ),
     ] = None
     memory_gib: Annotated[
@@ -93,7 +93,7 @@ class MpsSliceItem(Wire):
             alias="memoryGiB",
             ge=1,
             le=1024,
-            description="Memory of the slice in GiB of 2^30 bytes; offered to pods as units of aliyun.com/gpu-mem.",
+            description="Memory of the slice in GiB of 2^30 bytes; advertised as units of aliyun.com/gpu-mem.",
         ),
     ] = None
     count: Annotated[int | None, Field(ge=1, le=48, description="How many such slices. Absent means 1.")] = None
@@ -126,17 +126,17 @@ class MpsItem(Wire):
         Field(
             ge=2,
             le=48,
-            description="Equal slices of the whole GPU, offered as nvidia.com/gpu.shared or nvidia.com/gpu.",
+            description="Equal slices of the whole GPU, advertised as nvidia.com/gpu.shared or nvidia.com/gpu.",
         ),
     ] = None
 
 
 class WholeItem(Wire):
-    """A GPU that is offered whole."""
+    """A GPU that is advertised whole."""
 
 
 class GpuItem(Wire):
-    """What one GPU of the node is to be: exactly one of mig, mps and whole."""
+    """The desired state of one GPU of the node: exactly one of mig, mps and whole."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -155,12 +155,12 @@ class GpuItem(Wire):
         Field(
             max_length=64,
             pattern="^GPU-[0-9a-f-]+$",
-            description="The card that is meant. Another card at this index is reported as GPUMismatch and left alone.",
+            description="UUID of the card. Another card at this index is reported as GPUMismatch and left alone.",
         ),
     ] = None
     mig: Annotated[MigItem | None, Field(description="Cut this GPU into MIG instances.")] = None
     mps: Annotated[MpsItem | None, Field(description="Share this GPU by MPS.")] = None
-    whole: Annotated[WholeItem | None, Field(description="Offer this GPU whole, as nvidia.com/gpu.")] = None
+    whole: Annotated[WholeItem | None, Field(description="Advertise this GPU whole, as nvidia.com/gpu.")] = None
 
 
 class Planned(Wire):
@@ -178,7 +178,7 @@ class Planned(Wire):
 
 
 class DevicePluginSpec(Wire):
-    """Who offers the partitions to the kubelet, and how."""
+    """Which device plugin advertises the partitions to the kubelet, and how."""
 
     backend: Annotated[
         Literal["gpuplan", "nvidia", "nebuly"] | None,
@@ -189,12 +189,12 @@ class DevicePluginSpec(Wire):
         Field(description="How NVIDIA's plugin names MIG devices. gpuplan's own plugin always uses mixed names."),
     ] = None
     rename_by_default: Annotated[
-        bool | None, Field(description="Offer equal MPS replicas as nvidia.com/gpu.shared instead of nvidia.com/gpu.")
+        bool | None, Field(description="Advertise equal MPS replicas as nvidia.com/gpu.shared, not as nvidia.com/gpu.")
     ] = None
 
 
 class PlanSpec(Wire):
-    """What the GPUs of one node are to be."""
+    """The desired partitioning of one node's GPUs."""
 
     node_name: Annotated[
         str,
@@ -211,7 +211,9 @@ class PlanSpec(Wire):
     ]
     mode: Annotated[
         Mode | None,
-        Field(description="Auto: the controller may write planned. Manual: people decide alone. Absent means Auto."),
+        Field(
+            description="Auto: the controller may write planned. Manual: only you change the layout. Absent means Auto."
+        ),
     ] = None
     paused: Annotated[
         bool | None, Field(description="While true neither the controller nor the agent changes anything.")

@@ -1,4 +1,4 @@
-"""`status` of a GPUPartitionPlan: what the node's agent sees, and the controller's word on the agent (AgentAlive).
+"""`status` of a GPUPartitionPlan: what the node's agent observes, and whether the agent is alive (AgentAlive).
 
 Written by server-side apply under two field managers; lists with one writer are atomic. Partitions that are not `Free`
 count as used everywhere.
@@ -87,7 +87,7 @@ class ModelReport(Wire):
 class PartitionStatus(Wire):
     """A MIG instance, an MPS slice or a whole GPU that exists on the node."""
 
-    resource: Annotated[str, Field(max_length=128, description="The resource that pods ask for.")]
+    resource: Annotated[str, Field(max_length=128, description="The resource that pods request.")]
     uuid: Annotated[str, Field(max_length=128, description="Device id, as the kubelet knows it.")]
     start: Annotated[int | None, Field(ge=0, le=15, description="First memory slice of a MIG instance.")] = None
     size: Annotated[int | None, Field(ge=1, le=16, description="Memory slices of a MIG instance.")] = None
@@ -107,7 +107,7 @@ class GpuStatus(Wire):
     model: Annotated[str | None, Field(max_length=128, description="Product name; see status.models.")] = None
     state: Annotated[
         Literal["Unmanaged", "Changing", "Advertising", "WaitingForRelease", "Ready", "Failed"],
-        Field(description="Where this GPU stands on the way to its plan."),
+        Field(description="How far this GPU is with its plan."),
     ]
     plan_hash: Annotated[
         str | None, Field(max_length=64, description="Hash of the effective item that was last confirmed.")
@@ -129,7 +129,7 @@ class GpuStatus(Wire):
 
 
 class DevicePluginStatus(Wire):
-    """What was offered to the kubelet, and what of it was seen."""
+    """What was advertised to the kubelet, and what of it was confirmed."""
 
     backend: Annotated[str | None, Field(max_length=16, description="The device plugin in charge.")] = None
     config: Annotated[str | None, Field(max_length=253, description="Its config file or config map key.")] = None
@@ -143,7 +143,7 @@ class DevicePluginStatus(Wire):
 
 
 class PlanStatus(Wire):
-    """What the agent of the node sees and has confirmed."""
+    """What the node's agent observes and has confirmed."""
 
     observed_generation: Annotated[
         int | None,
@@ -166,7 +166,7 @@ class PlanStatus(Wire):
         list[GpuStatus] | None,
         Field(max_length=16, json_schema_extra=atomic(), description="Every GPU of the node."),
     ] = None
-    device_plugin: Annotated[DevicePluginStatus | None, Field(description="What the kubelet was offered.")] = None
+    device_plugin: Annotated[DevicePluginStatus | None, Field(description="What was advertised to the kubelet.")] = None
 
     def wire(self) -> dict[str, Any]:
         """Without empty maps and lists: where server-side apply removes the last member of one that is still applied,

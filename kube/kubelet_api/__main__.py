@@ -2,7 +2,7 @@
 
 `--write` runs protoc (grpcio-tools, a development dependency) and adds type stubs for the gRPC half, which protoc does
 not write. `--check` compares: to the byte when the committed files came from the installed grpcio-tools, else by the
-messages and services they describe, because each release words its output a little differently. Never imported.
+messages and services they describe, because each release formats its output a little differently. Never imported.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def made_by_installed_tools() -> bool:
 
 
 def without_json_names(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
-    """What runtime and protoc both tell: protoc alone fills in the JSON names."""
+    """What both runtime and protoc provide: only protoc fills in the JSON names."""
     pending = list(file.message_type)
     while pending:
         message = pending.pop()
@@ -118,7 +118,7 @@ def stale_files(out: Path, descriptor_set: Path) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m kube.kubelet_api", description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", action="store_true", help="generate the modules anew")
+    what.add_argument("--write", action="store_true", help="regenerate the modules")
     what.add_argument("--check", action="store_true", help="exit 1 and name the files that are not fresh")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

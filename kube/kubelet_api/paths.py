@@ -1,6 +1,6 @@
-"""Where a kubelet serves and keeps its device and pod-resources state, below one kubelet directory.
+"""Names where a kubelet serves and keeps its device and pod-resources state, below one kubelet directory.
 
-In goes the kubelet's root directory (`/var/lib/kubelet` on most nodes), out come the paths and the words that the two
+Takes the kubelet's root directory (`/var/lib/kubelet` on most nodes), returns the paths and the strings that the two
 APIs compare exactly. Touches no file.
 """
 

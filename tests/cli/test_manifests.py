@@ -59,7 +59,7 @@ def test_time_stamps_stay_text(tmp_path: Path) -> None:
         ),
         pytest.param(
             POD.replace("image: i", "command: [sleep, 5]"),
-            r"spec\.containers\[0\]\.command\[1\]: 5 is not of type 'string'. Quote the word",
+            r"spec\.containers\[0\]\.command\[1\]: 5 is not of type 'string'. Quote the value",
             id="command",
         ),
         pytest.param(

@@ -115,7 +115,7 @@ def test_pods_that_ask_for_nothing_are_counted_and_mistyped_names_are_explained(
 
     out = capsys.readouterr().out
     assert "of 11 pods placed" in out
-    assert out.endswith("1 pod asks for nothing that gpuplan serves\n")
+    assert out.endswith("1 pod requests nothing that gpuplan serves\n")
     assert "nvidia.com/mig-1g5gb is not a slice name; did you mean nvidia.com/mig-1g.5gb?" in " ".join(out.split())
     assert "did you mean nvidia.com/gpu-10gb?" in " ".join(out.split())
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.actions.pod_events import PodEvents, Statement
 from controller.model.reasons import UnplacedReason
-from kube.event_backlog import EventBacklog, Words
+from kube.event_backlog import EventBacklog, EventContent
 from kube.events import EventType, ObjectReference
 from tests.controller.objects import Clock
 
@@ -18,7 +18,7 @@ class Desk:
         self.clock = Clock()
         self.clock.now = 0.0
         self.emitted: list[tuple[float, str, str]] = []
-        self.words: list[Words] = []
+        self.words: list[EventContent] = []
         self.gone: set[str] = set()
         self.events = PodEvents(self, clock=self.clock, waits=lambda key, uid: uid not in self.gone)
 
@@ -27,7 +27,7 @@ class Desk:
     ) -> None:
         self.emitted.append((self.clock.now, reason, message))
         series = message if series is None else series
-        self.words.append(Words(about=about, type=event_type, reason=reason, message=message, series=series))
+        self.words.append(EventContent(about=about, type=event_type, reason=reason, message=message, series=series))
 
     def at(self, now: float, *statements: Statement, ready: tuple[str, ...] = ()) -> None:
         self.clock.now = now

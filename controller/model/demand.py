@@ -32,7 +32,7 @@ Wants = tuple[tuple[str, int], ...]
 """Partitions per resource name, sorted."""
 
 
-NOBODY: Mapping[str, str] = MappingProxyType({})
+NO_BIND_FAILURES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def collect(
     options: PlannerOptions,
     *,
     dra_resources: frozenset[str] = frozenset(),
-    unbound: Mapping[str, str] = NOBODY,
+    unbound: Mapping[str, str] = NO_BIND_FAILURES,
     offered: frozenset[str] = frozenset(),
 ) -> DemandSet:
     """`dra_resources` are mapped by a DeviceClass: pods that request them are left to DRA.

@@ -34,7 +34,7 @@ __all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]
 
 PodKey = tuple[str, str]  # namespace and name
 IMPROVE_STEPS = 5_000
-"""How many exchanges of planned pods are tried where nobody sets another number."""
+"""How many exchanges of planned pods are tried where the settings give no other number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class Snapshot:
 
     `pods` are bound and not finished (terminating ones included), `pending` neither. A node without a plan has none in
     `plans`. `promises` (pod uid -> node) come from `placed` of the passes before: who was planned where goes there
-    again if it still fits, so that supply under way is not dealt anew. They may be empty, as after a start.
+    again if it still fits, so that supply under way is not assigned again. They may be empty, as after a start.
     """
 
     nodes: tuple[NodeView, ...] = ()

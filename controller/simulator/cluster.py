@@ -82,7 +82,7 @@ class ClusterState:
             self._changes.append((resident, -1))
 
     def nominate(self, pod: PodView, node_name: str) -> None:
-        """Hold the node for the pod: others must fit beside it as well, unless their priority is higher."""
+        """Hold the node for the pod: others must fit in addition to it, unless their priority is higher."""
         self.withdraw(pod.uid)
         self._nominated.setdefault(node_name, {})[pod.uid] = pod
 
@@ -124,8 +124,8 @@ class ClusterState:
     ) -> Misfit | None:
         """The filter that keeps the pod off the node; None: it fits.
 
-        `slices`: what the node will offer of these resources, whatever its allocatable says. `without`: plugins that
-        are not asked, such as NodeResourcesFit where somebody else keeps the books.
+        `slices`: what the node will have of these resources, whatever its allocatable shows. `without`: plugins that
+        are skipped, such as NodeResourcesFit where the caller counts the resources itself.
         """
         place = self._population.places.get(node_name)
         if place is None:

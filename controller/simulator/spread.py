@@ -123,5 +123,5 @@ class SpreadState:
 
 
 def _counts_any(constraint: SpreadConstraint) -> bool:
-    """An empty selector counts nobody, though it matches the pod itself."""
+    """An empty selector counts no pod, though it matches the pod itself."""
     return constraint.selector is not None and bool(constraint.selector.requirements)

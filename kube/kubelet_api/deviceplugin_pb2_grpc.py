@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class RegistrationStub:
     """Served by the kubelet on kubelet.sock. The plugin must serve its own socket before it calls Register:
-    the kubelet dials the endpoint and asks for the options before it answers.
+    the kubelet dials the endpoint and requests the options before it answers.
     """
 
     def __init__(self, channel):
@@ -45,7 +45,7 @@ class RegistrationStub:
 
 class RegistrationServicer:
     """Served by the kubelet on kubelet.sock. The plugin must serve its own socket before it calls Register:
-    the kubelet dials the endpoint and asks for the options before it answers.
+    the kubelet dials the endpoint and requests the options before it answers.
     """
 
     def Register(self, request, context):
@@ -72,7 +72,7 @@ def add_RegistrationServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Registration:
     """Served by the kubelet on kubelet.sock. The plugin must serve its own socket before it calls Register:
-    the kubelet dials the endpoint and asks for the options before it answers.
+    the kubelet dials the endpoint and requests the options before it answers.
     """
 
     @staticmethod
@@ -165,7 +165,7 @@ class DevicePluginServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Allocate(self, request, context):
-        """Called at pod admission, without a deadline; an error rejects the pod for good.
+        """Called at pod admission, without a deadline; an error rejects the pod permanently.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

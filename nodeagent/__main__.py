@@ -1,4 +1,4 @@
-"""`gpuplan-nodeagent`: the agent of one GPU node, and with `plugin` as first word its device plugin.
+"""`gpuplan-nodeagent`: the agent of one GPU node, and with `plugin` as first argument its device plugin.
 
     gpuplan-nodeagent --node-name N --config FILE [--kubeconfig F]
     gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M

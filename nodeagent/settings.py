@@ -28,7 +28,7 @@ class Settings(Section):
     namespace: Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = NAMESPACE
     """Where the Lease of this agent's heartbeat lives."""
     heartbeat_seconds: Interval = 10.0
-    """Time between two heartbeats; the controller takes an agent for silent after 60 s."""
+    """Time between two heartbeats; the controller counts an agent as silent after 60 s."""
     resync_seconds: Interval = 10.0
     """Longest time between two passes when nothing happens: finds what was changed by hand."""
     kubelet_start_seconds: Seconds = 60.0

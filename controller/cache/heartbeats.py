@@ -16,7 +16,7 @@ class _Heartbeat:
     seen_at: float
     renewed: bool = False
     problem: str = ""
-    """Why its agent cannot write the status, in the agent's words."""
+    """Why its agent cannot write the status, as the agent reports it."""
 
 
 class Heartbeats:

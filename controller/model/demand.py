@@ -75,7 +75,7 @@ def collect(
 ) -> DemandSet:
     """`dra_resources` are mapped by a DeviceClass: pods that request them are left to DRA.
 
-    `offered` are resources of nodes: a name that one of them offers is right, whatever its form.
+    `offered` are resources of nodes: a name that one of them has is right, whatever its form.
     `unbound` are pods that were not bound where their partitions were, with that node: left alone now.
     """
     helpable: list[Demand] = []

@@ -1,7 +1,7 @@
 """Find the slice name that a mistyped resource name was probably meant to be.
 
 Compares it with the names of all known MIG profiles and, for a name with a number, with the MPS slice of so many GB.
-Compares names only: whether a GPU offers the slice is not checked here.
+Compares names only: whether a GPU can have the slice is not checked here.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class MpsDesired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeDesired:
-    """The GPU is offered uncut."""
+    """The GPU is advertised whole."""
 
 
 Desired = MigDesired | MpsDesired | WholeDesired

@@ -35,9 +35,9 @@ class Attempt:
     affinity: AffinityState | None
     volumes: VolumeState
     unknown: tuple[str, ...]
-    """What the scheduler will look at and we cannot: plan the pod last, and take no refusal as proved."""
+    """What the scheduler will judge and we cannot: plan the pod last, and take no refusal as proved."""
     seen: int = 0
-    """How many changes of the population it has been told of."""
+    """How many changes of the population it has received."""
 
     @property
     def standing(self) -> Hashable:

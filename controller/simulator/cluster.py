@@ -29,7 +29,7 @@ from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
 _KEPT = 256
 """How many kinds of pods are remembered."""
 _REMEMBERED = 100_000
-"""How many changes are, for kinds that were not asked about since."""
+"""How many changes are kept for kinds that were not requested since."""
 
 
 class ClusterState:
@@ -69,14 +69,14 @@ class ClusterState:
         self._forget_attempts()
 
     def add_pod(self, pod: PodView, node_name: str = "") -> None:
-        """The pod stands on this node from now on (default: on its own), and nowhere else."""
+        """The pod is on this node from now on (default: its own node), and on no other."""
         self.remove_pod(pod.uid)
         resident = self._population.add(pod, node_name or pod.node)
         if resident is not None:
             self._changes.append((resident, 1))
 
     def remove_pod(self, uid: str) -> None:
-        """The pod stands nowhere."""
+        """The pod is on no node."""
         resident = self._population.remove(uid)
         if resident is not None:
             self._changes.append((resident, -1))
@@ -103,7 +103,7 @@ class ClusterState:
 
     def prefilter(self, pod: PodView) -> Attempt:
         """What is true of the pod on whichever node: `refused` and `unknown`."""
-        # The same pod is asked about on one node after the other, and to compare kinds costs more than the answer.
+        # The same pod is judged on one node after the other, and to compare kinds costs more than the answer.
         if self._asked is not None and self._asked[0] is pod:
             attempt = self._asked[1]
         else:

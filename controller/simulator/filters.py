@@ -55,9 +55,9 @@ class Assumptions:
     ignored_taints: frozenset[str] = frozenset()
     """Keys of taints that are taken as gone."""
     slices: Mapping[str, int] | None = None
-    """What the node will offer of these resources, whatever its allocatable says now."""
+    """What the node will have of these resources, whatever its allocatable shows now."""
     dra_resources: frozenset[str] = frozenset()
-    """Resources that DRA serves where the node offers none of them."""
+    """Resources that DRA serves where the node has none of them."""
 
 
 def filter_pod(pod: PodView, node: NodeView, usage: Usage, *, profile: FilterProfile = DEFAULT_PROFILE) -> Verdict:
@@ -102,7 +102,7 @@ def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> Mis
 
 
 def without_state(plugin: str, profile: FilterProfile) -> Misfit | None:
-    """What a Filter says whose PreFilter is switched off."""
+    """What a Filter returns whose PreFilter is switched off."""
     if plugin not in STATEFUL or plugin in profile.prefilters:
         return None
     return misfit(plugin, f'running "{plugin}" filter plugin: no state from its PreFilter')

@@ -60,7 +60,7 @@ class Population:
             self._forget(resident)
 
     def add(self, pod: PodView, node_name: str) -> Resident | None:
-        """The pod as it stands there; None where there is no such node."""
+        """The pod as it is there; None where there is no such node."""
         place = self.places.get(node_name)
         if place is None:
             return None
@@ -77,7 +77,7 @@ class Population:
         return resident
 
     def remove(self, uid: str) -> Resident | None:
-        """The pod as it stood, or None."""
+        """The pod as it was, or None."""
         resident = self._by_uid.get(uid)
         if resident is not None:
             place = self.places[resident.node.name]

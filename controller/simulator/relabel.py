@@ -1,6 +1,6 @@
 """Predict the labels that a node will have after a change, so that selectors are tried against those.
 
-Takes a node and whether it will share GPUs by MPS, and returns how it may look then. NVIDIA's GPU feature discovery
+Takes a node and whether it will share GPUs by MPS, and returns its labels then. NVIDIA's GPU feature discovery
 follows the configuration of NVIDIA's device plugin (and of nebuly's): `gpu.product` gains -SHARED while the node
 shares. Our own plugin does not configure it. All other labels stay.
 """
@@ -33,7 +33,7 @@ def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:
 
 
 def expected_after(node: NodeView, *, mps: bool, relabels: bool = False) -> tuple[NodeView, ...]:
-    """The node as it may look after the cut; a pod may go there that matches any of these.
+    """The node as it may be after the change; a pod may go there that matches any of these.
 
     Where the plugin `relabels` there is one; with ours the labels stay, unless the cluster's owner sees to it that they
     tell of the sharing: either is possible.

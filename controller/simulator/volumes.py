@@ -53,7 +53,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeState:
-    """One pod's volumes, looked up once. `refused`: what a PreFilter says before any node is looked at."""
+    """One pod's volumes, looked up once. `refused`: what a PreFilter returns before any node is judged."""
 
     refused: Misfit | None = None
     bound: tuple[VolumeView | None, ...] = ()
@@ -163,7 +163,7 @@ def _should_be_bound(claim: ClaimView, classes: Mapping[str, StorageClassView]) 
 
 
 def _zoneless(_pod: PodView, claims: _Claims, context: SchedulingContext) -> str:
-    """What VolumeZone finds wrong; mostly VolumeBinding was asked before and said so."""
+    """What VolumeZone finds wrong; mostly VolumeBinding ran before and reported it."""
     for use, claim in claims:
         if use.ephemeral:
             continue
@@ -184,7 +184,7 @@ def _zoneless(_pod: PodView, claims: _Claims, context: SchedulingContext) -> str
 
 
 def _unlimited(pod: PodView, claims: _Claims) -> str:
-    """What NodeVolumeLimits finds wrong; mostly VolumeBinding was asked before and said so."""
+    """What NodeVolumeLimits finds wrong; mostly VolumeBinding ran before and reported it."""
     for use, claim in claims:
         if claim is None:
             return _not_found(use)

@@ -12,6 +12,8 @@ from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
 from controller.model.views import NodeView, PodView
 
+pytestmark = pytest.mark.slow
+
 SIZES = Sizes(nodes=3, gpus=2, pods=20, pending=5)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from cli.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "examples" / "what-if" / "e-two-holes.yaml")
 BLOCKED = ("cel", "jsonpatch", "sandbox", "highspy", "grpc_tools", "hypothesis", "pytest")
@@ -45,18 +47,6 @@ def test_starts_without_the_extras(module: str, arguments: list[str], printed: s
     done = run(module, *arguments)
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("module", "arguments"), [("controller", []), ("nodeagent", ["--node-name", "n1"])], ids=["controller", "agent"]
-)
-def test_a_missing_kubeconfig_is_one_sentence(module: str, arguments: list[str], tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text("{}")
-    done = run(module, *arguments, "--config", str(config), "--kubeconfig", str(tmp_path / "absent"))
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "--kubeconfig" in done.stderr
 
 
 def test_the_sandbox_names_the_package_that_is_missing() -> None:

@@ -18,6 +18,8 @@ from tests.controller.cluster import Cluster
 from tests.controller.objects import SLICE, node, partition, pod
 from tests.controller.world import QUICK_ELECTION, SECONDS, WINDOW, World, instances, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 class Process:
     """`python -m controller`, as a Deployment or the sandbox runs it."""

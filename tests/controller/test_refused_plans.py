@@ -23,6 +23,8 @@ from tests.controller.planner.builders import A100, cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
 from tests.controller.test_loop import Rig
 
+pytestmark = pytest.mark.slow
+
 SENTENCE = "policy 'quiet' denied request: no writes on Sundays"
 
 

@@ -9,6 +9,8 @@ from kube import clients
 from kube.events import BURST, EventRecorder, ObjectReference
 from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[Route], FakeApi]
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="p", uid="u1")
 NODE = ObjectReference(api_version="v1", kind="Node", name="n", uid="u2")

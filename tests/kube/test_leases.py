@@ -10,6 +10,8 @@ from kube import clients, leases
 from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path, micro_time
 from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
 
+pytestmark = pytest.mark.slow
+
 Serve = Callable[[Route], FakeApi]
 TIMING = LeaseTiming(lease_seconds=3.0, renew_seconds=1.5, retry_seconds=0.05)
 PATH = lease_path("system", "controller")

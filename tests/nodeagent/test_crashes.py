@@ -15,6 +15,8 @@ from tests.nodeagent.items import mig, mps
 from tests.nodeagent.watched import Killed
 from tests.nodeagent.world import World
 
+pytestmark = pytest.mark.slow
+
 
 def recut(world: World) -> None:
     world.apply(mig(0, ("4g.40gb", 0), ("1g.20gb", 4), ("1g.10gb", 6)))

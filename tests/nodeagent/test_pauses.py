@@ -1,9 +1,13 @@
 """How soon the agent makes its next pass: a pause after a failure is waited for only where the pass could end it."""
 
+import pytest
+
 from nodeagent.agent import ACTING_SECONDS
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.items import mig
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld) -> None:

@@ -31,6 +31,8 @@ from sandbox.driver.status import Status
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, PODS, Node, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:

@@ -8,6 +8,7 @@ world raises TouchedError by itself; here stand the invariants that hold after e
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from tests.nodeagent.conftest import H100, cut, plain
 from tests.nodeagent.items import Raw, mig, mps, whole
 from tests.nodeagent.watched import Killed
 from tests.nodeagent.world import World
+
+pytestmark = pytest.mark.slow
 
 PROFILES = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 RESOURCES = (*(f"nvidia.com/mig-{profile}" for profile in PROFILES[:4]), "nvidia.com/gpu-10gb", "nvidia.com/gpu")

@@ -12,6 +12,8 @@ from tests.nodeagent.halves import THREE, want_all
 from tests.nodeagent.items import RUNNING, Raw, mig, mps
 from tests.nodeagent.world import World
 
+pytestmark = pytest.mark.slow
+
 OPERATOR = {"app": "nvidia-device-plugin-daemonset"}
 PLUGINS = "/var/lib/kubelet/device-plugins"
 

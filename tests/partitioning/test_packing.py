@@ -14,6 +14,8 @@ from partitioning.models import GpuModel, known_models
 from partitioning.packing import NoRoom, Packed, pack
 from partitioning.states import state_table
 
+pytestmark = pytest.mark.slow
+
 MODELS = {model.key: model for model in known_models()}
 A100 = MODELS["A100-40GB"]
 

@@ -14,6 +14,8 @@ from partitioning.models import GpuModel, known_models
 from partitioning.packing import Packed, pack
 from partitioning.states import StateTable, state_table
 
+pytestmark = pytest.mark.slow
+
 MODELS = {model.key: model for model in known_models()}
 A100_BASE = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 H100_BASE = ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")

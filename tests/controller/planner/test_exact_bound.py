@@ -16,6 +16,8 @@ from tests.controller.planner.builders import cluster, holder, mig, mps, node, p
 from tests.controller.planner.checker import check
 from tests.drawn import examples
 
+pytestmark = pytest.mark.slow
+
 oracle = pytest.importorskip("benchmarks.oracle", reason="the exact bound needs the benchmark extra")
 
 OF_ONE_LEVEL = sorted(set(MIXES) - {"priorities"})

@@ -14,6 +14,8 @@ from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_co
 from tests.nodeagent.device_plugin.conftest import Node
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
 
+pytestmark = pytest.mark.slow
+
 MIG = "nvidia.com/mig-1g.10gb"
 CONFIG = PluginConfig.of([Device(id="MIG-0", resource=MIG, gpu="GPU-a", kind=DeviceKind.MIG)])
 Spawn = Callable[[], "subprocess.Popen[str]"]

@@ -13,6 +13,8 @@ from sandbox.mps import clients
 from tests.nodeagent.device_plugin.conftest import Node
 from tests.nodeagent.device_plugin.fake_kubelet import eventually
 
+pytestmark = pytest.mark.slow
+
 GPU = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
 
 

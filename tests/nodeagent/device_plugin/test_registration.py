@@ -12,6 +12,8 @@ from tests.nodeagent.device_plugin.conftest import Node, Start
 from tests.nodeagent.device_plugin.devices import messages
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
 
+pytestmark = pytest.mark.slow
+
 MIG = "nvidia.com/mig-1g.10gb"
 WHOLE = "nvidia.com/gpu"
 CONFIG = PluginConfig.of(

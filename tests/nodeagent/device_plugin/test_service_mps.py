@@ -14,6 +14,8 @@ from tests.nodeagent.device_plugin.conftest import Node, Start
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, WHOLE, messages, mig, mps, whole
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
 
+pytestmark = pytest.mark.slow
+
 ALLOCATE_SECONDS = 3.0  # less than a command's time limit, for which containers of a daemon that hangs wait
 
 

@@ -15,6 +15,8 @@ from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
 from tests.nodeagent.device_plugin.conftest import Node, Running
 from tests.nodeagent.device_plugin.fake_kubelet import eventually
 
+pytestmark = pytest.mark.slow
+
 MIG, SLICE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
 GPU_A, GPU_B = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
 PODS = "/api/v1/namespaces/default/pods"

@@ -54,8 +54,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gpuplan-controller",
         description="Plans the partitions of a cluster's GPUs for the pods that wait for them.",
+        epilog="examples:\n"
+        "  gpuplan-controller --config /etc/gpuplan/config.yaml        # in a pod\n"
+        "  gpuplan-controller --kubeconfig ~/.kube/config --context lab",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings (YAML); without it the defaults count")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings (YAML); default: as documented in docs/operating.md"
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the API server; not needed inside a pod")
     parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig to use")
     parser.add_argument("--version", action="version", version=f"gpuplan-controller {__version__}")

@@ -33,10 +33,14 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gpuplan-nodeagent",
         description="Partitions the GPUs of one node by its GPUPartitionPlan.",
-        epilog="gpuplan-nodeagent plugin … runs the device plugin instead.",
+        epilog="`gpuplan-nodeagent plugin` runs the device plugin instead: see gpuplan-nodeagent plugin --help.\n\n"
+        "examples:\n"
+        "  gpuplan-nodeagent --node-name gpu-node-1 --config /etc/gpuplan/config.yaml\n"
+        "  gpuplan-nodeagent plugin --state-dir /var/lib/gpuplan",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--node-name", required=True, help="name of this Node; in a pod spec.nodeName gives it")
-    parser.add_argument("--config", type=Path, help="settings file (YAML); without it the defaults count")
+    parser.add_argument("--config", type=Path, help="settings (YAML); default: as documented in docs/operating.md")
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else KUBECONFIG or ~/.kube/config")
     parser.add_argument("--version", action="version", version=f"gpuplan-nodeagent {__version__}")
     return parser.parse_args(arguments)

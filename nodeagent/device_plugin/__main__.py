@@ -17,14 +17,19 @@ from kube.logs import log_to_stderr
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import PluginFiles
+from partitioning import __version__
 
 log = logging.getLogger("nodeagent.device_plugin")
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m nodeagent.device_plugin", description="Offers this node's GPU partitions to the kubelet."
+        prog="gpuplan-nodeagent plugin",
+        description="Advertises this node's GPU partitions to the kubelet.",
+        epilog="examples:\n  gpuplan-nodeagent plugin --state-dir /var/lib/gpuplan --kubelet-dir /var/lib/kubelet",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"gpuplan-nodeagent {__version__}")
     parser.add_argument("--state-dir", type=Path, default=Path("/var/lib/gpuplan"), help="shared with the node agent")
     parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), help="the kubelet's root")
     parser.add_argument(

@@ -68,6 +68,15 @@ def test_every_help_has_examples(command: list[str], capsys: pytest.CaptureFixtu
     assert "examples:\n  gpuplan " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("module", "arguments"), [("controller", []), ("nodeagent", []), ("nodeagent", ["plugin"])], ids=str
+)
+def test_every_program_s_help_has_examples(module: str, arguments: list[str]) -> None:
+    done = run(module, *arguments, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "examples:\n  gpuplan-" in done.stdout
+
+
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--exit-code"], 1)])
 def test_the_exit_code_tells_of_unplaced_pods_on_request(
     options: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

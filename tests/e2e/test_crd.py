@@ -224,7 +224,7 @@ def test_names_and_columns(cluster: RealCluster) -> None:
     wide = cluster.kubectl("get", names.CATEGORY, "-o", "wide").splitlines()
     assert wide[0].split()[-3:] == ["BACKEND", "DRIVER", "AGENT"]
     explained = cluster.kubectl("explain", "gpp.spec.gpus.mig")
-    assert "The instances that this GPU is to have" in " ".join(explained.split())
+    assert "The desired instances of this GPU" in " ".join(explained.split())
     apply.delete(cluster.admin, f"{PLANS}/columns")
 
 

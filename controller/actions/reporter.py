@@ -74,6 +74,7 @@ class Reporter:
         self._pod_events = PodEvents(recorder, clock=clock, waits=self._waits)
         self._written_at: dict[str, float] = {}
         self._failed: dict[str, NodeFailure] = {}
+        self._last_pass: tuple[object, ...] = ()
         self.decisions = Decisions()
 
     def report(
@@ -167,7 +168,11 @@ class Reporter:
         tally = Counter(outcome.written for outcome in outcomes)
         counts = result.counts
         reasons = Counter(pod.reason.value for pod in result.unplaced)
-        log.info(
+        outcome_of_pass = (len(result.placed), result.bound, counts, reasons)
+        news = tally[Written.APPLIED] > 0 or outcome_of_pass != self._last_pass
+        self._last_pass = outcome_of_pass
+        log.log(
+            logging.INFO if news else logging.DEBUG,  # a pass that changed nothing is worth no line
             "pass %d (%s): %d placed (%d existing, %d under way, %d new) of at most %d, %d unplaced%s; "
             "%d plans written, %d GPUs changed, %d partitions created, %d destroyed; planned in %.3f s",
             self.decisions.number + 1,

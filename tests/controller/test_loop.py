@@ -187,7 +187,7 @@ def test_the_keys_of_the_window_say_why_a_pass_runs(keys: tuple[str, ...], why: 
 
 def test_the_log_says_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.settle()
-    with caplog.at_level(logging.INFO, logger="controller.actions.reporter"):
+    with caplog.at_level(logging.DEBUG, logger="controller.actions.reporter"):
         rig.bench.cluster.pod(pod())
         rig.turn()
         rig.turn(after=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -66,6 +67,14 @@ def missed(name: str, message: str = "no", reason: UnplacedReason = UnplacedReas
 
 def placed(name: str, supply: Supply = Supply.NEW) -> Placed:
     return Placed(uid=f"uid-{name}", key=("default", name), node="n1", supply=supply)
+
+
+def test_a_pass_that_changed_nothing_is_logged_for_debugging_only(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="controller.actions.reporter"):
+        for unplaced in ((missed("a"),), (missed("a"),), (missed("a"), missed("b"))):
+            desk.report(unplaced=unplaced)
+
+    assert [record.levelname for record in caplog.records] == ["INFO", "DEBUG", "INFO"]
 
 
 def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: Desk) -> None:

@@ -29,7 +29,7 @@ from crds.v1alpha1.names import Reason
 
 ROUNDS = 5
 _SILENT_SECONDS = 86_000.0
-"""Nobody beats here."""
+"""No agent sends heartbeats here."""
 
 
 @dataclass(frozen=True)

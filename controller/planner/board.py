@@ -141,7 +141,7 @@ class Board:
         return not ask.odd or self._fits_odd(ask, room)
 
     def reserve(self, ask: Ask, device: Device) -> None:
-        """Keep a device, and what the ask needs of its node beside it, from everybody who is placed after this."""
+        """Keep a device, and what the pod needs of its node, from every pod that is placed after this."""
         room = self.rooms[device.node]
         room.cpu -= ask.cpu
         room.memory -= ask.memory

@@ -98,7 +98,7 @@ class Device:
     position: int = -1
     """In `pool.devices`."""
     reserved: bool = False
-    """Kept for an ask that waits for its holders to finish: full for everybody else."""
+    """Kept for a pod that waits until its holders finish: full for every other pod."""
 
     @property
     def changed(self) -> bool:

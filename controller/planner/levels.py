@@ -123,17 +123,17 @@ def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]
 
 def _failed_first(board: Board, group: int, asks: Sequence[Ask], failed: Sequence[Ask]) -> None:
     """Place again, those that found no node before anything idle is given away; what serves more stays."""
-    everybody = list({id(ask): ask for ask in (*asks, *failed)}.values())
-    stood = [(ask, ask.node, ask.taken) for ask in everybody if ask.node >= 0]
-    board.clear(everybody)
-    _demand(board, group, {resource for ask in everybody for resource, _ in ask.demand.wants})
+    all_asks = list({id(ask): ask for ask in (*asks, *failed)}.values())
+    assigned_before = [(ask, ask.node, ask.taken) for ask in all_asks if ask.node >= 0]
+    board.clear(all_asks)
+    _demand(board, group, {resource for ask in all_asks for resource, _ in ask.demand.wants})
     for ask in failed:
         board.place(ask, (group,))
     waiting = {id(ask) for ask in failed}
     rest = [ask for ask in asks if id(ask) not in waiting]
     _place_new(board, group, use_ready(board, group, rest, lambda _: None))
-    if sum(ask.node >= 0 for ask in everybody) <= len(stood):
-        board.restore(everybody, stood)
+    if sum(ask.node >= 0 for ask in all_asks) <= len(assigned_before):
+        board.restore(all_asks, assigned_before)
 
 
 def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:

@@ -71,13 +71,13 @@ def moves_alone(ask: Ask, rules: Rules) -> bool:
 
 def place_levels(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
     """Returns the reservation that was made for an aged ask."""
-    everybody = [ask for level in levels for ask in level]
+    all_asks = [ask for level in levels for ask in level]
     upper = [ask for level in levels[:-1] for ask in level if ask.demand.tried]
     if upper and upper_bound(board, upper) == len(upper):
         _place(board, levels, rules, rules.most)
         if all(ask.node >= 0 for ask in upper):
             return _reserve(board, levels[-1:], rules)
-        board.clear(everybody)
+        board.clear(all_asks)
         rules.gangs.found.clear()
     reservation: Reservation | None = None
     left = rules.most
@@ -102,11 +102,11 @@ def _reserve(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     """Place these levels in one go, the higher ones admitted first; returns how many are placed, at most `most`."""
-    everybody = [ask for level in levels for ask in level]
-    tried = [ask for ask in everybody if ask.demand.tried]
-    keep_promises(board, everybody, rules.promises, rules.singly)
+    all_asks = [ask for level in levels for ask in level]
+    tried = [ask for ask in all_asks if ask.demand.tried]
+    keep_promises(board, all_asks, rules.promises, rules.singly)
     rules.report("promised")
-    expect_binding(board, [ask for ask in everybody if ask.node < 0], rules.singly)
+    expect_binding(board, [ask for ask in all_asks if ask.node < 0], rules.singly)
     rules.report("about to bind")
     waiting = [ask for ask in tried if ask.node < 0]
     alike = [
@@ -129,13 +129,13 @@ def _place_together(board: Board, levels: Levels, rules: Rules, helped: Ask | No
     movable = [[ask for ask in level if ask is not helped and _moves(ask, rules)] for level in levels]
     if all(ask.node >= 0 for level in movable[1:] for ask in level):
         return
-    served, everybody = _served(movable), [ask for level in movable for ask in level]
-    before = [(ask, ask.node, ask.taken) for ask in everybody if ask.node >= 0]
-    board.clear(everybody)
+    served, all_asks = _served(movable), [ask for level in movable for ask in level]
+    before = [(ask, ask.node, ask.taken) for ask in all_asks if ask.node >= 0]
+    board.clear(all_asks)
     others = sum(ask.node >= 0 for level in levels for ask in level if ask.demand.tried)
     _place_alike(board, movable, rules, rules.most - others)
     if _served(movable) <= served:
-        board.restore(everybody, before)
+        board.restore(all_asks, before)
     rules.report("together")
 
 

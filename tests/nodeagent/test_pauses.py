@@ -6,11 +6,13 @@ from nodeagent.agent import ACTING_SECONDS
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.items import mig
+from tests.nodeagent.world import World
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld) -> None:
+def with_a_pause(make_world: MakeWorld) -> World:
+    """A process that the driver hides keeps an instance, so the agent pauses after each refused destroy."""
     world = make_world(cut(("3g.40gb", 0)))
     world.settle(4)
     uuid = world.gpu().instances[0].uuid
@@ -18,6 +20,11 @@ def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld)
     processes.attach(world.machine, uuid, 99, 1, hidden=True)
     world.apply(mig(0, ("7g.80gb", 0)))
     world.settle(10)
+    return world
+
+
+def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld) -> None:
+    world = with_a_pause(make_world)
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
 
     dues = []
@@ -31,13 +38,7 @@ def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld)
 
 def test_a_pause_of_a_gpu_that_is_left_alone_makes_no_passes(make_world: MakeWorld) -> None:
     """Beside another device plugin nothing is changed, so a pause from before is never used up."""
-    world = make_world(cut(("3g.40gb", 0)))
-    world.settle(4)
-    uuid = world.gpu().instances[0].uuid
-    assert uuid is not None
-    processes.attach(world.machine, uuid, 99, 1, hidden=True)
-    world.apply(mig(0, ("7g.80gb", 0)))
-    world.settle(10)
+    world = with_a_pause(make_world)
 
     dues = []
     for _ in range(200):

@@ -47,7 +47,7 @@ generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m kube.kubelet_api --check
 	$(BIN)/python -m pip check
 
-unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, WORKERS=1 runs one process
+unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process
 	@$(call once_or_twice,$(UNIT),$(ONLY),.pytest_cache)
 
 # With AGAIN=1, as in .ci/run, up to two tests that failed (exit code 1) are run a second time, by themselves: many start

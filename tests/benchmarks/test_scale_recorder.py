@@ -6,15 +6,9 @@ from typing import Any
 from benchmarks.scale.figures import PodTimes
 from benchmarks.scale.recorder import Recorder, SeenPod, seen_plan
 from kube import clients
+from tests.clock import Clock
 
 SLICE = "MIG-1"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def plan(generation: int, *, confirmed: int | None = None, holder: str | None = None) -> dict[str, Any]:
@@ -28,7 +22,7 @@ def plan(generation: int, *, confirmed: int | None = None, holder: str | None = 
 
 
 def test_a_pod_from_its_creation_to_its_bind() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     recorder = Recorder(clients.for_url("http://127.0.0.1:9"), clock)
     events: list[Callable[[], None]] = [
         lambda: recorder.see_plan("n1", seen_plan(plan(1, confirmed=1))),
@@ -49,7 +43,7 @@ def test_a_pod_from_its_creation_to_its_bind() -> None:
 
 
 def test_a_partition_that_was_away_is_ready_anew() -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     recorder = Recorder(clients.for_url("http://127.0.0.1:9"), clock)
     recorder.created("p")
     for at, holder in enumerate(["", None, "", "load/p"]):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cli.__main__ import main
-from tests.controller.objects import node, pod
+from tests.builders.objects import node, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KEYS = {"placed", "unplaced", "plans", "bound", "seconds", "leftOut", "remarks", "withoutRequest"}

@@ -6,8 +6,8 @@ import pytest
 
 from cli.__main__ import main
 from controller.model.results import NodeFailure, PlanningResult
+from tests.builders.objects import node, pod
 from tests.cli.plan_command import EXAMPLES, case, dump, layouts, places, planned, reasons
-from tests.controller.objects import node, pod
 
 # --------------------------------------------------- the smallest clusters on which other planners go wrong
 

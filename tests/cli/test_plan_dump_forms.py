@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from cli.__main__ import main
+from tests.builders.objects import node, pod
 from tests.cli.plan_command import cluster, dump, places, planned
-from tests.controller.objects import node, pod
 
 
 def listed(*objects: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_the_dump_of_an_empty_cluster(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_every_way_to_write_a_quantity(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A dump that somebody has taken the uids out of is checked as a manifest is."""
-    raw = node(cpu="96e0", memory="1E12", **{"ephemeral-storage": ".5Gi"})
+    raw = node(allocatable={"cpu": "96e0", "memory": "1E12", "ephemeral-storage": ".5Gi"})
     del raw["metadata"]["uid"]
     raw["status"]["capacity"] = {"cpu": "95999999u", "memory": "+1.e3"}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.objects import condition, confirmed, gpu, item, node, partition, pod, status
+from tests.builders.objects import plan as plan_object
 from tests.cli.plan_command import EXAMPLES, dump, layouts, places, planned, reasons
-from tests.controller.objects import condition, confirmed, gpu, item, node, partition, pod, status
-from tests.controller.objects import plan as plan_object
 
 
 def test_a_dump_s_status_is_taken_as_settled_where_it_says_so(
@@ -14,7 +14,11 @@ def test_a_dump_s_status_is_taken_as_settled_where_it_says_so(
 ) -> None:
     raw = plan_object(planned=[item(0, 0, 1)])
     slices = {"nvidia.com/mig-1g.10gb": "2"}
-    objects = [node(**slices), {**raw, "status": confirmed(raw, used=[0])}, pod("holder", node="n1", phase="Running")]
+    objects = [
+        node(allocatable=slices),
+        {**raw, "status": confirmed(raw, used=[0])},
+        pod("holder", node="n1", phase="Running"),
+    ]
     found = planned(capsys, dump(tmp_path, *objects, pod("one"), pod("two")))
 
     assert {one["name"]: one["supply"] for one in found["placed"]} == {"one": "existing", "two": "new"}
@@ -62,7 +66,7 @@ def test_a_silent_agent_is_silent(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 def test_a_node_without_a_plan_is_empty(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What its allocatable still shows of another partitioner is idle, and room like any other."""
-    found = planned(capsys, dump(tmp_path, node(**{"nvidia.com/mig-7g.80gb": "1"}), pod("one")))
+    found = planned(capsys, dump(tmp_path, node(allocatable={"nvidia.com/mig-7g.80gb": "1"}), pod("one")))
 
     assert [one["supply"] for one in found["placed"]] == ["new"]
     assert layouts(found) == {"n1": ["1g.10gb@6"]}
@@ -72,7 +76,7 @@ def test_where_pods_hold_slices_at_unknown_places_the_node_is_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     slices = {"nvidia.com/mig-1g.10gb": "7"}
-    objects = [node(**slices), pod("holder", node="n1", phase="Running"), node("n2"), pod("one")]
+    objects = [node(allocatable=slices), pod("holder", node="n1", phase="Running"), node("n2"), pod("one")]
     found = planned(capsys, dump(tmp_path, *objects))
 
     assert places(found) == {"one": "n2"}

@@ -8,9 +8,9 @@ import pytest
 from cli.__main__ import main
 from cli.whatif import what_if
 from controller.model.views import PlannerOptions
+from tests.builders.objects import node, pod
+from tests.builders.objects import plan as plan_object
 from tests.cli.plan_command import EXAMPLES, cluster, dump, places, planned, reasons
-from tests.controller.objects import node, pod
-from tests.controller.objects import plan as plan_object
 
 
 def test_finished_pods_hold_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

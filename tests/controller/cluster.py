@@ -21,7 +21,8 @@ from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESP
 from kube import apply, clients
 from kube.leases import lease_path
 from sandbox.apiserver import ApiServer, Fault, Refuse
-from tests.controller.objects import Clock, Json, confirmed
+from tests.builders.objects import Json, confirmed
+from tests.clock import Clock
 
 
 class Cluster:

@@ -23,7 +23,7 @@ from crds.v1alpha1.plan import GPUPartitionPlan
 from kube.concurrency import REQUESTS
 from kube.leases import lease_path
 from sandbox.apiserver import Refuse
-from tests.controller.objects import gpu, node, pod
+from tests.builders.objects import gpu, node, pod
 from tests.controller.world import QUICK_ELECTION, World, decisions, instances, wait_for
 
 

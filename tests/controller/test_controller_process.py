@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from controller.__main__ import main
+from tests.builders.objects import SLICE, node, partition, pod
 from tests.controller.cluster import Cluster
-from tests.controller.objects import SLICE, node, partition, pod
 from tests.controller.world import QUICK_ELECTION, SECONDS, WINDOW, World, instances, wait_for
 
 pytestmark = pytest.mark.slow

@@ -17,10 +17,10 @@ from controller.actions.reporter import Reporter
 from controller.loop import Loop, Parts, causes, rest_seconds
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.views import PlannerOptions, Snapshot
+from tests.builders.objects import Json, item, node, pod
 from tests.controller.actions.test_plan_writer import planned
 from tests.controller.actions.test_reporter import Recorder
 from tests.controller.cluster import Bench
-from tests.controller.objects import Json, item, node, pod
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

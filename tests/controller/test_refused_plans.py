@@ -15,10 +15,10 @@ from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.views import MigDesired, PlannerOptions, Snapshot
 from controller.planner import plan as plan_pods
 from sandbox.apiserver import Disconnect, Refuse
+from tests.builders.objects import gpu, item, node, pod, status
 from tests.controller.actions.test_plan_writer import planned
 from tests.controller.actions.test_reporter import missed, placed
 from tests.controller.cluster import Bench
-from tests.controller.objects import gpu, item, node, pod, status
 from tests.controller.planner.builders import A100, cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
 from tests.controller.test_loop import Rig

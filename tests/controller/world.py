@@ -18,8 +18,8 @@ from controller.config.settings import read_settings
 from controller.planner import plan
 from controller.wiring import Controller
 from kube import apply
+from tests.builders.objects import Json, gpu, status
 from tests.controller.cluster import Cluster
-from tests.controller.objects import Json, gpu, status
 
 T = TypeVar("T")
 WINDOW = {"batchWindowIdleSeconds": 0.1, "batchWindowTimeoutSeconds": 0.5}

@@ -4,13 +4,7 @@ import pytest
 
 from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, Unavailable
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 def request(budget: RequestBudget, clock: Clock, seconds: float, error: ApiError | None = None) -> None:

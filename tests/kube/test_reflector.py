@@ -14,6 +14,7 @@ from kube.backoff import Backoff
 from kube.reflector import Key, Reflector
 from kube.transport import request
 from kube.watch import WatchTiming
+from tests.clock import Clock
 from tests.kube.fake_api import Answer, FakeApi, Hang, Reply, Request, Route, Stream, eventually, status
 
 Serve = Callable[[Route], FakeApi]
@@ -57,16 +58,6 @@ class Script:
         if request.query.get("watch"):
             return self.watches.pop(0) if self.watches else Stream()
         return self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
-
-
-class Clock:
-    """Seconds that pass only when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Watched:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kube import errors
 from kube.retry import RetryGate
+from tests.clock import Clock
 
 FORBIDDEN = errors.Forbidden("pods is forbidden", status=403)
 INVALID = errors.Invalid("spec is invalid", status=422)
@@ -17,14 +18,6 @@ RECREATED = errors.Invalid(
     "uid differs", status=422, body={"details": {"causes": [{"field": "metadata.uid", "message": "differs"}]}}
 )
 TEST_FAILED = errors.Invalid(errors.PATCH_REJECTED, status=422)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def overloaded(seconds: float) -> errors.Unavailable:

@@ -23,8 +23,8 @@ from kube.leases import Heartbeat
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusWriter
 from sandbox.apiserver import Refuse
+from tests.builders.objects import condition, node, status
 from tests.controller.cluster import Bench, Cluster
-from tests.controller.objects import condition, node, status
 
 STEP_SECONDS = 0.5
 

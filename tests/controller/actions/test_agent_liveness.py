@@ -9,8 +9,8 @@ from controller.actions.agent_liveness import AgentLiveness
 from controller.api import paths
 from controller.api.nodes import read_node
 from kube import apply
+from tests.builders.objects import condition, gpu, item, node, status
 from tests.controller.cluster import Bench
-from tests.controller.objects import condition, gpu, item, node, status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

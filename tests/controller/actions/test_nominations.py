@@ -13,20 +13,9 @@ from controller.model.views import PlanView
 from kube import apply
 from kube.concurrency import REQUESTS
 from sandbox.apiserver import Refuse
+from tests.builders.objects import SLICE, Json, gpu, item, node, partition, plan, pod, status
+from tests.builders.views import plan_reading, pod_view
 from tests.controller.cluster import Bench
-from tests.controller.objects import (
-    SLICE,
-    Json,
-    gpu,
-    item,
-    node,
-    partition,
-    plan,
-    plan_reading,
-    pod,
-    pod_view,
-    status,
-)
 
 
 def nominees(

@@ -7,8 +7,8 @@ from controller.actions.plan_writer import Writer
 from controller.api import paths
 from controller.api.nodes import read_node
 from kube import apply
+from tests.builders.objects import Json, item, node
 from tests.controller.cluster import Bench
-from tests.controller.objects import Json, item, node
 
 
 def plan_lifecycle(bench: Bench) -> PlanLifecycle:

@@ -17,8 +17,8 @@ from kube import apply
 from partitioning.layouts import Layout
 from partitioning.models import model_for_name
 from sandbox.apiserver import Disconnect
+from tests.builders.objects import H100, SLICE, Json, gpu, item, node, partition, pod, status
 from tests.controller.cluster import Bench, Cluster
-from tests.controller.objects import H100, SLICE, Json, gpu, item, node, partition, pod, status
 
 
 def planned(raw: Json) -> PlannedGpu:

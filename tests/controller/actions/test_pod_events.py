@@ -8,7 +8,7 @@ from controller.actions.pod_events import PodEvents, Statement
 from controller.model.reasons import UnplacedReason
 from kube.event_backlog import EventBacklog, EventContent
 from kube.events import EventType, ObjectReference
-from tests.controller.objects import Clock
+from tests.clock import Clock
 
 
 class Desk:

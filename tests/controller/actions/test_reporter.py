@@ -15,8 +15,9 @@ from controller.model.reasons import UnplacedReason
 from controller.model.results import Counts, NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.views import Snapshot
 from kube.events import EventType, ObjectReference
+from tests.builders.objects import SLICE, gpu, item, node, partition, pod, status
+from tests.builders.views import pod_view
 from tests.controller.cluster import Bench
-from tests.controller.objects import SLICE, gpu, item, node, partition, pod, pod_view, status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

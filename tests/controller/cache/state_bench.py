@@ -11,7 +11,8 @@ from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.views import PlannerOptions
-from tests.controller.objects import Clock, Json, confirmed, item, node, plan
+from tests.builders.objects import Json, confirmed, item, node, plan
+from tests.clock import Clock
 
 
 @dataclass

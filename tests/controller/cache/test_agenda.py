@@ -16,8 +16,9 @@ from controller.actions.metrics import Metrics
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.api.plans import read_plan
 from controller.cache.agenda import Agenda
+from tests.builders.objects import condition, gpu, item, node, plan, status
+from tests.clock import Clock
 from tests.controller.cache.state_bench import Bench
-from tests.controller.objects import Clock, condition, gpu, item, node, plan, status
 
 NAMES = ("n1",)  # each is judged by itself
 

@@ -4,14 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.cache.batcher import Batcher
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 def batcher(clock: Clock, idle: float = 10.0, timeout: float = 60.0) -> Batcher[str]:

@@ -3,7 +3,8 @@
 from controller.api.plans import PlanReading
 from controller.cache.heartbeats import Heartbeats
 from controller.cache.progress import Outlook, Progress
-from tests.controller.objects import gpu, item, plan, plan_reading, status
+from tests.builders.objects import gpu, item, plan, status
+from tests.builders.views import plan_reading
 
 ITEM = item(0, 3)
 

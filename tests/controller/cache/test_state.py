@@ -4,8 +4,8 @@ import pytest
 
 from controller.cache.state import State
 from controller.model.views import PlannerOptions
+from tests.builders.objects import Json, gpu, item, node, plan, pod, status
 from tests.controller.cache.state_bench import READY, Bench, settled
-from tests.controller.objects import Json, gpu, item, node, plan, pod, status
 
 
 def test_the_snapshot_is_sorted_and_split() -> None:

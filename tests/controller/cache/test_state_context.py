@@ -10,7 +10,9 @@ from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.scheduling import FilterProfile, SchedulingContext, SpreadConstraint
 from controller.model.views import PlannerOptions, PodView
-from tests.controller.objects import Clock, Json, node, node_view, pod, pod_view
+from tests.builders.objects import Json, node, pod
+from tests.builders.views import node_view, pod_view
+from tests.clock import Clock
 
 ZONE = "topology.kubernetes.io/zone"
 

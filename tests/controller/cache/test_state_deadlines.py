@@ -3,8 +3,8 @@
 import pytest
 
 from controller.cache.heartbeats import Heartbeats
+from tests.builders.objects import item, node, plan, pod
 from tests.controller.cache.state_bench import READY, Bench, settled
-from tests.controller.objects import item, node, plan, pod
 
 
 def test_deadlines_pass_by_themselves() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from controller.cache.state import RESYNC_SECONDS
+from tests.builders.objects import Json, pod
 from tests.controller.cache.state_bench import Bench, settled
-from tests.controller.objects import Json, pod
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTOR = {"matchLabels": {"app": "db"}}

@@ -6,8 +6,8 @@ import pytest
 
 from controller.api.plan_items import item_of
 from controller.api.plans import read_plan
+from tests.builders.objects import SLICE, Json, confirmed, gpu, item, node, partition, plan, pod, status
 from tests.controller.cache.state_bench import READY, Bench, settled
-from tests.controller.objects import SLICE, Json, confirmed, gpu, item, node, partition, plan, pod, status
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def node_added(bench: Bench) -> None:
 
 
 def node_grew(bench: Bench) -> None:
-    bench.node(node("n1", **{SLICE: "2"}))
+    bench.node(node("n1", allocatable={SLICE: "2"}))
 
 
 def partition_freed(bench: Bench) -> None:

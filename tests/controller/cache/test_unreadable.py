@@ -3,8 +3,8 @@
 import pytest
 
 from controller.api.pods import read_pod
+from tests.builders.objects import SLICE, Json, plan, pod
 from tests.controller.cache.state_bench import READY, Bench, settled
-from tests.controller.objects import SLICE, Json, plan, pod
 
 
 def test_a_broken_object_is_left_out_and_the_rest_goes_on() -> None:

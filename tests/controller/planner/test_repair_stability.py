@@ -12,7 +12,8 @@ from controller.model.views import GpuView, PlannedGpu, PlanView, Snapshot
 from controller.planner.inventory import take_stock
 from controller.planner.repair import repaired
 from crds.v1alpha1.names import PartitionState
-from tests.controller.objects import H100, Json, gpu, item, node, node_view, partition, plan, plan_reading, status
+from tests.builders.objects import H100, Json, gpu, item, node, partition, plan, status
+from tests.builders.views import node_view, plan_reading
 
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.10gb+me", "9g.90gb")
 RESOURCES = [f"nvidia.com/mig-{name.replace('+', '.')}" for name in PROFILES] + [

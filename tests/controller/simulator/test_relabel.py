@@ -5,7 +5,8 @@ import pytest
 from controller.planner.groups import why_not
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
-from tests.controller.objects import Json, plan, plan_reading
+from tests.builders.objects import Json, plan
+from tests.builders.views import plan_reading
 from tests.controller.planner.builders import node
 from tests.controller.simulator.words import REQUIRED, a_pod
 

@@ -1,14 +1,14 @@
-"""Raw API objects for the controller's tests, all defaulted, and a clock that only the test moves."""
+"""Raw API objects as an API server holds them, for every test: defaulted, with one H100 and a request of one MIG slice.
+
+`manifest` makes of one what a person creates. Views are derived from them in `tests.builders.views`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.api.nodes import read_node
-from controller.api.plans import PlanReading, read_plan
-from controller.api.pods import read_pod
-from controller.model.views import NodeView, PodView
+from crds.v1alpha1 import names
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
 from partitioning.models import known_models
@@ -19,65 +19,78 @@ SLICE = "nvidia.com/mig-1g.10gb"
 H100 = "NVIDIA H100 80GB HBM3"
 _MODEL = next(model for model in known_models() if H100 in model.names)
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-
-
-class Clock:
-    """Seconds that pass only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+GIVEN_BY_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
 
 def uuid_of(index: int) -> str:
     return f"GPU-0000000{index}-0000-0000-0000-000000000000"
 
 
+def manifest(raw: Json) -> Json:
+    """What a person creates: without status and without what the API server gives."""
+    metadata = {key: value for key, value in raw["metadata"].items() if key not in GIVEN_BY_THE_SERVER}
+    return {key: value for key, value in raw.items() if key != "status"} | {"metadata": metadata}
+
+
+def container(name: str = "main", limits: Mapping[str, str | int] | None = None, **fields: Any) -> Json:
+    return {"name": name, "image": "i", "resources": {"limits": dict(limits or {})}, **fields}
+
+
 def pod(
     name: str = "p",
     *,
-    requests: dict[str, str] | None = None,
+    requests: Mapping[str, str | int] | None = None,
+    containers: Iterable[Json] | None = None,
     node: str = "",
     unschedulable: bool = True,
     nominated: str = "",
     phase: str = "Pending",
+    namespace: str = "default",
     uid: str = "",
+    metadata: Json | None = None,
     **spec: Any,
 ) -> Json:
-    """A pod that requests one MIG slice and was refused by the scheduler, by default."""
+    """A pod that the scheduler refused, by default; `containers` replace the one that requests `requests`."""
     limits = {SLICE: "1"} if requests is None else requests
-    conditions = [UNSCHEDULABLE] if unschedulable and not node else []
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"namespace": "default", "name": name, "uid": uid or f"uid-{name}"},
+        "metadata": {"namespace": namespace, "name": name, "uid": uid or f"uid-{name}", **(metadata or {})},
         "spec": {
-            "containers": [{"name": "main", "image": "i", "resources": {"limits": limits}}],
+            "containers": [container(limits=limits)] if containers is None else list(containers),
             **({"nodeName": node} if node else {}),
             **spec,
         },
         "status": {
             "phase": phase,
-            "conditions": conditions,
+            "conditions": [UNSCHEDULABLE] if unschedulable and not node else [],
             **({"nominatedNodeName": nominated} if nominated else {}),
         },
     }
 
 
-def node(name: str = "n1", *, mode: str | None = "mig", uid: str = "", **allocatable: str) -> Json:
-    """A node with H100s."""
-    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1"}
+def node(
+    name: str = "n1",
+    *,
+    mode: str | None = "mig",
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+    metadata: Json | None = None,
+    spec: Json | None = None,
+    allocatable: Mapping[str, str] | None = None,
+) -> Json:
+    """A node with one H100, enabled unless `mode` is None; `labels` replace those of its hardware and its mode."""
+    found = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1"}
     if mode is not None:
-        labels["gpuplan.dev/gpu-partitioning"] = mode
-    resources = {"cpu": "64", "memory": "512Gi", "pods": "110", **allocatable}
+        found[names.LABEL_PARTITIONING] = mode
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", **(allocatable or {})}
+    given = found if labels is None else dict(labels)
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": labels},
-        "spec": {},
-        "status": {"allocatable": resources, "capacity": resources},
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": given, **(metadata or {})},
+        "spec": spec or {},
+        "status": {"allocatable": amounts, "capacity": amounts},
     }
 
 
@@ -102,8 +115,8 @@ def plan(
     if planned is not None:
         written["planned"] = {"gpus": list(planned)}
     return {
-        "apiVersion": "gpuplan.dev/v1alpha1",
-        "kind": "GPUPartitionPlan",
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
         "metadata": {
             "name": name,
             "uid": uid or f"uid-plan-{name}",
@@ -166,21 +179,3 @@ def confirmed(raw: Json, *, used: Iterable[int] = ()) -> Json:
         ]
         gpus.append(gpu(index, item=wire, partitions=partitions))
     return status(*gpus, node_uid=f"uid-{raw['metadata']['name']}", observed=raw["metadata"]["generation"])
-
-
-def pod_view(raw: Json) -> PodView:
-    read = read_pod(raw)
-    assert isinstance(read, PodView)
-    return read
-
-
-def node_view(raw: Json) -> NodeView:
-    read = read_node(raw)
-    assert isinstance(read, NodeView)
-    return read
-
-
-def plan_reading(raw: Json) -> PlanReading:
-    read = read_plan(raw)
-    assert isinstance(read, PlanReading)
-    return read

@@ -1,0 +1,35 @@
+"""Waits until a condition holds, for what runs in other threads, processes and servers.
+
+Polls with a deadline. A failure says what was awaited and what was seen last. Never used to let time pass: what takes a
+clock gets `tests.clock.Clock`.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+SECONDS = 20.0
+FIRST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.1
+
+
+def eventually(
+    observe: Callable[[], T], what: str, *, seconds: float = SECONDS, seen: Callable[[], object] | None = None
+) -> T:
+    """The first truthy observation.
+
+    `seen` says what to show of the world when there was none; without it, the last observation is shown.
+    """
+    began = time.monotonic()
+    pause = threading.Event()
+    while True:
+        found = observe()
+        if found:
+            return found
+        waited = time.monotonic() - began
+        if waited > seconds:
+            last = found if seen is None else seen()
+            raise AssertionError(f"timed out after {seconds:g} s waiting for: {what}; last seen: {last!r}")
+        pause.wait(min(max(waited / 10, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))

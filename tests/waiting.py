@@ -16,7 +16,7 @@ LONGEST_PAUSE_SECONDS = 0.1
 
 
 def eventually(
-    observe: Callable[[], T], what: str, *, seconds: float = SECONDS, seen: Callable[[], object] | None = None
+    observe: Callable[[], T | None], what: str, *, seconds: float = SECONDS, seen: Callable[[], object] | None = None
 ) -> T:
     """The first truthy observation.
 

@@ -2,22 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
 from benchmarks.scale import timetable
 from benchmarks.scale.timetable import Job, Timetable
-
-SECONDS = 20.0
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
+from tests.waiting import SECONDS, eventually
 
 
 @pytest.fixture
@@ -34,7 +25,7 @@ def test_a_job_is_due_again_when_it_says_so(table: Timetable) -> None:
 
     table.wake(Job(run))
     table.start()
-    eventually(lambda: len(runs) == 3)
+    eventually(lambda: len(runs) == 3, "three runs")
     table.stop()
     assert runs[1] - runs[0] >= 0.02
 
@@ -45,7 +36,7 @@ def test_the_earlier_of_two_times_counts_once(table: Timetable) -> None:
     table.wake(job, 600.0)
     table.wake(job, 0.0)
     table.start()
-    eventually(lambda: runs == [1])
+    eventually(lambda: runs == [1], "one run")
     done = threading.Event()
     table.once(done.set, 0.05)
     assert done.wait(SECONDS)
@@ -69,7 +60,7 @@ def test_one_that_is_woken_while_it_runs_runs_once_more_and_never_beside_itself(
     job = Job(run)
     table.wake(job)
     table.start()
-    eventually(lambda: runs[0] == 2)
+    eventually(lambda: runs[0] == 2, "two runs")
     table.stop()
     assert (most[0], runs[0]) == (1, 2)
 
@@ -83,7 +74,7 @@ def test_a_pause_lies_between_two_runs(table: Timetable) -> None:
 
     table.wake(Job(run, pause_seconds=0.05))
     table.start()
-    eventually(lambda: len(runs) >= 3)
+    eventually(lambda: len(runs) >= 3, "three runs")
     table.stop()
     assert min(later - earlier for earlier, later in pairwise(runs)) >= 0.05
 
@@ -99,6 +90,6 @@ def test_a_failure_is_counted_and_tried_again(table: Timetable, monkeypatch: pyt
 
     table.wake(Job(run))
     table.start()
-    eventually(lambda: len(runs) == 2)
+    eventually(lambda: len(runs) == 2, "two runs")
     table.stop()
     assert table.failures == 1

@@ -24,7 +24,8 @@ from kube.concurrency import REQUESTS
 from kube.leases import lease_path
 from sandbox.apiserver import Refuse
 from tests.builders.objects import gpu, node, pod
-from tests.controller.world import QUICK_ELECTION, World, decisions, instances, wait_for
+from tests.controller.world import QUICK_ELECTION, World, decisions, instances
+from tests.waiting import eventually
 
 
 def test_a_pending_pod_becomes_partitions(world: World) -> None:
@@ -39,19 +40,19 @@ def test_a_pending_pod_becomes_partitions(world: World) -> None:
     assert instances(items) == ["1g.10gb", "3g.40gb"]
     assert all("start" in i for found in items for i in found["mig"]["instances"])
     assert items[0]["uuid"] == gpu()["uuid"]
-    wait_for(lambda: decisions(controller)["underWay"] == ["n1"], "the node under way")
+    eventually(lambda: decisions(controller)["underWay"] == ["n1"], "the node under way")
     world.obey()
-    wait_for(lambda: [world.nominated(name) for name in ("a", "b")] == ["n1", "n1"], "both nominations")
-    wait_for(lambda: decisions(controller)["idle"] and not decisions(controller)["underWay"], "rest")
+    eventually(lambda: [world.nominated(name) for name in ("a", "b")] == ["n1", "n1"], "both nominations")
+    eventually(lambda: decisions(controller)["idle"] and not decisions(controller)["underWay"], "rest")
     assert [(entry["name"], entry["outcome"], entry["node"]) for entry in decisions(controller)["pods"]] == [
         ("a", "placed", "n1"),
         ("b", "placed", "n1"),
     ]
     for name in ("a", "b"):
         cluster.bind(name, "n1")
-    wait_for(lambda: cluster.conditions()["AgentAlive"]["status"] == "True", "a living agent")
+    eventually(lambda: cluster.conditions()["AgentAlive"]["status"] == "True", "a living agent")
     assert cluster.get_plan()["metadata"]["generation"] == 2  # one plan, written once
-    reasons = {(e["involvedObject"]["name"], e["reason"]) for e in wait_for(cluster.events, "events")}
+    reasons = {(e["involvedObject"]["name"], e["reason"]) for e in eventually(cluster.events, "events")}
     assert {("a", "Planned"), ("b", "Planned"), ("n1", "PlanWritten")} <= reasons
 
 
@@ -72,7 +73,7 @@ def test_each_version_of_a_plan_is_parsed_once(world: World, monkeypatch: pytest
     world.report_empty()
     world.wait_for_plan()
     world.obey()
-    wait_for(lambda: decisions(controller)["idle"] and not decisions(controller)["underWay"], "rest")
+    eventually(lambda: decisions(controller)["idle"] and not decisions(controller)["underWay"], "rest")
     assert len(parsed) >= 4
     assert set(parsed.values()) == {1}
 
@@ -84,16 +85,16 @@ def test_a_pod_that_gets_nothing_has_a_reason_everywhere(world: World) -> None:
     world.wait_for_empty_plan()
     world.report_empty()
     cluster.pod(pod("huge", requests={"nvidia.com/mig-9g.999gb": "1"}))
-    wait_for(lambda: decisions(controller)["pods"] and decisions(controller)["idle"], "a decision")
+    eventually(lambda: decisions(controller)["pods"] and decisions(controller)["idle"], "a decision")
     entry = decisions(controller)["pods"][0]
     assert (entry["name"], entry["outcome"]) == ("huge", "unplaced")
     assert entry["reason"]
     assert entry["message"]
-    event = wait_for(lambda: [e for e in cluster.events() if e["involvedObject"]["name"] == "huge"], "its event")[0]
+    event = eventually(lambda: [e for e in cluster.events() if e["involvedObject"]["name"] == "huge"], "its event")[0]
     assert (event["type"], event["reason"], event["message"]) == ("Warning", entry["reason"], entry["message"])
     passes = decisions(controller)["pass"]
     world.beat()
-    wait_for(lambda: decisions(controller)["idle"], "rest")
+    eventually(lambda: decisions(controller)["idle"], "rest")
     assert decisions(controller)["pass"] == passes
 
 
@@ -101,7 +102,7 @@ def test_capacity_that_appears_is_planned_without_a_new_pod(world: World) -> Non
     cluster = world.cluster
     controller = world.start()
     cluster.pod(pod("a"))
-    wait_for(lambda: [e["outcome"] for e in decisions(controller)["pods"]] == ["unplaced"], "a first no")
+    eventually(lambda: [e["outcome"] for e in decisions(controller)["pods"]] == ["unplaced"], "a first no")
     cluster.node(node("n1"))
     world.wait_for_empty_plan()
     world.report_empty()
@@ -111,11 +112,11 @@ def test_capacity_that_appears_is_planned_without_a_new_pod(world: World) -> Non
 def test_pages_report_health_and_decisions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = world.start()
     base = f"http://127.0.0.1:{controller.port}"
-    wait_for(lambda: controller.port and controller.state, "the controller")
+    eventually(lambda: controller.port and controller.state, "the controller")
     for path in ("/healthz", "/metrics"):
         with urlopen(base + path, timeout=5) as answer:
             assert answer.status == 200
-    wait_for(lambda: decisions(controller)["pass"] == 1, "the first pass")
+    eventually(lambda: decisions(controller)["pass"] == 1, "the first pass")
     with urlopen(f"{base}/readyz", timeout=5) as answer:
         assert answer.read() == b"ok\n"
     monkeypatch.setattr(Loop, "failing", lambda _: ["passes fail"])
@@ -138,13 +139,13 @@ def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
     faults = world.cluster.server.faults
     faults.append(lambda request: Refuse(code=403) if request.path == paths.PODS and request.flag("watch") else None)
     controller = world.start()
-    wait_for(lambda: controller.port, "the controller")
-    wait_for(lambda: "/api/v1/pods has not been watched for" in readiness(controller), "the failed watch")
+    eventually(lambda: controller.port, "the controller")
+    eventually(lambda: "/api/v1/pods has not been watched for" in readiness(controller), "the failed watch")
     assert "injected fault" in readiness(controller)
     world.cluster.node(node("n1"))
-    wait_for(controller.state.nodes, "the node")
+    eventually(controller.state.nodes, "the node")
     turned = controller._loop._turned_at
-    wait_for(lambda: controller._loop._turned_at > turned, "another turn")
+    eventually(lambda: controller._loop._turned_at > turned, "another turn")
     assert world.cluster.plans() == []
     faults.clear()
     world.wait_for_empty_plan()
@@ -164,7 +165,7 @@ def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: Worl
     world.wait_for_empty_plan()
     second = world.start("two", leaderElection=QUICK_ELECTION)
     first.stop()
-    wait_for(lambda: second.metrics.registry.get_sample_value("gpuplan_leader") == 1, "the second to lead")
+    eventually(lambda: second.metrics.registry.get_sample_value("gpuplan_leader") == 1, "the second to lead")
     world.cluster.node(node("n2"))
     world.wait_for_empty_plan("n2")
     assert not first.lost
@@ -194,17 +195,17 @@ def test_nothing_more_is_sent_once_it_is_stopped(world: World, method: str, part
     if part == "/gpupartitionplans/n":
         for name in names:
             world.beat(name)
-    wait_for(lambda: sent, "the first request")
+    eventually(lambda: sent, "the first request")
     world.stop()
     assert len(sent) <= REQUESTS
 
 
 def test_a_lost_lease_ends_the_process(world: World) -> None:
     controller = world.start("one", leaderElection=QUICK_ELECTION)
-    wait_for(lambda: decisions(controller)["pass"], "the first pass")
+    eventually(lambda: decisions(controller)["pass"], "the first pass")
     for method in ("GET", "PUT"):
         world.cluster.refuse(method, "/leases/gpuplan-controller")
-    wait_for(lambda: controller.lost, "the end")
+    eventually(lambda: controller.lost, "the end")
 
 
 def test_another_configuration_of_the_scheduler_ends_the_process(
@@ -219,4 +220,4 @@ def test_another_configuration_of_the_scheduler_ends_the_process(
 
     path.write_text(yaml.safe_dump({**configuration, "profiles": [{"schedulerName": "another"}]}))
 
-    assert wait_for(lambda: controller.lost, "the controller to notice")
+    assert eventually(lambda: controller.lost, "the controller to notice")

@@ -16,7 +16,8 @@ import yaml
 from controller.__main__ import main
 from tests.builders.objects import SLICE, node, partition, pod
 from tests.controller.cluster import Cluster
-from tests.controller.world import QUICK_ELECTION, SECONDS, WINDOW, World, instances, wait_for
+from tests.controller.world import QUICK_ELECTION, WINDOW, World, instances
+from tests.waiting import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, proc
     process.end(signal.SIGKILL)
     world.obey()
     process.start()
-    wait_for(lambda: world.nominated("a") == "n1", "the nomination")
+    eventually(lambda: world.nominated("a") == "n1", "the nomination")
     assert cluster.get_plan()["metadata"]["generation"] == 2
     cluster.bind("a", "n1")
     used = [partition(i["start"], "Used", pod="default/a") for f in world.planned() for i in f["mig"]["instances"]]
@@ -75,7 +76,7 @@ def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, proc
     process.end(signal.SIGKILL)
     process.start()
     cluster.pod(pod("b", requests={SLICE: "6"}))
-    wait_for(lambda: len(instances(world.planned())) == 7, "slices beside the one in use")
+    eventually(lambda: len(instances(world.planned())) == 7, "slices beside the one in use")
     starts = {i["start"] for found in world.planned() for i in found["mig"]["instances"]}
     assert used[0]["start"] in starts
     assert process.end(signal.SIGTERM) == 0

@@ -6,9 +6,7 @@ In: settings, and what the agent is to do. Out: plans, nominations and decisions
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 from urllib.request import urlopen
 
 import yaml
@@ -20,24 +18,10 @@ from controller.wiring import Controller
 from kube import apply
 from tests.builders.objects import Json, gpu, status
 from tests.controller.cluster import Cluster
+from tests.waiting import SECONDS, eventually
 
-T = TypeVar("T")
 WINDOW = {"batchWindowIdleSeconds": 0.1, "batchWindowTimeoutSeconds": 0.5}
 QUICK_ELECTION = {"leaseDurationSeconds": 1.5, "renewDeadlineSeconds": 1.0, "retryPeriodSeconds": 0.2}
-SECONDS = 20.0
-
-
-def wait_for(look: Callable[[], T], what: str) -> T:
-    """The first true answer; looks again and again until the deadline."""
-    deadline = time.monotonic() + SECONDS
-    pause = threading.Event()
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {SECONDS:g} s for {what}")
-        pause.wait(0.02)
 
 
 class World:
@@ -89,10 +73,10 @@ class World:
         return found
 
     def wait_for_plan(self, name: str = "n1") -> list[Json]:
-        return wait_for(lambda: self.planned(name), f"spec.planned of {name}")
+        return eventually(lambda: self.planned(name), f"spec.planned of {name}")
 
     def wait_for_empty_plan(self, name: str = "n1") -> None:
-        wait_for(lambda: name in self.cluster.plans(), f"the plan of {name}")
+        eventually(lambda: name in self.cluster.plans(), f"the plan of {name}")
 
     def nominated(self, name: str) -> str:
         found: str = self.cluster.get_pod(name)["status"].get("nominatedNodeName", "")

@@ -14,16 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-WAIT_SECONDS = 10.0
-
-
-def eventually(condition: Callable[[], object], what: str = "the condition") -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_SECONDS / 0.005)):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"{what} did not come true within {WAIT_SECONDS} s")
+from tests.waiting import SECONDS
 
 
 @dataclass(frozen=True)
@@ -115,7 +106,7 @@ class FakeApi:
         self.stopped.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(WAIT_SECONDS)
+        self._thread.join(SECONDS)
 
     def of(self, method: str, **query: str) -> list[Request]:
         return [r for r in self.requests if r.method == method and query.items() <= r.query.items()]

@@ -14,7 +14,7 @@ from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path
 from kube.reflector import Key, Reflector
 from kube.watch import WatchTiming
 from sandbox.apiserver import ApiServer
-from tests.kube.fake_api import eventually
+from tests.waiting import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 QUICK = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.1, short_watch_seconds=0.0)
@@ -138,7 +138,7 @@ def test_a_reflector_lives_through_drops_and_compaction(server: ApiServer, api: 
             (item["metadata"]["namespace"], item["metadata"]["name"]): item["data"]["x"]
             for item in apply.get(api, maps)["items"]
         }
-        eventually(lambda expected=expected: follower.seen == expected)  # type: ignore[misc] # a bound loop variable
+        eventually(lambda expected=expected: follower.seen == expected, "the follower to have seen it")  # type: ignore[misc] # a bound loop variable
         assert dict(follower.reflector.items()) == expected
     follower.reflector.stop()
     assert follower.reflector.last_error == ""
@@ -170,9 +170,11 @@ def test_election_and_heartbeat(api: ApiClient) -> None:
 
     heart = Heartbeat(api, namespace="kube-system", name="h", identity="i", manager="agent", renew_seconds=0.05)
     heart.start()
-    eventually(lambda: exists(api, lease_path("kube-system", "h")))
+    eventually(lambda: exists(api, lease_path("kube-system", "h")), "the Lease")
     first_beat = apply.get(api, lease_path("kube-system", "h"))["spec"]["renewTime"]
-    eventually(lambda: apply.get(api, lease_path("kube-system", "h"))["spec"]["renewTime"] > first_beat)
+    eventually(
+        lambda: apply.get(api, lease_path("kube-system", "h"))["spec"]["renewTime"] > first_beat, "the next beat"
+    )
     heart.stop()
     assert heart.last_error == ""
 

@@ -8,7 +8,8 @@ import pytest
 
 from kube import clients, leases
 from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path, micro_time
-from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, eventually, status
+from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, status
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ def test_one_leads_and_the_next_takes_over_when_it_stops(serve: Serve, stand: Ca
     first = stand(server, "a", patient)
     assert first.started.wait(10)
     second = stand(server, "b", patient)
-    eventually(lambda: len([r for r in server.requests if r.method == "GET"]) > 5)
+    eventually(lambda: len([r for r in server.requests if r.method == "GET"]) > 5, "more than five reads of the Lease")
     assert not second.elector.leading
     renewed = store.items[PATH]["spec"]
     assert renewed["holderIdentity"] == "a"
@@ -95,7 +96,7 @@ def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
     assert candidate.started.wait(10)
     store.trouble = trouble
     since = time.monotonic()
-    eventually(lambda: not candidate.elector.leading)
+    eventually(lambda: not candidate.elector.leading, "the candidate to step down")
     assert time.monotonic() - since < TIMING.lease_seconds
     assert candidate.stopped.wait(10)
     candidate.started.clear()
@@ -111,7 +112,7 @@ def test_a_short_failure_does_not_cost_the_lead(serve: Serve, stand: Callable[..
     assert candidate.started.wait(10)
     store.trouble = status(503)
     count = len(server.requests)
-    eventually(lambda: len(server.requests) > count + 3)
+    eventually(lambda: len(server.requests) > count + 3, "four more requests")
     store.trouble = None
     assert candidate.elector.leading
     assert not candidate.stopped.is_set()
@@ -125,7 +126,9 @@ def test_a_lost_race_is_not_a_lead(serve: Serve, stand: Callable[..., Candidate]
 
     server = serve(route)
     candidate = stand(server, "a")
-    eventually(lambda: len([r for r in server.requests if r.method == "POST"]) > 2)
+    eventually(
+        lambda: len([r for r in server.requests if r.method == "POST"]) > 2, "three attempts to create the Lease"
+    )
     assert not candidate.elector.leading
     assert not candidate.started.is_set()
 
@@ -154,12 +157,12 @@ def test_heartbeat_creates_renews_and_survives_failures(serve: Serve) -> None:
     )
     heart.start()
     path = lease_path("system", "node-1")
-    eventually(lambda: path in store.items)
+    eventually(lambda: path in store.items, "the heartbeat's Lease")
     first = store.items[path]["spec"]["renewTime"]
     store.trouble = status(500)
-    eventually(lambda: heart.last_error)
+    eventually(lambda: heart.last_error, "the failure to be noted")
     store.trouble = None
-    eventually(lambda: store.items[path]["spec"]["renewTime"] > first)
+    eventually(lambda: store.items[path]["spec"]["renewTime"] > first, "the next beat")
     heart.stop()
     assert store.items[path]["spec"]["holderIdentity"] == "agent-1"
     assert server.requests[0].query == {"fieldManager": "agent", "force": "true"}
@@ -193,14 +196,14 @@ def test_a_heartbeat_that_was_held_back_goes_out_as_soon_as_it_may(
 
     heart = heartbeat(serve(Store()), before)
     heart.start()
-    eventually(lambda: heart.last_error)
+    eventually(lambda: heart.last_error, "the failure to be noted")
     assert heart.taken == 0
 
     held[0] = False
     heart.retry_now()
 
-    eventually(lambda: heart.taken == 1)
-    eventually(lambda: not heart.last_error)
+    eventually(lambda: heart.taken == 1, "the beat that was taken")
+    eventually(lambda: not heart.last_error, "the failure to be forgotten")
     heart.retry_now()  # nothing failed: no heartbeat before its time
     assert not heart._due.is_set()
     heart.stop()
@@ -214,22 +217,22 @@ def test_a_heartbeat_that_failed_is_tried_again_before_the_next_is_due(
     store.trouble = status(500)
     heart = heartbeat(serve(store), lambda: None)
     heart.start()
-    eventually(lambda: heart.last_error)
+    eventually(lambda: heart.last_error, "the failure to be noted")
 
     store.trouble = None
 
-    eventually(lambda: heart.taken == 1)
+    eventually(lambda: heart.taken == 1, "the beat that was taken")
     heart.stop()
 
 
 def test_a_heartbeat_can_be_asked_for_at_once(serve: Serve) -> None:
     heart = heartbeat(serve(Store()), lambda: None)
     heart.start()
-    eventually(lambda: heart.taken == 1)
+    eventually(lambda: heart.taken == 1, "the first beat")
 
     heart.beat_now()
 
-    eventually(lambda: heart.taken == 2)
+    eventually(lambda: heart.taken == 2, "the second beat")
     heart.stop()
 
 

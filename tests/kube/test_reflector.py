@@ -15,7 +15,8 @@ from kube.reflector import Key, Reflector
 from kube.transport import request
 from kube.watch import WatchTiming
 from tests.clock import Clock
-from tests.kube.fake_api import Answer, FakeApi, Hang, Reply, Request, Route, Stream, eventually, status
+from tests.kube.fake_api import Answer, FakeApi, Hang, Reply, Request, Route, Stream, status
+from tests.waiting import eventually
 
 Serve = Callable[[Route], FakeApi]
 Change = tuple[Key, str | None, str | None]
@@ -149,7 +150,7 @@ def test_410_in_the_middle_of_paging_lists_again_in_one_piece(serve: Serve, watc
     assert watched.reflector.synced.wait(10)
     assert watched.reflector.items() == {("ns", "a"): "Running", ("ns", "b"): "Pending"}
     assert "limit" not in server.of("GET")[2].query
-    eventually(lambda: server.of("GET", watch="true"))
+    eventually(lambda: server.of("GET", watch="true"), "a watch")
     assert server.of("GET", watch="true")[0].query["resourceVersion"] == "20"
 
 
@@ -168,7 +169,7 @@ def test_410_inside_a_watch_lists_again_and_reports_the_difference(serve: Serve,
         change("d", None, "Pending"),
         change("c", "Pending", None),
     ]
-    eventually(lambda: server.of("GET", watch="true", resourceVersion="30"))
+    eventually(lambda: server.of("GET", watch="true", resourceVersion="30"), "a watch from version 30")
 
 
 def test_a_watch_goes_on_from_the_last_bookmark(serve: Serve, watch: Callable[..., Watched]) -> None:
@@ -178,7 +179,7 @@ def test_a_watch_goes_on_from_the_last_bookmark(serve: Serve, watch: Callable[..
     first.send("MODIFIED", pod("a", "Pending", 8))
     first.send("BOOKMARK", bookmark(40))
     first.end()
-    eventually(lambda: server.of("GET", watch="true", resourceVersion="40"))
+    eventually(lambda: server.of("GET", watch="true", resourceVersion="40"), "a watch from version 40")
     second.send("ADDED", pod("b", "Pending", 41))
     assert [watched.next(), watched.next()] == [change("a", None, "Pending"), change("b", None, "Pending")]
     assert len(server.of("GET", limit="500")) == 1
@@ -192,7 +193,7 @@ def test_a_broken_watch_goes_on_without_replaying(serve: Serve, watch: Callable[
     first.send("MODIFIED", pod("a", "Running", 9))
     first.break_off(b'{"type": "MODIFIED", "object": {"meta')
     assert [watched.next()[2], watched.next()[2]] == ["Pending", "Running"]
-    eventually(lambda: server.of("GET", watch="true", resourceVersion="9"))
+    eventually(lambda: server.of("GET", watch="true", resourceVersion="9"), "a watch from version 9")
     assert not server.of("GET", watch="true", resourceVersion="8")
 
 
@@ -208,14 +209,14 @@ def test_a_wholly_silent_watch_is_followed_by_a_list(serve: Serve, watch: Callab
 
     server = serve(route)
     watch(server)
-    eventually(lambda: len(server.of("GET", limit="500")) == 2)
+    eventually(lambda: len(server.of("GET", limit="500")) == 2, "a second list")
 
 
 def test_a_dead_peer_is_noticed(serve: Serve, watch: Callable[..., Watched]) -> None:
     timing = WatchTiming(watch_seconds=1, read_slack_seconds=-0.8, first_backoff_seconds=0.01)
     server = serve(Script([page(7)], []))
     watched = watch(server, timing=timing)
-    eventually(lambda: len(server.of("GET", watch="true", resourceVersion="7")) >= 2)
+    eventually(lambda: len(server.of("GET", watch="true", resourceVersion="7")) >= 2, "two watches from version 7")
     assert "the watch broke" in watched.reflector.last_error
 
 
@@ -224,7 +225,7 @@ def test_silence_after_a_bookmark_means_a_dead_peer_much_sooner(serve: Serve, wa
     stream.send("BOOKMARK", bookmark(8))
     server = serve(Script([page(7)], [stream]))
     watched = watch(server, timing=WatchTiming(bookmarked_read_seconds=0.2, first_backoff_seconds=0.01))
-    eventually(lambda: len(server.of("GET", watch="true", resourceVersion="8")) == 1)
+    eventually(lambda: len(server.of("GET", watch="true", resourceVersion="8")) == 1, "one watch from version 8")
     assert "the watch broke" in watched.reflector.last_error
     (again,) = server.of("GET", watch="true", resourceVersion="8")
     assert again.query["timeoutSeconds"] == "300"
@@ -233,7 +234,7 @@ def test_silence_after_a_bookmark_means_a_dead_peer_much_sooner(serve: Serve, wa
 def test_a_copy_that_is_watched_is_not_stale(serve: Serve, watch: Callable[..., Watched]) -> None:
     server, clock = serve(Script([page(7)], [])), Clock()
     watched = watch(server, clock=clock)
-    eventually(lambda: watched.reflector._opened_at)
+    eventually(lambda: watched.reflector._opened_at, "the watch to be open")
     clock.now += 1000
     assert watched.reflector.stale_seconds() == 0
 
@@ -254,19 +255,19 @@ def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., 
     server = serve(route)
     timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
     watched = watch(server, timing=timing, clock=clock)
-    eventually(lambda: watched.reflector._opened_at)
+    eventually(lambda: watched.reflector._opened_at, "the watch to be open")
     clock.now += 1000
     refused.set()
     before = len(server.requests)
     opened[0].end()
-    eventually(lambda: len(server.requests) > before)
+    eventually(lambda: len(server.requests) > before, "one more request")
     clock.now += 61
     assert watched.reflector.stale_seconds() == 61
     if isinstance(then, Hang):
         return  # nothing but a time-out ends that
-    eventually(lambda: watched.reflector.last_error)
+    eventually(lambda: watched.reflector.last_error, "the failure to be noted")
     refused.clear()
-    eventually(lambda: len(opened) > 1 and watched.reflector._opened_at)
+    eventually(lambda: len(opened) > 1 and watched.reflector._opened_at, "the second connection")
     clock.now += 1  # a watch that is open for so long is one that works
     assert watched.reflector.stale_seconds() == 0
     assert watched.reflector.last_error == ""
@@ -285,8 +286,8 @@ def test_a_copy_ages_while_its_watches_end_at_once(serve: Serve, watch: Callable
 
     timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
     watched = watch(serve(route), timing=timing, clock=clock)
-    eventually(lambda: watched.reflector.stale_seconds() > 10)
-    eventually(lambda: watched.reflector.last_error)
+    eventually(lambda: watched.reflector.stale_seconds() > 10, "a stale list")
+    eventually(lambda: watched.reflector.last_error, "the failure to be noted")
 
 
 def test_failures_are_spaced_by_growing_pauses(serve: Serve, watch: Callable[..., Watched]) -> None:
@@ -307,7 +308,7 @@ def test_watches_that_end_at_once_are_spaced_too(serve: Serve, watch: Callable[.
     server = serve(Script([page(7)], [ended]))
     started = time.monotonic()
     watch(server, timing=timing)
-    eventually(lambda: len(server.of("GET", watch="true")) == 2)
+    eventually(lambda: len(server.of("GET", watch="true")) == 2, "a second watch")
     assert time.monotonic() - started >= 0.05
 
 
@@ -315,9 +316,9 @@ def test_watches_that_end_at_once_are_spaced_too(serve: Serve, watch: Callable[.
 def test_stop_returns_at_once_although_the_thread_reads(serve: Serve, watch: Callable[..., Watched], at: str) -> None:
     server = serve(Script([page(7) if at == "watch" else Hang()], []))
     watched = watch(server, timing=WatchTiming())
-    eventually(lambda: server.of("GET", watch="true") if at == "watch" else server.requests)
+    eventually(lambda: server.of("GET", watch="true") if at == "watch" else server.requests, "the request to end")
     if at == "watch":
-        eventually(lambda: watched.reflector._stream)
+        eventually(lambda: watched.reflector._stream, "the stream to be read")
     started = time.monotonic()
     watched.reflector.stop(timeout_seconds=60.0 if at == "watch" else 0.2)
     assert time.monotonic() - started < 5.0  # the read itself would last 330 and 30 s

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from controller.model.scheduling import (
 from controller.model.views import PodView
 from kube import apply, clients
 from sandbox.apiserver import ApiServer, Refuse
+from tests.waiting import eventually
 
 GPU = (("nvidia.com/mig-1g.10gb", 1),)
 SELECTING = PodAffinityTerm(
@@ -76,16 +76,6 @@ def informers(server: ApiServer, seen: list[str]) -> Iterator[SchedulingInformer
     found.stop()
 
 
-def wait_for(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20.0
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.02)  # only between two looks; the deadline decides
-    raise AssertionError("it never came")
-
-
 def test_nothing_is_watched_before_a_pod_needs_it(informers: SchedulingInformers) -> None:
     context = informers.context()
 
@@ -100,21 +90,21 @@ def test_namespaces_come_with_the_first_pod_that_selects_them(
     informers.require(pod(affinity=(SELECTING,), gpu=()))
     informers.require(pod(affinity=(SELECTING,), gpu=()))
 
-    namespaces = wait_for(lambda: informers.context().namespaces)
+    namespaces = eventually(lambda: informers.context().namespaces, "the namespaces")
     assert "kube-system" in namespaces
     assert "/api/v1/namespaces" in seen
     assert list(informers.watch_errors()) == ["/api/v1/namespaces"]
 
     labelled = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "labels": {"team": "x"}}}
     apply.create(clients.for_url(server.url), "/api/v1/namespaces", labelled)
-    assert wait_for(lambda: (informers.context().namespaces or {}).get("new"))["team"] == "x"
+    assert eventually(lambda: (informers.context().namespaces or {}).get("new"), "the new namespace")["team"] == "x"
 
 
 def test_what_may_not_be_listed_stays_unknown(server: ApiServer, informers: SchedulingInformers) -> None:
     server.faults.append(lambda request: Refuse(code=403) if "persistentvolumes" in request.path else None)
     try:
         informers.require(pod(volumes=(ClaimUse(claim="c"),)))
-        wait_for(lambda: informers.watch_errors().get("/api/v1/persistentvolumes"))
+        eventually(lambda: informers.watch_errors().get("/api/v1/persistentvolumes"), "the refused list")
         assert informers.context().volumes is None
     finally:
         server.faults.clear()
@@ -124,7 +114,7 @@ def test_a_kind_that_the_server_does_not_serve_is_no_failing_watch(
     informers: SchedulingInformers, caplog: pytest.LogCaptureFixture
 ) -> None:
     informers.require(pod())
-    wait_for(lambda: "/apis/resource.k8s.io/v1/deviceclasses" not in informers.watch_errors())
+    eventually(lambda: "/apis/resource.k8s.io/v1/deviceclasses" not in informers.watch_errors(), "it to go")
 
     assert [record.levelname for record in caplog.records if "deviceclasses" in record.getMessage()] in ([], ["INFO"])
 

@@ -6,8 +6,7 @@ import itertools
 import json
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from controller.model.scheduling import FilterProfile
 from kube import apply, clients
 from kube.settings import SettingsError
 from sandbox.apiserver import ApiServer, Refuse
+from tests.waiting import eventually
 
 MINE = json.dumps(
     {
@@ -132,7 +132,7 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogC
         assert not changed.acquire(timeout=0.1)
         with caplog.at_level(logging.WARNING):
             path.write_text("[]")
-            assert wait_for(lambda: "keeping the configuration that was read before" in caplog.text)
+            assert eventually(lambda: "keeping the configuration that was read before" in caplog.text, "the warning")
         assert caplog.text.count("keeping the configuration") == 1
         path.unlink()
         assert changed.acquire(timeout=10)
@@ -190,10 +190,3 @@ def test_without_a_source_nothing_is_read() -> None:
     watch.start()
     assert "scheduler's configuration" not in {thread.name for thread in threading.enumerate()}
     watch.stop()
-
-
-def wait_for(look: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not look() and time.monotonic() < deadline:
-        threading.Event().wait(0.01)
-    return look()

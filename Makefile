@@ -5,7 +5,7 @@ WORKERS ?= 4
 PROFILE ?= quick
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-load \
-  e2e-programs fmt lock clean
+  e2e-programs fmt lock image audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -94,6 +94,12 @@ lock: .venv/.ready  ## renew requirements/*.txt from pyproject.toml
 	$(call lock,requirements/development.txt,--all-extras)
 lock = $(BIN)/uv pip compile -q pyproject.toml $(2) --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command "make lock" -o $(1)
+
+image:  ## build the container image IMAGE with docker
+	docker build --tag $(or $(IMAGE),gpuplan:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' partitioning/__init__.py)) .
+
+audit: .venv/.ready  ## look for known vulnerabilities in what the image contains
+	$(BIN)/uv tool run pip-audit@2.10.1 --disable-pip --no-deps --requirement requirements/product.txt
 
 .venv/.ready: pyproject.toml requirements/development.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Installs the locked dependencies into PREFIX/lib: exactly requirements/product.txt, each file checked against its hash.
+# Usage: deploy/image/dependencies.sh PREFIX. PYTHON is the interpreter that will run them (default: python3).
+set -eu
+prefix=${1:?"usage: $0 PREFIX"}
+cd "$(dirname "$0")/../.."
+# Wheels only: nothing is compiled, and no build backend, which the lock file does not pin, is run.
+"${PYTHON:-python3}" -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: --no-deps \
+  --require-hashes --target "$prefix/lib" --requirement requirements/product.txt
+# Command line tools of the dependencies, and the asynchronous copy of the Kubernetes client (64 MB), which nothing uses.
+rm -rf "$prefix/lib/bin" "$prefix/lib/kubernetes/aio"

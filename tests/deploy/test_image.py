@@ -1,0 +1,88 @@
+"""The image's content: deploy/image builds it here without a container, and its programs start from it alone.
+
+Needs the package index, as the virtual environment of these tests did. What docker itself does is not tried.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("image") / "gpuplan"
+    for script in ("dependencies.sh", "product.sh"):
+        run([str(ROOT / "deploy" / "image" / script), str(found)], PYTHON=sys.executable, PATH=os.environ["PATH"])
+    return found
+
+
+def run(command: list[str], returncode: int = 0, **environ: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd="/", timeout=300, check=False)
+    assert done.returncode == returncode, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "returncode", "printed"),
+    [
+        ("gpuplan crds", 0, "kind: CustomResourceDefinition"),
+        ("gpuplan --version", 0, "gpuplan 0."),
+        ("gpuplan sandbox demo", 2, "Run: pip install 'gpuplan[sandbox]'"),
+        ("gpuplan-controller --version", 0, "gpuplan-controller 0."),
+        ("gpuplan-nodeagent --version", 0, "gpuplan-nodeagent 0."),
+        ("gpuplan-nodeagent plugin --version", 0, "gpuplan-nodeagent 0."),
+    ],
+)
+def test_every_program_starts_from_the_image_alone(prefix: Path, words: str, returncode: int, printed: str) -> None:
+    """With -S the interpreter has no packages but those of PYTHONPATH."""
+    program, *arguments = words.split()
+    command = [str(BASE_PYTHON), "-S", str(prefix / "bin" / program), *arguments]
+    assert printed in run(command, returncode, PYTHONPATH=str(prefix / "lib"), PYTHONSAFEPATH="1")
+
+
+def test_it_holds_the_product_and_what_is_locked_for_it(prefix: Path) -> None:
+    folders = {path.name for path in (prefix / "lib").iterdir() if path.is_dir()}
+    shipped = set(PROJECT["tool"]["importlinter"]["root_packages"]) - {"sandbox"}
+    assert shipped <= folders
+    assert not {"sandbox", "tests", "benchmarks", "bin", "pytest", "cel"} & folders
+    locked = re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements" / "product.txt").read_text(), re.MULTILINE)
+    installed = {name.removesuffix(".dist-info") for name in folders if name.endswith(".dist-info")}
+    assert installed == {f"{name.replace('-', '_')}-{version}" for name, version in locked}
+    assert {path.name for path in (prefix / "bin").iterdir()} == set(PROJECT["project"]["scripts"])
+
+
+def test_nothing_is_left_to_compile_on_a_read_only_file_system(prefix: Path) -> None:
+    sources = [path for path in (prefix / "lib" / "controller").rglob("*.py")]
+    assert sources
+    assert [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))] == []
+
+
+def test_its_content_is_listed_with_sizes(prefix: Path) -> None:
+    lines = run([str(ROOT / "deploy" / "image" / "contents.sh"), str(prefix)], PATH=os.environ["PATH"]).splitlines()
+    sizes = {name: int(size) for size, name in (line.split("\t") for line in lines)}
+    assert sizes["lib"] > sizes["lib/kubernetes"] > sizes["lib/controller"] > 0
+    assert sizes["lib"] < 140_000, "deploy/README.md states the size"
+
+
+def test_the_dockerfile_pins_one_base_and_copies_what_the_scripts_read() -> None:
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert len(bases) == 2
+    assert len(set(bases)) == 1
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", bases[0])
+    (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE)
+    assert int(user) > 0
+    copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    (packages,) = re.findall(r'^packages="(.*)"$', (ROOT / "deploy/image/product.sh").read_text(), re.MULTILINE)
+    assert copied == {"LICENSE", "pyproject.toml", "requirements/product.txt", "deploy/image", *packages.split()}

@@ -83,7 +83,7 @@ e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and 
 	  --rate $(or $(RATE),8) --heartbeat $(or $(HEARTBEAT),20) --limit-seconds 2400
 
 e2e-programs: .venv/.ready
-	$(BIN)/python -m sandbox.controlplane build $(if $(K8S),--version $(K8S))
+	$(BIN)/python -m tests.e2e.rig $(if $(K8S),--kubernetes $(K8S)) build
 
 fmt: .venv/.ready  ## format the code and apply safe fixes
 	$(BIN)/ruff format .

@@ -66,6 +66,11 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.command is None:
         root.print_help()
         return 2
+    return perform(arguments)
+
+
+def perform(arguments: argparse.Namespace) -> int:
+    """Run a parsed command; an expected failure becomes one sentence and exit code 2."""
     try:
         return int(arguments.run(arguments))
     except (ManifestError, SettingsError, ApiError) as error:

@@ -25,7 +25,7 @@ from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
-from sandbox.controlplane.seam import ControlPlane, Embedded, Role, write_kubeconfig
+from sandbox.control_plane import ControlPlane, Embedded, Role, write_kubeconfig
 from sandbox.held_pods import HeldPods
 from sandbox.node import SandboxNode
 from sandbox.objects import PLANS, ClusterObjects, copy_of

@@ -18,7 +18,8 @@ from pathlib import Path
 from benchmarks.scale.figures import table
 from benchmarks.scale.run import run
 from benchmarks.scale.stage import Sizes, StageError
-from sandbox.controlplane import ControlPlaneFailed, Missing, Places, obtain
+from sandbox.control_plane import ControlPlaneFailed
+from tests.e2e.rig.controlplane import Missing, Places, obtain
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from benchmarks.scale.stage import Sizes, Stage
 from benchmarks.scale.workload import NAMESPACE, Arrival, arrivals, pod_object
 from kube import apply
 from kube.transport import request
-from sandbox.controlplane import Binaries
+from tests.e2e.rig.controlplane import Binaries
 
 SENDERS = 6
 QUIET_SECONDS = 15.0

@@ -24,13 +24,13 @@ from kubernetes.client import ApiClient
 from benchmarks.scale.workload import NAMESPACE, node_names, node_object
 from crds.v1alpha1 import names
 from kube import apply, clients
-from sandbox.controlplane import Binaries, RealControlPlane
-from sandbox.controlplane.part import Part
-from sandbox.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD
-from sandbox.controlplane.seam import Role
-from sandbox.controlplane.tenants import AGENT, MANIFESTS, RealServers
+from sandbox.control_plane import Role
 from sandbox.objects import ClusterObjects
 from sandbox.ports import HeldPort
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.part import Part
+from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD
+from tests.e2e.rig.controlplane.tenants import AGENT, MANIFESTS, RealServers
 
 WRITERS = 8
 CONTROLLER = "controller"

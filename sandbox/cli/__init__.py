@@ -1,13 +1,18 @@
-"""`gpuplan sandbox …`: declares the commands that need the packages of the `sandbox` extra."""
+"""Declares `gpuplan sandbox …`, the commands that need the packages of the `sandbox` extra.
+
+They run on the embedded control plane, unless a caller sets `control_plane` of the parsed arguments to another factory.
+"""
 
 import argparse
+from typing import Any
 
 from sandbox.cli import commands, demo
 
 
-def declare(sandbox: argparse.ArgumentParser) -> None:
-    """Add `up`, `run` and `demo` to the parser of `gpuplan sandbox`."""
+def declare(sandbox: argparse.ArgumentParser) -> Any:
+    """Add `up`, `run` and `demo` to a parser; returns its subparsers."""
     kinds = sandbox.add_subparsers(dest="sandbox_command", required=True, metavar="COMMAND")
     commands.add_up(kinds)
     commands.add_run(kinds)
     demo.add_demo(kinds)
+    return kinds

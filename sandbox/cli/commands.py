@@ -7,22 +7,18 @@ Progress goes to stderr and only to a terminal; what `run` prints on stdout is f
 
 import argparse
 import json
-import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from cli.examples import add_command
 from cli.manifests import Manifest, load_located, refused
 from sandbox.cli.tables import plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
-from sandbox.controlplane import CURRENT, ControlPlaneFailed, Missing
-from sandbox.controlplane.choice import KINDS, choose
-from sandbox.controlplane.seam import ControlPlane
+from sandbox.control_plane import ControlPlaneFailed, Embedded
 from sandbox.objects import RefusedManifestError
 from sandbox.settle import Settlement, settlement
 
@@ -44,19 +40,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "--status-tick", type=float, default=ClusterSettings().status_tick_seconds, metavar="S",
         help="seconds between two status updates of a kubelet (a real one takes 10; default %(default)s)",
     )  # fmt: skip
-    add_control_plane(parser)
-
-
-def add_control_plane(parser: argparse.ArgumentParser) -> None:
-    """Options for `chosen_control_plane`."""
-    parser.add_argument(
-        "--control-plane", choices=KINDS, default=KINDS[0],
-        help="real: etcd, kube-apiserver, kube-scheduler and kube-controller-manager instead of our own, built once "
-        "with Go; needs a checkout of gpuplan (default %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--kubernetes", metavar="VERSION", help=f"version of the real control plane (default {CURRENT})"
-    )  # fmt: skip
+    parser.set_defaults(control_plane=Embedded)
 
 
 def add_up(kinds: Any) -> None:
@@ -65,7 +49,7 @@ def add_up(kinds: Any) -> None:
         kinds,
         "up",
         "start a cluster and keep it running until Ctrl-C",
-        examples=("gpuplan sandbox up -f examples/mig", "gpuplan sandbox up -f nodes.yaml --control-plane real"),
+        examples=("gpuplan sandbox up -f examples/mig", "gpuplan sandbox up -f nodes.yaml -f pods.yaml"),
     )
     _common(parser)
     parser.set_defaults(run=up)
@@ -89,24 +73,10 @@ def _warn(line: str) -> None:
     print(f"gpuplan: {line}", file=sys.stderr)
 
 
-def chosen_control_plane(arguments: argparse.Namespace) -> ControlPlane | None:
-    """One that is not started; None where it cannot be had, which has been said."""
-    if arguments.kubernetes and arguments.control_plane != "real":
-        _warn("--kubernetes chooses the version of a real control plane: add --control-plane real")
-        return None
-    plane = choose(arguments.control_plane, arguments.kubernetes, environ=os.environ, home=Path.home(), report=_warn)
-    if isinstance(plane, Missing):
-        _warn(plane.message)
-        return None
-    return plane
-
-
-def _cluster(arguments: argparse.Namespace) -> Cluster | None:
-    """A cluster that is not started; None where something is missing, which has been said."""
-    plane = chosen_control_plane(arguments)
-    if plane is None:
-        return None
-    return Cluster(ClusterSettings(status_tick_seconds=arguments.status_tick), control_plane=plane, report=_warn)
+def _cluster(arguments: argparse.Namespace) -> Cluster:
+    """A cluster that is not started, on the control plane that `arguments.control_plane` makes."""
+    settings = ClusterSettings(status_tick_seconds=arguments.status_tick)
+    return Cluster(settings, control_plane=arguments.control_plane(), report=_warn)
 
 
 def _start(cluster: Cluster, manifests: Sequence[Manifest]) -> None:
@@ -123,8 +93,6 @@ def up(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: end.set())
     cluster = _cluster(arguments)
-    if cluster is None:
-        return 2
     try:
         _start(cluster, manifests)
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
@@ -145,8 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, lambda signum, _: sys.exit(128 + signum))  # by way of `finally`
     began = time.monotonic()
     cluster = _cluster(arguments)
-    if cluster is None:
-        return 2
     try:
         _start(cluster, manifests)
         patience_until = time.time() + arguments.timeout - AFTERWARDS_SECONDS

@@ -1,7 +1,6 @@
 """`gpuplan sandbox demo`: the main job as a story that a newcomer follows, told with the real kubectl.
 
-Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when something did not come true in time,
-2 when the real control plane was asked for and cannot be had.
+Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when something did not come true in time.
 """
 
 import argparse
@@ -15,9 +14,9 @@ from typing import Any
 
 from cli.examples import add_command
 from cli.manifests import load
-from sandbox.cli.commands import add_control_plane, chosen_control_plane, progress_line, wait_settled
+from sandbox.cli.commands import progress_line, wait_settled
 from sandbox.cluster import Cluster
-from sandbox.controlplane import ControlPlaneFailed
+from sandbox.control_plane import ControlPlaneFailed, Embedded
 
 CHAPTER_SECONDS = 180.0  # a few seconds each; a net for machines that are busy
 FOLDER = Path(__file__).with_name("demo_cluster")
@@ -35,16 +34,14 @@ def add_demo(kinds: Any) -> None:
         "watch pending pods become partitions, in about half a minute",
         examples=("gpuplan sandbox demo",),
     )
-    add_control_plane(parser)
-    parser.set_defaults(run=demo)
+    parser.set_defaults(run=demo, control_plane=Embedded)
 
 
 def demo(arguments: argparse.Namespace) -> int:
     """Tell the story; always ends what it started."""
-    plane = chosen_control_plane(arguments)
-    if plane is None:
-        return 2
-    cluster = Cluster(control_plane=plane, report=lambda line: print(f"gpuplan: {line}", file=sys.stderr))
+    cluster = Cluster(
+        control_plane=arguments.control_plane(), report=lambda line: print(f"gpuplan: {line}", file=sys.stderr)
+    )
     began = time.monotonic()
     try:
         _Story(cluster).tell()

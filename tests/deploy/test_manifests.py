@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from crds.v1alpha1 import names
-from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 DEPLOY = MANIFESTS.parent
 ALL = list(manifests_of(MANIFESTS))

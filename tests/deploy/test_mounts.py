@@ -13,7 +13,7 @@ import nodeagent
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.device_plugin.__main__ import parse_arguments
 from nodeagent.settings import Settings
-from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 PROGRAM = Path(inspect.getfile(nodeagent)).parent
 PLUGIN = PROGRAM / "device_plugin"

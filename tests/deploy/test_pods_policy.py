@@ -5,7 +5,7 @@ from typing import Any
 import cel
 import pytest
 
-from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 (POLICY,) = [
     body["spec"]

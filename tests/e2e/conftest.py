@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane import Binaries, Missing, Places, RealControlPlane, obtain
 from tests.e2e.real_cluster import RealCluster
+from tests.e2e.rig.controlplane import Binaries, Missing, Places, RealControlPlane, obtain
 
 HERE = Path(__file__).parent
 SECONDS = 600  # servers on a busy machine of two cores

@@ -19,9 +19,9 @@ from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import ApiError
 from kube.transport import request
-from sandbox.controlplane import RealControlPlane
-from sandbox.controlplane.rights import missing_rights
-from sandbox.controlplane.tenants import manifests_of
+from tests.e2e.rig.controlplane import RealControlPlane
+from tests.e2e.rig.controlplane.rights import missing_rights
+from tests.e2e.rig.controlplane.tenants import manifests_of
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"

@@ -17,10 +17,10 @@ from typing import Any
 from kube import apply, clients, errors
 from kube.transport import request
 from kube.watch import WatchStream, WatchTiming
-from sandbox.controlplane import Binaries, RealControlPlane
 from tests.e2e.random_clusters import surroundings
 from tests.e2e.random_pods import HOSTNAME, NAMESPACES, Json
 from tests.e2e.real_cluster import NODES, call, eventually
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 
 EXTRA = {
     "kube-apiserver": ["--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection"],

@@ -1,4 +1,4 @@
-"""The demo and every example on the real control plane, through `gpuplan sandbox … --control-plane real`.
+"""The demo and every example on the real control plane, through `python -m tests.e2e.rig`.
 
 The tests of the embedded one are run again here, with nothing changed but the control plane; beside them every folder
 of examples/ must settle. The programs' accounts, rights and policies are those of deploy/.
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane import Binaries
-from sandbox.controlplane.leashed import run as run_leashed
 from tests.cli import test_demo, test_sandbox_run
+from tests.e2e.rig.controlplane import Binaries
+from tests.e2e.rig.controlplane.leashed import run as run_leashed
 
 EXAMPLES = sorted(path.name for path in test_sandbox_run.EXAMPLES.iterdir() if path.is_dir())
 SETTLE_SECONDS = 240.0  # the start of the servers on a busy machine included
@@ -28,11 +28,10 @@ def settled() -> set[str]:
 
 
 def on_real(programs: Binaries, command: str, settled: set[str]) -> Command:
-    """`gpuplan sandbox COMMAND` as the embedded tests call it, on the real control plane."""
+    """`gpuplan sandbox COMMAND`, as the embedded tests call it, on the real control plane."""
 
     def run(*arguments: str, timeout_seconds: float = RUN_SECONDS) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "cli", "sandbox", command, "--control-plane", "real"]
-        words += ["--kubernetes", programs.kubernetes, *arguments]
+        words = [sys.executable, "-m", "tests.e2e.rig", "--kubernetes", programs.kubernetes, command, *arguments]
         done = run_leashed(words, seconds=max(timeout_seconds, RUN_SECONDS), capture_output=True, text=True)
         if done.returncode == 0:
             settled.update(Path(argument).name for argument in arguments if Path(argument).is_dir())

@@ -21,11 +21,11 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.errors import ApiError
 from sandbox.cluster import Cluster
-from sandbox.controlplane.plane import API_SERVER
-from sandbox.controlplane.seam import Role
-from sandbox.controlplane.tenants import RealServers
+from sandbox.control_plane import Role
 from sandbox.driver import machine
 from tests.e2e.real_cluster import CRDS, NODES, PLANS, eventually
+from tests.e2e.rig.controlplane.plane import API_SERVER
+from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, start, starts
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
 

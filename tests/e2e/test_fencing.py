@@ -15,11 +15,11 @@ import pytest
 
 from cli.manifests import load
 from sandbox.cluster import Cluster
-from sandbox.controlplane import Binaries, RealControlPlane
-from sandbox.controlplane.plane import API_SERVER
-from sandbox.controlplane.seam import Role
-from sandbox.controlplane.tenants import RealServers
+from sandbox.control_plane import Role
 from tests.e2e.real_cluster import PLANS, eventually
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.plane import API_SERVER
+from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_faults import add_rival, leader, spec_writes
 from tests.e2e.test_scenarios import AUDIT_POLICY, SETTLE_SECONDS, cluster, said, starts
 from tests.e2e.wire import Wire

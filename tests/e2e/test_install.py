@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from crds.v1alpha1 import names
-from sandbox.controlplane import Binaries, RealControlPlane
-from sandbox.controlplane.tenants import manifests_of
 from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, PLANS, RealCluster, call, eventually, plan
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.tenants import manifests_of
 
 ELSEWHERE = "team-gpus"
 

@@ -19,10 +19,10 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.reflector import Reflector
 from sandbox.cluster import Cluster
-from sandbox.controlplane import Binaries, RealControlPlane
-from sandbox.controlplane.tenants import RealServers
 from sandbox.driver import incidents, machine
 from tests.e2e.real_cluster import NODES, PLANS, eventually
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_scenarios import SETTLE_SECONDS
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.scale.run import run
 from benchmarks.scale.stage import Sizes
-from sandbox.controlplane import Binaries
+from tests.e2e.rig.controlplane import Binaries
 
 NODES, PODS = 20, 60
 

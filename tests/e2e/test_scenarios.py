@@ -19,10 +19,10 @@ from cli.manifests import load
 from crds.v1alpha1 import names
 from kube import apply
 from sandbox.cluster import Cluster
-from sandbox.controlplane import Binaries, RealControlPlane
-from sandbox.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
-from sandbox.controlplane.tenants import RealServers
 from tests.e2e.real_cluster import ROOT, eventually
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
 
 SETTLE_SECONDS = 150.0

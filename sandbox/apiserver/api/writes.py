@@ -33,7 +33,7 @@ from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.selectors import selector
 
 WORKLOAD_GROUPS = ("apps", "batch")
-NO_CONTROLLER = "No controller acts on this {kind} in the sandbox. Create Pods, or use --control-plane real."
+NO_CONTROLLER = "No controller acts on this {kind} in the sandbox. Create Pods, or use a real cluster."
 
 
 def write(cluster: Cluster, request: Request, target: Target) -> Reply:

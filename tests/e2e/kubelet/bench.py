@@ -19,9 +19,9 @@ from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet import Switches
-from sandbox.realkubelet.runtime import connects
 from tests.e2e.kubelet.nodes import KubeletNode, Seen
 from tests.e2e.real_cluster import NODES, eventually
+from tests.e2e.rig.realkubelet.runtime import connects
 from tests.sandbox.kubelet.fakes import FakePlugin
 
 Raw = dict[str, Any]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from kube import apply
-from sandbox.controlplane import Missing, Places, obtain
 from sandbox.kubelet import Switches
-from sandbox.realkubelet import obstacle, scripted_runtime
 from tests.e2e.kubelet.bench import Bench
 from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealNode, StandInNode
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster, eventually
+from tests.e2e.rig.controlplane import Missing, Places, obtain
+from tests.e2e.rig.realkubelet import obstacle, scripted_runtime
 
 SIDES = ("real", "stand-in")
 HERE = Path(__file__).parent

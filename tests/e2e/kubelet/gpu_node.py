@@ -24,11 +24,11 @@ from partitioning.models import model_for_product
 from sandbox.driver import machine
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.mps import directory as mps_directory
-from sandbox.realkubelet import Container, RealKubelet
 from sandbox.supervisor import Supervisor
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, eventually, plan
+from tests.e2e.rig.realkubelet import Container, RealKubelet
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 PODS = "/api/v1/namespaces/default/pods"

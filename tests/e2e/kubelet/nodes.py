@@ -15,8 +15,8 @@ from kube import apply, clients
 from kube.kubelet_api.paths import KubeletPaths
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.kubelet.injection import ContainerOptions
-from sandbox.realkubelet import RealKubelet
 from tests.e2e.real_cluster import NODES, RealCluster
+from tests.e2e.rig.realkubelet import RealKubelet
 
 TICK_SECONDS = 1.0
 # Other tests' pods must not be scheduled here; the checks bind theirs themselves.

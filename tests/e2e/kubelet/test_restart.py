@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.realkubelet.runtime import connects
 from tests.e2e.kubelet.bench import Bench, Raw, container, pod
 from tests.e2e.kubelet.test_registration import assert_stays
+from tests.e2e.rig.realkubelet.runtime import connects
 
 
 def one(bench: Bench, **more: str) -> Raw:

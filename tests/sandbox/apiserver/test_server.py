@@ -231,7 +231,7 @@ def test_who_creates_a_workload_is_warned_that_nothing_acts_on_it(
 
     assert answer.status == 201
     assert answer.headers["Warning"] == (
-        f'299 - "No controller acts on this {kind} in the sandbox. Create Pods, or use --control-plane real."'
+        f'299 - "No controller acts on this {kind} in the sandbox. Create Pods, or use a real cluster."'
     )
 
 

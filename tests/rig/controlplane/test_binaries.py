@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane.binaries import (
+from tests.e2e.rig.controlplane.binaries import (
     CURRENT,
     ETCD,
     OLDEST,
@@ -17,7 +17,7 @@ from sandbox.controlplane.binaries import (
     obtain,
     pinned,
 )
-from sandbox.controlplane.gobuild import Missing
+from tests.e2e.rig.controlplane.gobuild import Missing
 
 GO = """#!/bin/sh
 # Stands for `go mod download` and `go build … -o DIR/ tool` in a folder of pins.

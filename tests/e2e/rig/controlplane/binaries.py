@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.controlplane.gobuild import GoBuild, Missing
+from sandbox.control_plane import KUBERNETES
+from tests.e2e.rig.controlplane.gobuild import GoBuild, Missing
 
 PINS = Path(__file__).parent / "pins"
-CURRENT = "1.36.3"
+CURRENT = KUBERNETES
 OLDEST = "1.30.14"
 ETCD = "3.7.3"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")

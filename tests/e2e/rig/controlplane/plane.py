@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
-from sandbox.controlplane import flags
-from sandbox.controlplane.binaries import Binaries
-from sandbox.controlplane.certificates import Authority, Pair
-from sandbox.controlplane.part import Part
 from sandbox.ports import HeldPort
+from tests.e2e.rig.controlplane import flags
+from tests.e2e.rig.controlplane.binaries import Binaries
+from tests.e2e.rig.controlplane.certificates import Authority, Pair
+from tests.e2e.rig.controlplane.part import Part
 
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"

@@ -15,12 +15,11 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import LABEL_PRODUCT, NAMESPACE
 from kube import apply, clients
-from sandbox.controlplane.part import ControlPlaneFailed
-from sandbox.controlplane.plane import RealControlPlane
-from sandbox.controlplane.rights import missing_rights
-from sandbox.controlplane.seam import Role
+from sandbox.control_plane import ControlPlaneFailed, Role
+from tests.e2e.rig.controlplane.plane import RealControlPlane
+from tests.e2e.rig.controlplane.rights import missing_rights
 
-MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
+MANIFESTS = Path(__file__).parents[4] / "deploy" / "manifests"
 MANAGER = "gpuplan-sandbox"
 AGENT = "gpuplan-agent"
 CONTROLLER = "gpuplan-controller"

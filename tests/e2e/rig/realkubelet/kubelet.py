@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kube.kubelet_api.paths import KubeletPaths
-from sandbox.controlplane.part import Part
-from sandbox.realkubelet import config
-from sandbox.realkubelet.runtime import Runtime, connects
+from tests.e2e.rig.controlplane.part import Part
+from tests.e2e.rig.realkubelet import config
+from tests.e2e.rig.realkubelet.runtime import Runtime, connects
 
 START_SECONDS = 120.0  # 1 s on a quiet machine
 

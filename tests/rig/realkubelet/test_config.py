@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox.realkubelet import RealKubelet, config
+from tests.e2e.rig.realkubelet import RealKubelet, config
 
 
 @pytest.mark.parametrize(("version", "knows"), [("1.30.14", False), ("1.31.0", True), ("1.36.3", True)])

@@ -13,15 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sandbox.controlplane.leashed import LEASH
+from sandbox.control_plane import ControlPlaneFailed
 from sandbox.logs import tail
+from tests.e2e.rig.controlplane.leashed import LEASH
 
 LOOK_SECONDS = 0.1
 STOP_SECONDS = 10.0
-
-
-class ControlPlaneFailed(Exception):  # noqa: N818 - the world is broken; the name says what of it
-    """A server did not start, or did not come up in time."""
 
 
 class Part:

@@ -7,8 +7,8 @@ listens on loopback; etcd takes clients with our certificate only, and nothing i
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.controlplane.binaries import Binaries
-from sandbox.controlplane.certificates import Authority, Pair
+from tests.e2e.rig.controlplane.binaries import Binaries
+from tests.e2e.rig.controlplane.certificates import Authority, Pair
 
 LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.0.0.0/24"

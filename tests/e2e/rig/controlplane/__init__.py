@@ -4,16 +4,14 @@ The embedded API server (sandbox.apiserver) teaches newcomers and keeps tests fa
 `binaries` found or built. Out: a kubeconfig, and servers that run until `stop` and never outlive the parent.
 """
 
-from sandbox.controlplane.binaries import CURRENT, OLDEST, Binaries, Places, obtain
-from sandbox.controlplane.gobuild import GoBuild, Missing
-from sandbox.controlplane.part import ControlPlaneFailed
-from sandbox.controlplane.plane import RealControlPlane
+from tests.e2e.rig.controlplane.binaries import CURRENT, OLDEST, Binaries, Places, obtain
+from tests.e2e.rig.controlplane.gobuild import GoBuild, Missing
+from tests.e2e.rig.controlplane.plane import RealControlPlane
 
 __all__ = [
     "CURRENT",
     "OLDEST",
     "Binaries",
-    "ControlPlaneFailed",
     "GoBuild",
     "Missing",
     "Places",

@@ -13,8 +13,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from sandbox.controlplane.part import Part
 from sandbox.kubelet.injection import ContainerOptions, DeviceNode, Mount
+from tests.e2e.rig.controlplane.part import Part
 
 ANSWER_SECONDS = 20.0
 START_SECONDS = 60.0

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sandbox.controlplane.rights import reviews
-from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.rights import reviews
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 BODIES: list[dict[str, Any]] = [
     {

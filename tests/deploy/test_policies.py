@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crds.v1alpha1 import names
-from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 DOCUMENTS = list(manifests_of(MANIFESTS))
 POLICIES = [body for body in DOCUMENTS if body["kind"] == "ValidatingAdmissionPolicy"]

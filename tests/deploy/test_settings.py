@@ -5,7 +5,7 @@ import yaml
 from controller.config.settings import read_settings as read_controller
 from kube.settings import read
 from nodeagent.settings import Settings
-from sandbox.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 FILES = {
     body["metadata"]["name"]: yaml.safe_load(body["data"]["config.yaml"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox.controlplane.certificates import Authority
+from tests.e2e.rig.controlplane.certificates import Authority
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 

@@ -10,7 +10,7 @@ import platform
 import shutil
 from pathlib import Path
 
-from sandbox.controlplane import GoBuild, Missing, Places
+from tests.e2e.rig.controlplane import GoBuild, Missing, Places
 
 SOURCES = Path(__file__).parent / "cri"
 PROGRAM = "scripted-cri"

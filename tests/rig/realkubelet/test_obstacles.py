@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane import Missing, Places
-from sandbox.realkubelet import build, obstacle, obstacles
+from tests.e2e.rig.controlplane import Missing, Places
+from tests.e2e.rig.realkubelet import build, obstacle, obstacles
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from sandbox.controlplane.leashed import run
+from tests.e2e.rig.controlplane.leashed import run
 
 FETCH_SECONDS = 900.0
 FETCH_TRIES = 3

@@ -1,7 +1,7 @@
-"""What a simulated cluster stands on: an API server, a scheduler, and a kubeconfig for each of its parts.
+"""The control plane under a simulated cluster: an API server, a scheduler, and a kubeconfig for each program.
 
-In: nothing. Out: one protocol with two forms, `Embedded` (our API server and scheduler in this process) and
-`tenants.RealServers` (etcd, kube-apiserver and the rest). Whoever builds a cluster knows the protocol only.
+`ControlPlane` is what a cluster needs of it, and `Embedded` is our API server and scheduler in this process. A real
+control plane implements the same protocol where a repository's tests need one. A cluster must know the protocol only.
 """
 
 from enum import StrEnum
@@ -10,15 +10,21 @@ from typing import Protocol
 
 from kube import clients
 from sandbox.apiserver import ApiServer
-from sandbox.controlplane.binaries import CURRENT
 from sandbox.scheduler import Scheduler
+
+KUBERNETES = "1.36.3"
+"""The version that the stand-ins imitate."""
+
+
+class ControlPlaneFailed(Exception):  # noqa: N818 - the world is broken; the name says what of it
+    """A server did not start, or did not serve in time."""
 
 
 class Role(StrEnum):
     """Who talks to the API server."""
 
     PERSON = "person"
-    """Whoever started the cluster: may do everything."""
+    """The person who started the cluster: may do everything."""
     CONTROLLER = "controller"
     AGENT = "agent"
     KUBELET = "kubelet"
@@ -32,7 +38,7 @@ class ControlPlane(Protocol):
         """Of Kubernetes, such as 1.30.14: kubelets are of the same."""
 
     def start(self) -> None:
-        """Return when the API answers; raises where it cannot."""
+        """Return when the API answers; raises ControlPlaneFailed."""
 
     def begin_scheduling(self) -> None:
         """From now on pods are bound, at the latest."""
@@ -44,7 +50,7 @@ class ControlPlane(Protocol):
 
 
 def write_kubeconfig(plane: ControlPlane, folder: Path, role: Role, node: str = "") -> Path:
-    """A file that only its owner reads, named for who it is for."""
+    """Write a file that only its owner reads, named for its role and node."""
     path = folder / f"{'-'.join(word for word in (role, node) if word)}.kubeconfig"
     path.touch(mode=0o600)
     path.write_text(plane.kubeconfig(role, node))
@@ -52,9 +58,9 @@ def write_kubeconfig(plane: ControlPlane, folder: Path, role: Role, node: str = 
 
 
 class Embedded:
-    """Everything in this process; nobody is asked for credentials."""
+    """API server and scheduler in this process, without authentication."""
 
-    version = CURRENT
+    version = KUBERNETES
 
     def __init__(self) -> None:
         self._server = ApiServer()
@@ -70,7 +76,7 @@ class Embedded:
         self._scheduler.start()
 
     def kubeconfig(self, role: Role, node: str = "") -> str:  # noqa: ARG002 - the protocol's; all are one here
-        """The same for all."""
+        """The same for all roles."""
         return self._server.kubeconfig()
 
     def stop(self) -> None:

@@ -4,9 +4,9 @@
 it cannot run here, `scripted_runtime` builds the runtime (Go, `cri/`). Nothing of it is part of the product.
 """
 
-from sandbox.realkubelet.build import scripted_runtime
-from sandbox.realkubelet.kubelet import RealKubelet
-from sandbox.realkubelet.obstacles import obstacle
-from sandbox.realkubelet.runtime import Container, Runtime
+from tests.e2e.rig.realkubelet.build import scripted_runtime
+from tests.e2e.rig.realkubelet.kubelet import RealKubelet
+from tests.e2e.rig.realkubelet.obstacles import obstacle
+from tests.e2e.rig.realkubelet.runtime import Container, Runtime
 
 __all__ = ["Container", "RealKubelet", "Runtime", "obstacle", "scripted_runtime"]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane.leashed import LEASH, run
-from sandbox.controlplane.part import ControlPlaneFailed, Part
+from sandbox.control_plane import ControlPlaneFailed
+from tests.e2e.rig.controlplane.leashed import LEASH, run
+from tests.e2e.rig.controlplane.part import Part
 
 PROGRAM = """
 import pathlib, signal, sys, time
@@ -122,7 +123,9 @@ def test_a_program_that_takes_too_long(tmp_path: Path) -> None:
 def test_a_program_ends_with_whoever_ran_it(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     program = f"import os, pathlib, time; pathlib.Path({str(flag)!r}).write_text(str(os.getpid())); time.sleep(60)"
-    parent = f"from sandbox.controlplane.leashed import run; run([{sys.executable!r}, '-c', {program!r}], seconds=60)"
+    parent = (
+        f"from tests.e2e.rig.controlplane.leashed import run; run([{sys.executable!r}, '-c', {program!r}], seconds=60)"
+    )
     with subprocess.Popen([sys.executable, "-c", parent]) as process:
         until("the program runs", lambda: flag.exists() and flag.read_text())
         os.kill(process.pid, signal.SIGKILL)

@@ -20,20 +20,26 @@ from unittest.mock import patch
 from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
 from controller.model.views import Snapshot
-from controller.planner import choose, deal, levels, order, plan, planning, split
+from controller.planner import search
+from controller.planner.placement import admission, existing_supply, split
+from controller.planner.strategy import level, priorities
+from controller.planning import plan
 
 Replaced = tuple[Any, str, object]
 PHASES: Mapping[str, Sequence[Replaced]] = {
     "all phases": (),
-    "exchange": ((order, "exchange", lambda *_: 0),),
-    "consolidation": ((planning, "consolidate", lambda *_: False),),
-    "all levels in one go": ((order, "_place_together", lambda *_: None), (order, "upper_bound", lambda *_: -1)),
-    "choosing on counts": ((levels, "choose", lambda *given: (list(given[2]), [])),),
-    "the grid of prices": ((choose, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
+    "exchange": ((priorities, "exchange", lambda *_: 0),),
+    "consolidation": ((search, "consolidate", lambda *_: False),),
+    "all levels in one go": (
+        (priorities, "_place_together", lambda *_: None),
+        (priorities, "upper_bound", lambda *_: -1),
+    ),
+    "choosing on counts": ((level, "choose", lambda *given: (list(given[2]), [])),),
+    "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
     "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
-    "thrift": ((levels, "_place_thriftily", levels._place_new),),
-    "failed pods first": ((levels, "_REPEATED", -1),),
-    "the price of idle partitions": ((deal, "_PRICE", 10**9),),
+    "thrift": ((level, "_place_thriftily", level._place_new),),
+    "failed pods first": ((level, "_REPEATED", -1),),
+    "the price of idle partitions": ((existing_supply, "_PRICE", 10**9),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {
     "tiny": (((1, 4, 20), (2, 2, 16), (2, 8, 60), (3, 4, 45)), 6, sorted(MIXES)),

@@ -23,7 +23,7 @@ from benchmarks.memory_objects import Sizes
 from benchmarks.memory_server import serve
 from controller.config.settings import read_settings
 from controller.gc_pause import collector_paused
-from controller.planner import plan
+from controller.planning import plan
 from controller.wiring import Controller
 from kube import clients
 

@@ -21,7 +21,7 @@ from benchmarks.nos_workloads import NosRun, Raw, cluster_of, nos_runs, read_fil
 from benchmarks.replay import BrokenError, Cost, applied, bound, first_fit
 from controller.model.results import PlanningResult
 from controller.model.views import Snapshot
-from controller.planner import plan
+from controller.planning import plan
 
 MOST_CYCLES = 8
 PASSES = 3

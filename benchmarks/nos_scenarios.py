@@ -20,7 +20,7 @@ import yaml
 from benchmarks.nos_cases import Case, NotRun, read_case
 from benchmarks.nos_cluster import snapshot
 from benchmarks.replay import BrokenError, applied, bound
-from controller.planner import plan
+from controller.planning import plan
 
 Raw = Mapping[str, Any]
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from controller.model.demand import Demand, collect, kind_of
 from controller.model.views import PlannerOptions, Snapshot
-from controller.planner.groups import NodeGroups
-from controller.planner.inventory import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
-from controller.planner.supply import divide, supply_of
+from controller.planner.inventory.node_groups import NodeGroups
+from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
+from controller.planner.inventory.supply import divide, supply_of
 from partitioning.mps import MAX_CLIENTS
 from partitioning.resources import WHOLE, MigRequest
 from partitioning.states import state_table

@@ -18,7 +18,7 @@ from benchmarks.instances import MIXES, instance
 from benchmarks.oracle import exact_bound
 from benchmarks.phases import Phases
 from controller.gc_pause import collector_paused
-from controller.planner import plan
+from controller.planning import plan
 
 
 def measure(*, nodes: int, gpus: int, pods: int, seed: int, mix: str, repeat: int, seconds: float) -> dict[str, object]:

@@ -21,14 +21,14 @@ from cli.whatif import KINDS, LeftOut, WhatIf, what_if
 from controller.actions.plan_writer import planned_items
 from controller.config.options import planner_options
 from controller.config.settings import Settings, load_settings
+from controller.explanation.phrases import counted, listed
 from controller.gc_pause import collector_paused
 from controller.model.demand import lacks_host_ipc
 from controller.model.known_geometries import all_warnings
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, PlanningResult, Unplaced
 from controller.model.views import PodKey, PodView
-from controller.planner import plan
-from controller.planner.wording import counted, listed
+from controller.planning import plan
 from crds.v1alpha1.names import API_VERSION, KIND
 from partitioning.resources import WHOLE
 

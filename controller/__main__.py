@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller.config.settings import load_settings, read_settings
-from controller.planner import plan
+from controller.planning import plan
 from controller.wiring import Controller
 from kube import clients, logs
 from kube.settings import SettingsError

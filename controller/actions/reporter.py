@@ -18,11 +18,11 @@ from controller.actions.metrics import Metrics
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
 from controller.cache.state import State
+from controller.explanation.phrases import counted, gpus_of
 from controller.model.demand import lacks_host_ipc
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.views import PodKey, PodView, Snapshot
-from controller.planner.wording import counted, gpus_of
 from crds.v1alpha1.names import API_VERSION, KIND
 from kube.events import ObjectReference
 

@@ -1,7 +1,7 @@
 """Why a pending pod gets nothing in this pass: a closed set, one reason per pod.
 
 The values are what users see as an Event's reason and in `gpuplan` output; the sentence that follows them (numbers,
-names, remedy) is made by `controller.planner.explain`. `in_flight` is whether waiting alone may resolve it.
+names, remedy) is made by `controller.explanation.explain`. `in_flight` is whether waiting alone may resolve it.
 """
 
 from enum import StrEnum

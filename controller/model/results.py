@@ -1,7 +1,7 @@
 """What one planning pass returns: changes of plans, who is placed where, why others are not, and counts.
 
-`controller.planner` makes a PlanningResult from a Snapshot; the writer, nominations, Events, metrics and `gpuplan plan`
-read it. Values only: no clock, no API.
+`controller.planning` makes a PlanningResult from a Snapshot; the writer, nominations, Events, metrics and
+`gpuplan plan` read it. Values only: no clock, no API.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `controller.api` makes the views from raw JSON once per watch event: quantities are integers already (cpu in milli,
 memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything and a
-controller can hold 5,000 nodes and 50,000 pods. `controller.planner` turns a Snapshot into a result.
+controller can hold 5,000 nodes and 50,000 pods. `controller.planning` turns a Snapshot into a result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The planner: Snapshot and demands in, PlanningResult out. `plan` is all that others need; see `planning`.
+"""Finds places for pending pods: takes a snapshot, and returns a board on which they are placed, and the new layouts.
 
-Pure: no clock, no I/O, no random numbers but those of a fixed seed, and nothing that depends on the order of a set.
+In the order of a pass: `inventory` says what is there, `board` is the mutable state, `placement`, `bounds` and
+`improvement` are the steps, `strategy` decides which step comes when, `search` runs them, `result` reads the finished
+board. `controller.planning.plan` is all that others need.
+
+Pure: no clock, no I/O, no random numbers, and nothing that depends on the order of a set.
 """
-
-from controller.planner.planning import plan
-
-__all__ = ["plan"]

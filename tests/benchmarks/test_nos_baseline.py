@@ -14,7 +14,7 @@ from benchmarks.nos_workloads import cluster_of, slices_of
 from benchmarks.replay import BrokenError, applied, bound
 from controller.model.results import NodeChange, PlanningResult
 from controller.model.views import MigDesired, PlannedGpu, PlannerOptions, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from partitioning.layouts import Instance, Layout
 
 DATA = Path(__file__).parent / "data" / "nos_baseline.json"

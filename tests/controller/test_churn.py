@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from controller.actions.reporter import Reporter
 from controller.model.views import GpuView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from kube.events import EventType, ObjectReference
 from tests.controller.cluster import Bench
 from tests.controller.planner.builders import H100, cluster, holder, mig, pod, server

@@ -13,7 +13,7 @@ from controller.actions.written import as_written
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.views import MigDesired, PlannerOptions, Snapshot
-from controller.planner import plan as plan_pods
+from controller.planning import plan as plan_pods
 from sandbox.apiserver import Disconnect, Refuse
 from tests.builders.objects import gpu, item, node, pod, status
 from tests.controller.actions.test_plan_writer import planned

@@ -13,7 +13,7 @@ import yaml
 
 from controller.api import paths
 from controller.config.settings import read_settings
-from controller.planner import plan
+from controller.planning import plan
 from controller.wiring import Controller
 from kube import apply
 from tests.builders.objects import Json, gpu, status

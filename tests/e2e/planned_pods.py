@@ -14,7 +14,7 @@ from benchmarks.replay import applied, bound
 from controller.actions.nominations import due
 from controller.model.demand import is_partition, queue_order
 from controller.model.views import NodeView, PlanView, PodView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from kube import apply
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, NODES, call

@@ -4,7 +4,7 @@ import pytest
 
 from controller.cache.cluster import FOREIGN_NOMINATION_SECONDS
 from controller.model.reasons import UnplacedReason
-from controller.planner import plan as planned
+from controller.planning import plan as planned
 from tests.builders.objects import Json, node, pod
 from tests.controller.cache.state_bench import Bench, settled
 

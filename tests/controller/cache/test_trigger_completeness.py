@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from controller.model.results import PlanningResult
 from controller.model.views import PlannerOptions
-from controller.planner import plan as planner
+from controller.planning import plan as planner
 from tests.builders.objects import Json, confirmed, item, node, plan, pod
 from tests.controller.cache.state_bench import Bench
 from tests.drawn import examples

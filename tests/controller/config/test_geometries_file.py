@@ -13,7 +13,7 @@ from controller.config.options import planner_options, warn_about_geometries
 from controller.config.settings import read_settings
 from controller.model.known_geometries import all_warnings, model_named
 from controller.model.views import PlannerOptions
-from controller.planner import plan
+from controller.planning import plan
 from kube.settings import SettingsError
 from partitioning.models import ProfileSpec, model_from_report
 from tests.controller.planner.builders import A30, A100, cluster, mig, pod, server

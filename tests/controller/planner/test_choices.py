@@ -6,7 +6,7 @@ import pytest
 
 from controller.model.results import NodeChange, PlanningResult
 from controller.model.views import MigDesired, MpsDesired, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import A30, H100, T4, cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check
 

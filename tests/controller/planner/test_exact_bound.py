@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
 from controller.model.views import Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check

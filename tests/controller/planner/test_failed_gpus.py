@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from controller.model.reasons import UnplacedReason
 from controller.model.views import GpuView, MigDesired
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import A100, cluster, instance, layout, mig, mps, pod, server
 from tests.controller.planner.checker import check
 

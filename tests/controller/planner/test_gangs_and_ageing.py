@@ -11,7 +11,7 @@ from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.scheduling import SchedulingContext
 from controller.model.views import PodView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.checker import check
 from tests.drawn import examples

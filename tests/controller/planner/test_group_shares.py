@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from controller.model.views import PodView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check
 

@@ -3,14 +3,15 @@
 import pytest
 
 from benchmarks.instances import MIXES, instance
-from controller.planner import deal, plan
+from controller.planner.placement import existing_supply
+from controller.planning import plan
 
 
 @pytest.mark.parametrize("mix", ["several", "plain"])
 def test_idle_partitions_are_not_destroyed_by_the_dozen_for_one_pod(mix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = instance(nodes=100, gpus=8, pods=2_000, seed=61, mix=MIXES[mix])
     sparing = plan(snapshot)
-    monkeypatch.setattr(deal, "_PRICE", 10**6)
+    monkeypatch.setattr(existing_supply, "_PRICE", 10**6)
     at_any_price = plan(snapshot)
 
     lost = len(at_any_price.placed) - len(sparing.placed)

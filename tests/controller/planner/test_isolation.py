@@ -8,7 +8,7 @@ import pytest
 
 from controller.model.reasons import UnplacedReason
 from controller.model.views import NodeView, PlannedGpu, PlanView, WholeDesired
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import cluster, mig, pod, server
 
 Server = tuple[NodeView, PlanView]

@@ -10,7 +10,7 @@ from controller.model.known_geometries import KnownGeometries
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.views import PlannerOptions, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import A100, H100, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check, layouts
 

@@ -3,7 +3,7 @@
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult, Supply
 from controller.model.views import GpuView, PodView
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check, layouts
 

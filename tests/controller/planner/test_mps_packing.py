@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.model.views import GpuView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from tests.controller.planner.builders import A30, A100, T4, cluster, holder, mps, pod, server
 from tests.controller.planner.checker import check

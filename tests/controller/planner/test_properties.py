@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.instances import MIXES, instance
 from controller.model.results import PlanningResult, Supply
 from controller.model.views import Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied, bound
 from tests.drawn import examples
@@ -93,7 +93,7 @@ def test_nothing_pending_changes_nothing(mix: str) -> None:
 
 PRINT_PLAN = """
 from benchmarks.instances import MIXES, instance
-from controller.planner import plan
+from controller.planning import plan
 print([plan(instance(nodes=4, gpus=8, pods=120, seed=1, mix=MIXES[mix])) for mix in sorted(MIXES)])
 """
 

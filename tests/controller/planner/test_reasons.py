@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from controller.explanation.phrases import counted
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
 from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Requirement, Snapshot
-from controller.planner import plan
-from controller.planner.wording import counted
+from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import H100, cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from controller.explanation.causes import Cause, nearest
 from controller.model.reasons import UnplacedReason
 from controller.model.views import HostPort, PartitionView, PodView, Snapshot
-from controller.planner import plan
-from controller.planner.causes import Cause, nearest
-from controller.planner.inventory import Closed
+from controller.planner.inventory.stock import Closed
+from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check

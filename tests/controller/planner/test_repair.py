@@ -5,7 +5,7 @@ from dataclasses import replace
 from controller.api.plan_items import desired_of
 from controller.model.results import PlanningResult
 from controller.model.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanView, WholeDesired
-from controller.planner import plan
+from controller.planning import plan
 from crds.v1alpha1.spec import GpuItem
 from partitioning.mps import slice_of_gb
 from tests.controller.planner.builders import A100, cluster, layout, mig, mps, node, plan_of, server

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from controller.api.plan_items import item_of
 from controller.model.views import GpuView, PlannedGpu, PlanView, Snapshot
-from controller.planner.inventory import take_stock
-from controller.planner.repair import repaired
+from controller.planner.inventory.stock import take_stock
+from controller.planner.result.repair import repaired
 from crds.v1alpha1.names import PartitionState
 from tests.builders.objects import H100, Json, gpu, item, node, partition, plan, status
 from tests.builders.views import node_view, plan_reading

@@ -14,7 +14,7 @@ from benchmarks.replay import applied, bound
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.views import GpuView, NodeView, PlanView, PodView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from partitioning.resources import mig_resource
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check

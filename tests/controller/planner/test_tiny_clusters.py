@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from controller.model.views import Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import A30, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check
 from tests.controller.planner.tiny import best, tiny_clusters, verdict_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.model.views import PodView, Snapshot
-from controller.planner import plan
+from controller.planning import plan
 from tests.controller.planner.builders import H100, cluster, mig, node, plan_of, pod
 from tests.controller.planner.checker import check
 

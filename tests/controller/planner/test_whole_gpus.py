@@ -7,7 +7,7 @@ import pytest
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult, Supply
 from controller.model.views import GpuView, PodView, Snapshot, WholeDesired
-from controller.planner import plan
+from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.model.views import NodeView, PodView
-from controller.planner.groups import NodeGroups
+from controller.planner.inventory.node_groups import NodeGroups
 from controller.simulator import ClusterState, Misfit, filter_node
 from tests.controller.simulator.words import REQUIRED, a_node, a_pod
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.planner.groups import why_not
+from controller.planner.inventory.node_groups import why_not
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
 from tests.builders.objects import Json, plan

@@ -1,0 +1,92 @@
+"""What GPUs could hold when they are empty: the measure of "never fits" and of "which GPUs would do".
+
+Takes models and resource names, returns counts of partitions. Never looks at what is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from controller.model.demand import Wants, kind_of
+from controller.planner.inventory.stock import Closed, Cut, GpuStock, NodeStock
+from partitioning.models import GpuModel
+from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, slice_of_gb
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
+
+_CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
+
+
+@lru_cache(maxsize=4096)
+def most_on_empty(model: GpuModel, resource: str) -> int:
+    """How many partitions of a resource one empty GPU can have."""
+    if resource == WHOLE:
+        return 1
+    kind = kind_of(resource)
+    if isinstance(kind, MigRequest):
+        spec = model.profile(kind.profile)
+        return spec.max_instances if spec is not None and spec.name == kind.profile and spec.starts else 0
+    if isinstance(kind, MpsRequest) and model.compute_capability >= VOLTA:
+        return min(MAX_CLIENTS, model.memory_mib // slice_of_gb(kind.memory_gb).memory_mib)
+    return 0
+
+
+def largest_slice_gb(model: GpuModel) -> int:
+    """Of the largest MPS slice, in GB, that one empty GPU can have; 0 where MPS cannot limit its clients."""
+    if model.compute_capability < VOLTA:
+        return 0
+    # A slice's limit is rounded down to whole MiB.
+    return ((model.memory_mib + 1) * BYTES_PER_MIB - 1) // BYTES_PER_GB
+
+
+def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:
+    """One per GPU; by the node's labels where the agent has not reported them. `allowed`: as knownMigGeometries say."""
+    models = [gpu.model if allowed else gpu.view.model for gpu in stock.gpus]
+    reported = [model for model in models if model is not None]
+    if reported:
+        yield from reported
+    else:
+        for model in stock.models:
+            yield from [model] * max(1, stock.node.gpu_count)
+
+
+def could_hold(stock: NodeStock, wants: Wants, *, allowed: bool = True) -> bool:
+    """Whether the node's GPUs, all empty and cut at will (`allowed`: as allowed), have as many partitions of each."""
+    models = list(gpu_models(stock, allowed=allowed))
+    return all(_most(stock, models, name) >= count for name, count in wants)
+
+
+def _most(stock: NodeStock, models: list[GpuModel], resource: str) -> int:
+    if resource == WHOLE:
+        return max(len(models), stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
+    return sum(most_on_empty(model, resource) for model in models)
+
+
+def label_allows(stock: NodeStock, wants: Wants) -> bool:
+    """Whether the node is labelled for this kind of partition; a node without the label does not say."""
+    if stock.node.partitioning is None:
+        return True
+    needed = {_cut_for(name) for name, _ in wants if name != WHOLE}
+    return needed <= set(_CUTS.get(stock.node.partitioning, ()))
+
+
+def fully_open(stock: NodeStock, wants: Wants) -> bool:
+    """Whether every GPU of the node may be cut for this request; said quickly, since it is the rule."""
+    needed = {_cut_for(name) for name, _ in wants}
+    return all(gpu.closed is None and gpu.cut in needed for gpu in stock.gpus)
+
+
+def why_closed(gpu: GpuStock, wants: Wants) -> Closed | None:
+    """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
+    if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):
+        return None
+    if gpu.closed is not None:
+        return gpu.closed
+    needed = {_cut_for(name) for name, _ in wants}
+    if gpu.cut not in needed:
+        return Closed.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Closed.MIG_MODE_DISABLED
+    return None
+
+
+def _cut_for(resource: str) -> Cut:
+    return Cut.MIG if isinstance(kind_of(resource), MigRequest) else Cut.MPS

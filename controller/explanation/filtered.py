@@ -1,0 +1,83 @@
+"""Why the scheduler keeps a pod off the nodes whose GPUs could hold its partitions, in words that name the obstacle.
+
+Takes a pod and the nodes that filters rejected, returns an answer that names the taint, selector or cordon. The filters
+themselves answer in kube-scheduler's words (`controller.simulator`); what they found is looked up here once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from controller.explanation.phrases import Answer, counted, joined, listed
+from controller.model.reasons import UnplacedReason
+from controller.model.scheduling import Taint
+from controller.model.views import NodeView, PodView
+from controller.planner.inventory.node_groups import IGNORED_TAINTS
+from controller.simulator import Misfit, untolerated
+
+
+class _Obstacle(NamedTuple):
+    """Said after one node, after several nodes, and what would help."""
+
+    one: str
+    many: str
+    remedy: str
+
+
+def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]]) -> Answer:
+    """By filters that look at the node alone; `rejected` are all nodes that could hold it otherwise."""
+    nodes: dict[_Obstacle, list[str]] = {}
+    for node, misfit in rejected:
+        nodes.setdefault(_obstacle(pod, node, misfit), []).append(node.name)
+    # The obstacle on most nodes: taking it away gives the pod most places.
+    by_number = sorted(nodes, key=lambda obstacle: (-len(nodes[obstacle]), obstacle))
+    remedy = by_number[0].remedy
+    if len(rejected) == 1:
+        message = f"The only suitable node, {rejected[0][0].name}, {by_number[0].one}."
+    elif len(by_number) == 1:
+        message = f"All {len(rejected)} suitable nodes {by_number[0].many}."
+    else:
+        parts = [f"{len(nodes[found])} {found.one if len(nodes[found]) == 1 else found.many}" for found in by_number]
+        message = f"None of the {len(rejected)} suitable nodes accepts this pod: {joined(parts)}."
+    detail = " ".join(
+        f"{listed(nodes[found])} {found.one if len(nodes[found]) == 1 else found.many}." for found in by_number
+    )
+    return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, f"{message} {remedy}", detail if len(rejected) > 1 else "")
+
+
+def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
+    """By filters that look at other pods or at volumes; `reasons` in the scheduler's words, with numbers of nodes."""
+    words = {reason: count for reason, count in reasons.items() if count}
+    message = "The scheduler rejects this pod on every suitable node: {}. {}".format(
+        joined(sorted(words)),
+        "Change the pod's affinity, topology spread constraints or volumes.",
+    )
+    detail = ", ".join(f"{count} {reason}" for reason, count in sorted(words.items()))
+    return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message, f"Of {counted(nodes, 'node')}: {detail}.")
+
+
+def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
+    match misfit.plugin:
+        case "TaintToleration":
+            taint = untolerated(pod, [taint for taint in node.taints if taint.key not in IGNORED_TAINTS])
+            if taint is not None:
+                told = _spelled(taint)
+                return _Obstacle(f"has taint {told}", f"have taint {told}", "Add a toleration for it to the pod.")
+        case "NodeUnschedulable":
+            remedy = "Wait, or ask an administrator to uncordon the node."
+            return _Obstacle("is cordoned", "are cordoned", remedy)
+        case "NodeAffinity":
+            wanted = next(((key, value) for key, value in pod.node_selector if node.labels.get(key) != value), None)
+            if wanted is not None:
+                what = f"match the pod's node selector {'='.join(wanted)}"
+                return _Obstacle(f"does not {what}", f"do not {what}", "Change the pod's node selector.")
+            if pod.node_affinity is not None:
+                what = "match the pod's required node affinity"
+                return _Obstacle(f"does not {what}", f"do not {what}", "Change the pod's node affinity.")
+    words = misfit.message.removeprefix("node(s) ")
+    return _Obstacle(words, words, "Change the pod's scheduling constraints.")
+
+
+def _spelled(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -1,0 +1,127 @@
+"""Why no GPU of the cluster could hold a request, even empty: no model offers it, or a setting forbids it.
+
+Takes the stock of the nodes and the partitions of a request that no node's GPUs hold, returns the reason and a message
+with the remedy. What is free, and what the scheduler says, does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from controller.explanation.capability import could_hold, gpu_models, largest_slice_gb, most_on_empty
+from controller.explanation.causes import Cause, nearest
+from controller.explanation.phrases import Answer, short_resource, spelled
+from controller.model.demand import Wants, kind_of
+from controller.model.reasons import UnplacedReason
+from controller.planner.inventory.stock import Closed, NodeStock
+from partitioning.models import GpuModel
+from partitioning.resources import MpsRequest, mps_resource_gb
+
+_FILE = "knownMigGeometriesFile"
+
+
+def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> Answer:
+    models = _models(model for stock in stocks for model in gpu_models(stock))
+    if not models:
+        return _no_model(stocks)
+    restricted = any(model.geometries is not None for model in models)
+    if restricted and any(could_hold(stock, wants, allowed=False) for stock in stocks):
+        return Answer(UnplacedReason.BLOCKED, _forbidden(stocks, models, wants))
+    for resource, _ in wants:
+        if not any(most_on_empty(model, resource) for model in models):
+            return Answer(UnplacedReason.NEVER_FITS, _offers(resource, models))
+    most, resource = _scarcest(stocks, wants)
+    message = f"No node has GPUs for {spelled(wants)} together: the largest holds {most} {resource}. Request fewer."
+    return Answer(UnplacedReason.NEVER_FITS, message)
+
+
+def _models(all_of: Iterable[GpuModel]) -> list[GpuModel]:
+    """One of each, sorted; where a file restricts, that which has least: others keep what stands on them already."""
+    least: dict[str, GpuModel] = {}
+    for model in all_of:
+        known = least.get(model.key)
+        if known is None or (known is not model and _offered(model) < _offered(known)):
+            least[model.key] = model
+    return [least[key] for key in sorted(least)]
+
+
+def _offered(model: GpuModel) -> int:
+    return sum(spec.max_instances for spec in model.profiles)
+
+
+def _scarcest(stocks: Sequence[NodeStock], wants: Wants) -> tuple[int, str]:
+    """How many the best node could hold of the first resource of which that is too few; else of the first."""
+    most = {
+        name: max(sum(most_on_empty(model, name) for model in gpu_models(stock)) for stock in stocks)
+        for name, _ in wants
+    }
+    resource = next((name for name, count in wants if most[name] < count), wants[0][0])
+    return most[resource], resource
+
+
+def _forbidden(stocks: Sequence[NodeStock], models: Sequence[GpuModel], wants: Wants) -> str:
+    able = _models(model for stock in stocks for model in gpu_models(stock, allowed=False))
+    for resource, _ in wants:
+        if any(most_on_empty(model, resource) for model in models):
+            continue
+        capable = {model.key for model in able if most_on_empty(model, resource)}
+        offered = _listed_profiles([model for model in models if model.key in capable])
+        return (
+            f"{_FILE} does not allow {resource}: {offered}. Request one of these, or ask an administrator to allow it."
+        )
+    most, resource = _scarcest(stocks, wants)
+    return (
+        f"{_FILE} allows at most {most} {resource} on one node, and the pod requests {spelled(wants)}. "
+        "Request fewer, or ask an administrator to allow more."
+    )
+
+
+def _no_model(stocks: Sequence[NodeStock]) -> Answer:
+    """No GPU is of a model that NVML, as its agent reports it, or the catalogue knows."""
+    fresh = [
+        Cause(number, one.name, None, Closed.NOT_REPORTED)
+        for number, one in enumerate(stocks)
+        if one.node.product and one.closed in (Closed.NO_PLAN, Closed.NOT_REPORTED)
+    ]
+    if fresh:
+        return nearest(fresh)
+    unknown = [
+        Cause(number, one.name, gpu.view.index, Closed.UNKNOWN_MODEL)
+        for number, one in enumerate(stocks)
+        for gpu in one.gpus
+    ]
+    if unknown:
+        return nearest(unknown)._replace(reason=UnplacedReason.NEVER_FITS)
+    return Answer(
+        UnplacedReason.NEVER_FITS,
+        "No node has a GPU of a known model. Ask an administrator to label GPU nodes with nvidia.com/gpu.product.",
+    )
+
+
+def _offers(resource: str, models: Sequence[GpuModel]) -> str:
+    if isinstance(kind_of(resource), MpsRequest):
+        largest = max(models, key=largest_slice_gb)
+        size_gb = largest_slice_gb(largest)
+        if not size_gb:
+            return (
+                f"No GPU in this cluster offers {resource}: MPS slices need Volta or newer. Add a node with such a GPU."
+            )
+        return (
+            f"No GPU in this cluster offers {resource}: the largest slice is {mps_resource_gb(size_gb)} "
+            f"({largest.product}). Request less."
+        )
+    return (
+        f"No GPU in this cluster offers {resource}: {_listed_profiles(models)}. "
+        "Request one of these, or add a node that offers it."
+    )
+
+
+def _listed_profiles(models: Iterable[GpuModel]) -> str:
+    return "; ".join(f"{model.product} offers {_profiles(model)}" for model in models)
+
+
+def _profiles(model: GpuModel) -> str:
+    names = ", ".join(short_resource(spec.name) for spec in model.profiles if spec.max_instances)
+    if model.geometries is not None:
+        return f"{names or 'nothing'} (by {_FILE})"
+    return names or "no MIG, but MPS slices"

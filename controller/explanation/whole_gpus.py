@@ -1,0 +1,59 @@
+"""Why no whole GPU is free: what the GPUs are used for.
+
+Takes the nodes that the scheduler allows, returns one answer with the numbers. A GPU that is partitioned and in use, or
+in use as a whole, comes free by itself; one in MIG mode does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from controller.explanation.phrases import Answer, listed
+from controller.model.demand import Wants
+from controller.model.reasons import UnplacedReason
+from controller.planner.inventory.stock import Closed, Cut, GpuStock, NodeStock
+from partitioning.resources import WHOLE
+
+_IN_USE = "in use"
+_CUT = "partitioned and in use"
+_MIG = "in MIG mode"
+_CLOSED = "excluded from planning"
+_TAKEN = "reserved for pods ahead in the queue"
+
+
+def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
+    count = dict(wants)[WHOLE]
+    found: Counter[str] = Counter()
+    holders: set[str] = set()
+    for stock in stocks:
+        if stock.gpus:
+            found.update(_use_of(gpu) for gpu in stock.gpus)
+            holders.update(part.pod for gpu in stock.gpus for part in gpu.staying if part.pod)
+        else:
+            found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
+    uses = [use for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use]]
+    told = ", ".join(f"{found[use]} {'is' if found[use] == 1 else 'are'} {use}" for use in uses)
+    free = "No whole GPU is free" if count == 1 else f"No node has {count} whole GPUs free"
+    detail = f"In use by {listed(sorted(holders))}." if holders else ""
+    if found[_IN_USE] or found[_CUT]:
+        reason, remedy = UnplacedReason.WAITS_FOR_RELEASE, "The pod starts when enough are released; or add a GPU node."
+    elif found[_TAKEN]:
+        reason, remedy = UnplacedReason.NO_CAPACITY, "Wait, or add a GPU node."
+    elif found[_MIG]:
+        reason = UnplacedReason.BLOCKED
+        remedy = "Ask an administrator to turn MIG mode off on a GPU (`nvidia-smi -mig 0`), or to add a GPU node."
+    else:
+        reason, remedy = UnplacedReason.BLOCKED, "Ask an administrator to check the plans of these GPUs' nodes."
+    return Answer(reason, f"{free}: {told}. {remedy}", detail)
+
+
+def _use_of(gpu: GpuStock) -> str:
+    if gpu.closed in (Closed.HELD_WHOLE, Closed.USE_UNKNOWN) or any(part.resource == WHOLE for part in gpu.staying):
+        return _IN_USE
+    if gpu.staying:
+        return _CUT
+    if gpu.cut is Cut.MIG:
+        # A GPU without MIG that waits for its MIG mode is offered whole meanwhile, so a pod has it.
+        return _IN_USE if gpu.closed is Closed.MIG_MODE_DISABLED else _MIG
+    return _TAKEN if gpu.closed is None else _CLOSED

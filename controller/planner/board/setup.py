@@ -1,0 +1,218 @@
+"""Set up the board of a pass: rooms and groups of nodes, asks, stocks of ready partitions, GPUs that may be cut.
+
+In go what the inventory and the demands say, out comes a Board. Idle partitions of open GPUs are space there, but
+known as ready: a pod can have one as it is. The only place that turns views into planning integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from controller.model.demand import Demand, kind_of
+from controller.model.views import PartitionView
+from controller.planner.board.assignment import Ask, Group, Room
+from controller.planner.board.board import Board
+from controller.planner.board.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
+from controller.planner.board.pools import MigPool, MpsPool, StockPool
+from controller.planner.inventory.node_groups import NodeGroups
+from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mps_mib, slice_mib
+from controller.planner.inventory.supply import ReadyParts
+from controller.planner.isolation import by_node
+from partitioning.layouts import Instance
+from partitioning.models import GpuModel
+from partitioning.placements import Placement, occupancy, placement_of
+from partitioning.profiles import MigProfile
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
+
+
+def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
+    """The board without devices. `resources` are those that asks name."""
+    board = Board(
+        rooms=by_node(lambda _, stock: _room(stock), stocks),
+        groups=[Group() for _ in range(groups.count)],
+        group_of=groups.group_of,
+        sizes=sorted(resources, key=_hardest_first),
+    )
+    for node, group in enumerate(groups.group_of):
+        if group >= 0:
+            board.groups[group].nodes.append(node)
+    return board
+
+
+def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
+    """Shapes are numbered: they are compared all the time."""
+    shapes: dict[Hashable, int] = {}
+    asks = []
+    for demand in demands:
+        pod, kind = demand.pod, groups.kind_of(demand.pod)
+        shape = (demand.wants, demand.cpu_milli, demand.memory_bytes, demand.other, pod.host_ports, kind)
+        ask = Ask(
+            demand=demand,
+            groups=groups.allowed(kind),
+            cpu=demand.cpu_milli,
+            memory=demand.memory_bytes,
+            single=demand.single,
+            odd=bool(demand.other or pod.host_ports),
+            shape=shapes.setdefault(shape, len(shapes)),
+        )
+        asks.append(ask)
+    return asks
+
+
+def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach: Reach) -> None:
+    """One stock per node and resource; only what asks name."""
+    pools: dict[tuple[int, str], Pool] = {}
+    for node, counts in enumerate(counts_of_node):
+        group = board.group_of[node]
+        if group < 0:
+            continue
+        for resource, count in sorted(counts.items()):
+            if resource not in board.rank:
+                continue
+            key = (group, resource)
+            if key not in pools:
+                pools[key] = StockPool(resource, reach)
+                board.groups[group].add_pool(pools[key])
+            board.add(Device(node=node, pool=pools[key], base=count, tier=Tier.CHANGED_ANYWAY))
+
+
+def add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
+    """Every open GPU that can be cut into something that asks name."""
+    opening = _Opening(board)
+
+    def add(node: int, stock: NodeStock) -> None:
+        if board.group_of[node] < 0:
+            return
+        for position, gpu in enumerate(stock.gpus):
+            if gpu.closed is None and gpu.model is not None:
+                opening.add(gpu, gpu.model, node, position, ready[node].get(position, ()))
+
+    by_node(add, stocks)
+
+
+class _Alike(NamedTuple):
+    """What GPUs of one model, cut in one way, have in common in one group."""
+
+    group: int
+    model: GpuModel
+    cut: Cut | None
+    pool: Pool | None
+    places: _Places
+
+
+class _Opening:
+    """Pools by group and model, made as their first GPU comes."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._sizes_mib = {name: slice_mib(name) for name in board.sizes if slice_mib(name)}
+        self._pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
+        self._places: dict[GpuModel, _Places] = {}
+        self._last: _Alike | None = None
+        """The next GPU is mostly like it, and finding a model by its hash would cost more than all the rest."""
+
+    def add(self, gpu: GpuStock, model: GpuModel, node: int, position: int, ready: Sequence[PartitionView]) -> None:
+        alike, group = self._last, self._board.group_of[node]
+        if alike is None or alike.group != group or alike.model is not model or alike.cut is not gpu.cut:
+            places = self._places.setdefault(model, _Places(model))
+            alike = self._last = _Alike(group, model, gpu.cut, self._pool_of(group, model, gpu.cut), places)
+        if alike.pool is not None:
+            device = Device(
+                node=node,
+                pool=alike.pool,
+                base=state_of(gpu, model, alike.places),
+                tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
+                gpu=position,
+                ready=_ready_parts(gpu, alike.places, ready, alike.pool) if ready else NO_PARTS,
+            )
+            self._board.add(device)
+
+    def _pool_of(self, group: int, model: GpuModel, cut: Cut | None) -> Pool | None:
+        key = (group, model if cut is Cut.MIG else None)
+        if key not in self._pools:
+            self._pools[key] = pool = _new_pool(model, cut, self._board.sizes, self._sizes_mib)
+            if pool is not None:
+                self._board.groups[group].add_pool(pool)
+        return self._pools[key]
+
+
+def _room(stock: NodeStock) -> Room:
+    allocatable = stock.node.allocatable
+    requested = stock.usage.requested
+    return Room(
+        cpu=allocatable.get("cpu", 0) - requested.get("cpu", 0),
+        memory=allocatable.get("memory", 0) - requested.get("memory", 0),
+        pods=allocatable.get("pods", 0) - stock.usage.pods,
+        allocatable=allocatable,
+        usage=stock.usage,
+    )
+
+
+def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib: Mapping[str, int]) -> Pool | None:
+    if cut is Cut.MPS:
+        whole = WHOLE in named
+        return MpsPool(sizes_mib, whole=whole) if sizes_mib or whole else None
+    offered = {spec.name for spec in model.profiles if spec.starts}
+    profiles = {
+        name: kind.profile
+        for name in named
+        for kind in (kind_of(name),)
+        if isinstance(kind, MigRequest) and kind.profile in offered
+    }
+    return MigPool(model, profiles) if profiles else None
+
+
+def state_of(gpu: GpuStock, model: GpuModel, places: _Places | None = None) -> int:
+    """What stays, and where the last change failed; idle partitions are free space. `places`: made before."""
+    if gpu.cut is Cut.MIG:
+        places = _Places(model) if places is None else places
+        mask = occupancy(model, gpu.failed) if len(gpu.failed) else 0
+        for part in gpu.staying:
+            if part.profile:
+                mask |= places[part.profile, part.start, part.size].taken
+        return mask
+    return MpsPool.state_of(model.memory_mib - mps_mib(gpu.staying), len(gpu.staying))
+
+
+class _Places(dict[tuple[str, int, int], Placement]):
+    """By profile, start and size: thousands of GPUs of a model hold the same few partitions."""
+
+    def __init__(self, model: GpuModel) -> None:
+        self._model = model
+
+    def __missing__(self, key: tuple[str, int, int]) -> Placement:
+        profile, start, size = key
+        self[key] = found = placement_of(self._model, Instance(start=start, size=size, profile=profile))
+        return found
+
+
+def _ready_parts(
+    gpu: GpuStock, places: _Places, ready: Iterable[PartitionView], pool: Pool
+) -> dict[str, tuple[Placement | Share, ...]]:
+    parts: dict[str, list[Placement | Share]] = {}
+    for part in ready:
+        if part.resource not in pool.serves:
+            continue
+        if gpu.cut is Cut.MIG:
+            parts.setdefault(part.resource, []).append(places[part.profile, part.start, part.size])
+        else:
+            parts.setdefault(part.resource, []).append(_share_of(part.resource))
+    return {resource: tuple(found) for resource, found in parts.items()}
+
+
+@lru_cache(maxsize=1024)
+def _share_of(resource: str) -> Share:
+    return Share(resource, slice_mib(resource))
+
+
+def _hardest_first(resource: str) -> tuple[int, int, int, str]:
+    """Large partitions have the fewest places; of equal memory, those with more compute slices have fewer."""
+    if resource == WHOLE:
+        return (-1, 0, 0, resource)
+    kind = kind_of(resource)
+    if isinstance(kind, MigRequest):
+        profile = MigProfile.parse(kind.profile)
+        return (0, -profile.memory_gb, -profile.compute_slices, resource)
+    return (1, -kind.memory_gb if isinstance(kind, MpsRequest) else 0, 0, resource)

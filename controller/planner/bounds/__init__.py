@@ -1,0 +1,1 @@
+"""How many pods any plan could place at most."""

@@ -1,0 +1,1 @@
+"""Moves that place more pods, or the same pods with fewer changed GPUs."""

@@ -1,0 +1,135 @@
+"""Partitions that pods can have without any new plan: those that a node offers, and those that are on their way.
+
+In goes the stock of one node, out come counts per resource. What exists is the node's allocatable less what pods
+request there, without partitions that are about to be withdrawn. Under way is what GPUs in change will offer beyond
+that. `divide` tells existing supply on closed GPUs, a mere count, from idle partitions of open ones, which a plan may
+hand to a pod as they are or cut anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.model.demand import is_device
+from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
+from controller.planner.inventory.stock import Closed, Cut, GpuStock, NodeStock
+from partitioning.resources import WHOLE, mig_resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSupply:
+    """Free partitions of one node, per resource; zero counts are left out."""
+
+    existing: Mapping[str, int] = field(default_factory=dict)
+    under_way: Mapping[str, int] = field(default_factory=dict)
+
+
+ReadyParts = dict[int, list[PartitionView]]
+"""Idle partitions that a node offers, per position of an open GPU."""
+
+
+def desired_counts(desired: Desired | None) -> Counter[str]:
+    """What a GPU will offer, per resource."""
+    counts: Counter[str] = Counter()
+    if isinstance(desired, MigDesired):
+        for instance in desired.layout:
+            counts[mig_resource(instance.profile)] += 1
+        for profile, count in desired.counts:
+            counts[mig_resource(profile)] += count
+    elif isinstance(desired, MpsDesired):
+        for share in desired.slices:
+            counts[share.resource] += share.units
+    elif isinstance(desired, WholeDesired):
+        counts[WHOLE] += 1
+    return counts
+
+
+def supply_of(stock: NodeStock) -> NodeSupply:
+    if stock.closed is Closed.PLAN_FAILED:
+        return NodeSupply()
+    changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
+    if not changing:
+        return NodeSupply(existing=_unrequested(stock))
+    coming = sum((desired_counts(gpu.view.desired) for gpu in changing if gpu.view.under_way), Counter())
+    leaving = _leaving(changing)
+    observed = Counter(part.resource for gpu in stock.gpus for part in gpu.view.partitions)
+    others = Counter(
+        part.resource
+        for gpu in stock.gpus
+        if gpu.view.settled or not gpu.view.under_way
+        for part in gpu.view.partitions
+    )
+    existing, under_way = {}, {}
+    offered = {name for name, count in stock.node.allocatable.items() if count and is_device(name)}
+    for resource in sorted(offered | {name for name in coming if is_device(name)}):
+        allocatable = stock.node.allocatable.get(resource, 0)
+        # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
+        late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))
+        lasting = allocatable - late
+        requested = stock.usage.requested.get(resource, 0)
+        now = max(0, lasting - requested)
+        new = max(0, coming[resource] - max(0, lasting - others[resource]))
+        later = max(0, lasting + new - requested) - now
+        if now:
+            existing[resource] = now
+        if later:
+            under_way[resource] = later
+    return NodeSupply(existing=existing, under_way=under_way)
+
+
+def _unrequested(stock: NodeStock) -> dict[str, int]:
+    """All there is where nothing changes, which is the rule."""
+    requested = stock.usage.requested
+    return {
+        name: count - requested.get(name, 0)
+        for name, count in sorted(stock.node.allocatable.items())
+        if count > requested.get(name, 0) and is_device(name)
+    }
+
+
+def _leaving(changing: list[GpuStock]) -> Counter[str]:
+    """Free partitions that their GPU's desired state lacks: the agent withdraws them sooner or later."""
+    leaving: Counter[str] = Counter()
+    for gpu in changing:
+        wanted = desired_counts(gpu.view.desired)
+        for part in sorted(gpu.view.partitions, key=lambda part: not part.used):
+            if wanted[part.resource]:
+                wanted[part.resource] -= 1
+            elif not part.used and gpu.view.desired is not None:
+                leaving[part.resource] += 1
+    return leaving
+
+
+def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyParts]:
+    """Existing supply: how much is on closed GPUs, and which idle partitions of open GPUs are the rest of it.
+
+    A count does not say which device the kubelet will hand out; all that are idle and offered are alike to it.
+    """
+    closed: dict[str, int] = {}
+    ready: ReadyParts = {}
+    if not supply.existing:
+        return closed, ready
+    fullest_first = sorted(range(len(stock.gpus)), key=lambda position: -len(stock.gpus[position].staying))
+    of_resource: dict[str, list[tuple[int, PartitionView]]] = {}
+    for position in fullest_first:
+        gpu = stock.gpus[position]
+        for part in (gpu.idle or _uncut(gpu)) if gpu.closed is None else ():
+            of_resource.setdefault(part.resource, []).append((position, part))
+    for resource, count in supply.existing.items():
+        idle = of_resource.get(resource, [])
+        for position, part in idle[:count]:
+            ready.setdefault(position, []).append(part)
+        if count > len(idle):
+            closed[resource] = count - len(idle)
+    return closed, ready
+
+
+_ONE_WHOLE = (PartitionView(resource=WHOLE, state="Free"),)
+
+
+def _uncut(gpu: GpuStock) -> tuple[PartitionView, ...]:
+    """A GPU that may be shared by MPS and is not: where the node offers whole GPUs, it is one of them."""
+    whole = gpu.cut is Cut.MPS and not gpu.staying and not isinstance(gpu.view.desired, MpsDesired)
+    return _ONE_WHOLE if whole else ()

@@ -1,0 +1,96 @@
+"""What asks cost a group of nodes: shares of its GPUs, CPU and memory, so that unlike things can be added up.
+
+In go a board, a group and asks, out come shares of the group's capacity per ask. A GPU share counts compute slices and
+memory slices alike for MIG, and memory for MPS. Shares compare asks; they never decide whether something fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.planner.board.assignment import Ask
+from controller.planner.board.board import Board
+from controller.planner.board.devices import Pool
+from controller.planner.board.pools import MigPool, MpsPool, StockPool
+from partitioning.resources import WHOLE
+
+Shares = tuple[float, float, float]
+"""GPU, CPU, memory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scale:
+    """The free capacity of one group when it was measured, and the cost of each resource in it."""
+
+    cpu: int
+    memory: int
+    gpu: dict[str, float]
+
+    def shares(self, ask: Ask) -> Shares:
+        gpu, costs = 0.0, self.gpu
+        for resource, count in ask.demand.wants:
+            gpu += count * costs.get(resource, 0.0)
+        return (gpu, ask.cpu / self.cpu, ask.memory / self.memory)
+
+    def serves(self, ask: Ask) -> bool:
+        return all(resource in self.gpu for resource, _ in ask.demand.wants)
+
+
+def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
+    nodes = board.groups[group].nodes
+    return Scale(
+        cpu=max(1, sum(max(0, board.rooms[node].cpu) for node in nodes)),
+        memory=max(1, sum(max(0, board.rooms[node].memory) for node in nodes)),
+        gpu=_gpu_costs(board.groups[group].pools, sorted(resources)),
+    )
+
+
+def competing(pools: Iterable[Pool], asks: Iterable[Ask]) -> list[set[str]]:
+    """Sets of resources: those of two sets never come from the same GPUs, and no pod requests both."""
+    kinds: list[set[str]] = []
+    requested = {ask.demand.wants for ask in asks}
+    for names in (*(pool.serves for pool in pools), *({name for name, _ in wants} for wants in sorted(requested))):
+        touching = [kind for kind in kinds if kind & names]
+        kinds = [kind for kind in kinds if not kind & names] + [set(names).union(*touching)]
+    return kinds
+
+
+def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
+    """Each resource as a share of what the group's GPUs could still give of that kind; 0 left: not served."""
+    costs: dict[str, float] = {}
+    for pool in pools:
+        served = [resource for resource in resources if resource in pool.serves]
+        if isinstance(pool, MigPool):
+            for resource, cost in _mig_costs(pool, served).items():
+                costs[resource] = min(cost, costs.get(resource, cost))
+        elif isinstance(pool, MpsPool):
+            free_mib = sum(pool.free_mib(device.state) for device in pool.devices)
+            uncut = sum(pool.uncut(device.state) for device in pool.devices)
+            for resource in served:
+                if resource == WHOLE:
+                    if uncut:
+                        costs[resource] = 1 / uncut
+                elif free_mib:
+                    costs[resource] = pool.sizes_mib[resource] / free_mib
+        elif isinstance(pool, StockPool):
+            ready = sum(device.state for device in pool.devices)
+            for resource in served:
+                if ready:
+                    costs.setdefault(resource, 1 / ready)
+    return costs
+
+
+def _mig_costs(pool: MigPool, resources: list[str]) -> dict[str, float]:
+    states = Counter([device.state for device in pool.devices])
+    compute = sum(count * pool.potential(state) for state, count in states.items())
+    slots = sum(count * pool.free_slots(state) for state, count in states.items())
+    if not compute or not slots:
+        return {}
+    return {
+        resource: (spec.compute_slices / compute + spec.size / slots) / 2
+        for resource in resources
+        for spec in (pool.model.profile(pool.profiles[resource]),)
+        if spec is not None
+    }

@@ -1,0 +1,136 @@
+"""Turn what stands on the board into the items of `spec.planned`: placed layouts with as little change as possible.
+
+In go a node's stock, its corrected items and the devices that pods were placed on, out come the node's complete new
+items and what they create and destroy. Counts per GPU are fixed by the board; where the instances go is decided anew
+here, so that idle partitions survive where they can. A used partition is in every layout that comes out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from controller.model.demand import kind_of
+from controller.model.results import NodeChange
+from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
+from controller.planner.board.devices import Device, Share
+from controller.planner.inventory.stock import Cut, GpuStock, NodeStock
+from partitioning.layouts import Instance, Layout
+from partitioning.models import GpuModel
+from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
+from partitioning.packing import Packed, pack
+from partitioning.placements import Placement
+from partitioning.resources import WHOLE, MpsRequest
+
+Spot = tuple[int, int, str]
+"""Start, size and profile of an instance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Realised:
+    """The change of one node, and its cost in partitions."""
+
+    change: NodeChange
+    created: int
+    destroyed: int
+
+
+def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence[Device]) -> Realised | None:
+    """None where the plan stays as it is. `devices` are those that something new was placed on."""
+    assert stock.plan is not None
+    before = {item.index: item for item in stock.plan.planned}
+    if not devices and items == before:
+        return None
+    items = dict(items)
+    created = destroyed = 0
+    for device in devices:
+        gpu = stock.gpus[device.gpu]
+        desired, new, gone = _mig(gpu, device) if gpu.cut is Cut.MIG else _mps(gpu, device)
+        created, destroyed = created + new, destroyed + gone
+        items[gpu.view.index] = PlannedGpu(index=gpu.view.index, uuid=gpu.view.uuid, desired=desired)
+    changed = [index for index in sorted(before.keys() | items.keys()) if before.get(index) != items.get(index)]
+    if not changed:
+        return None
+    complete = tuple(items[index] for index in sorted(items))
+    change = NodeChange(node=stock.node.name, gpus=complete, changed=tuple(changed))
+    return Realised(change=change, created=created, destroyed=destroyed)
+
+
+def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
+    assert gpu.model is not None
+    placed = tuple([(part.what.instance, part.ready) for part in device.parts if isinstance(part.what, Placement)])
+    return _mig_layout(gpu.model, _spots(gpu.staying), _spots(gpu.idle), placed, gpu.failed)
+
+
+def _spots(parts: Sequence[PartitionView]) -> tuple[Spot, ...]:
+    return tuple([(part.start, part.size, part.profile) for part in parts if part.profile])
+
+
+@lru_cache(maxsize=65536)
+def _mig_layout(
+    model: GpuModel,
+    staying: tuple[Spot, ...],
+    idle: tuple[Spot, ...],
+    placed: tuple[tuple[Instance, bool], ...],
+    failed: Layout,
+) -> tuple[Desired, int, int]:
+    """Thousands of changed GPUs are alike in all this."""
+    observed = _layout((*staying, *idle))
+    # Pods that take an idle instance as it is may be bound at any moment.
+    pinned = _layout(staying).union(instance for instance, ready in placed if ready)
+    new = [instance for instance, ready in placed if not ready]
+    wanted = Counter(instance.profile for instance in new)
+    kept_clear = pinned.union(failed)
+    packed = pack(model, pinned=kept_clear, wanted=wanted, prefer=observed.without(pinned))
+    # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
+    layout = packed.with_spare.without(failed) if isinstance(packed, Packed) else pinned.union(new)
+    kept = sum(instance in layout for instance in observed)
+    return MigDesired(layout=layout), len(layout) - kept, len(observed) - kept
+
+
+def _layout(spots: Iterable[Spot]) -> Layout:
+    return Layout.of(Instance(start=start, size=size, profile=profile) for start, size, profile in spots)
+
+
+def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
+    assert gpu.model is not None
+    if any(isinstance(part.what, Share) and part.what.resource == WHOLE for part in device.parts):
+        return WholeDesired(), 1, sum(part.resource != WHOLE for part in gpu.idle)
+    present = list(gpu.view.desired.slices) if isinstance(gpu.view.desired, MpsDesired) else []
+    slices = [_slice_of(part, present) for part in gpu.staying]
+    idle = [_slice_of(part, present) for part in gpu.idle if isinstance(kind_of(part.resource), MpsRequest)]
+    created = destroyed = 0
+    taken = [(part.what.resource, part.ready) for part in device.parts if isinstance(part.what, Share)]
+    for resource, _ in sorted(taken, key=lambda each: (not each[1], each[0])):
+        match = next((share for share in idle if share.resource == resource), None)
+        if match is not None:
+            idle.remove(match)
+        else:
+            match = _slice(resource)
+            created += 1
+        slices.append(match)
+    free_mib = gpu.model.memory_mib - sum(share.memory_mib for share in slices)
+    for share in in_order(idle):
+        if share.memory_mib <= free_mib and len(slices) < MAX_CLIENTS:
+            slices.append(share)
+            free_mib -= share.memory_mib
+        else:
+            destroyed += 1
+    return MpsDesired(slices=tuple(slices)), created, destroyed
+
+
+def _slice_of(part: PartitionView, present: list[MpsSlice]) -> MpsSlice:
+    """The planned slice behind a partition, with its thread limit; each is given out once."""
+    match = next((share for share in present if share.resource == part.resource), None)
+    if match is None:
+        return _slice(part.resource)
+    present.remove(match)
+    return match
+
+
+def _slice(resource: str) -> MpsSlice:
+    kind = kind_of(resource)
+    assert isinstance(kind, MpsRequest)
+    return slice_of_gb(kind.memory_gb)

@@ -1,0 +1,107 @@
+"""Corrections of `spec.planned` that are due whether or not any pod is placed.
+
+Takes the stock of one node, returns the items that its plan should hold before anything new is planned: items of
+pinned indexes and of GPUs that are gone are dropped, and a partition in use that an item lacks is put back, with the
+planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone,
+and so is one whose plan was refused by the API server, until the write is tried again. Never changes an item for a
+partition whose placement is not reported, as of a lost GPU: correcting twice is the same as correcting once, whatever
+a status says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller.model.demand import kind_of
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
+from controller.planner.inventory.stock import Closed, NodeStock, mig_layout
+from partitioning.layouts import Instance, instance_at, with_model_names
+from partitioning.models import GpuModel
+from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
+from partitioning.placements import placement_of
+from partitioning.resources import MpsRequest
+
+_HANDS_OFF = (Closed.MANUAL, Closed.PAUSED, Closed.AGENT_SILENT, Closed.NOT_REPORTED)
+
+
+def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
+    """The items of the plan by index, corrected."""
+    if stock.plan is None:
+        return {}
+    items = {item.index: item for item in stock.plan.planned}
+    if stock.closed in (Closed.NOT_ENABLED, Closed.WRITE_REFUSED):
+        return items
+    hands_off = stock.closed in _HANDS_OFF
+    for gpu in stock.plan.gpus:
+        item = items.get(gpu.index)
+        if item is None:
+            continue
+        if gpu.pinned:
+            del items[gpu.index]
+        elif not hands_off:
+            if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
+                del items[gpu.index]
+            elif not gpu.settled:  # a settled GPU is as its item says
+                items[gpu.index] = _with_held(item, gpu)
+    return items
+
+
+def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:
+    held = [part for part in gpu.partitions if part.held]
+    desired: Desired = item.desired
+    if isinstance(desired, MigDesired):
+        desired = _mig_with_held(desired, gpu.model, held)
+    elif isinstance(desired, MpsDesired):
+        desired = _mps_with_held(desired, gpu.model, held)
+    return item if desired == item.desired else PlannedGpu(index=item.index, uuid=item.uuid, desired=desired)
+
+
+def _mig_with_held(desired: MigDesired, model: GpuModel | None, held: list[PartitionView]) -> MigDesired:
+    if model is None:
+        return desired
+    layout, present = with_model_names(model, desired.layout), with_model_names(model, mig_layout(held))
+    if any(instance_at(model, one.profile, one.start) != one for one in present):
+        return desired  # an item cannot name an instance whose placement is not known
+    counted = Counter(dict(desired.counts))
+    missing = []
+    for instance in present.without(layout):
+        if counted[instance.profile]:
+            counted[instance.profile] -= 1
+        else:
+            missing.append(instance)
+    if not missing:
+        return desired
+    overlapping = [
+        planned
+        for planned in layout
+        if planned not in present and any(_excludes(model, planned, instance) for instance in missing)
+    ]
+    return MigDesired(layout=layout.without(overlapping).union(missing), counts=desired.counts)
+
+
+def _excludes(model: GpuModel, one: Instance, other: Instance) -> bool:
+    return bool(placement_of(model, one).blockers & placement_of(model, other).taken)
+
+
+def _mps_with_held(desired: MpsDesired, model: GpuModel | None, held: list[PartitionView]) -> MpsDesired:
+    idle = list(desired.slices)
+    kept: list[MpsSlice] = []
+    missing = 0
+    for part in held:
+        kind = kind_of(part.resource)
+        match = next((share for share in idle if share.resource == part.resource), None)
+        if match is not None:
+            idle.remove(match)
+            kept.append(match)
+        elif isinstance(kind, MpsRequest):
+            kept.append(slice_of_gb(kind.memory_gb))
+            missing += 1
+    if not missing:
+        return desired
+    total_mib = model.memory_mib if model else sum(share.memory_mib for share in desired.slices)
+    free_mib = total_mib - sum(share.memory_mib for share in kept)
+    for share in in_order(idle):
+        if share.memory_mib <= free_mib and len(kept) < MAX_CLIENTS:
+            kept.append(share)
+            free_mib -= share.memory_mib
+    return MpsDesired(slices=tuple(kept))

@@ -1,0 +1,1 @@
+"""Which priority level is placed when, and with which steps."""

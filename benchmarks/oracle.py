@@ -129,7 +129,7 @@ def _solve(snapshot: Snapshot, worth: Callable[[Demand], int], *, per_node: bool
     sets = _sets(stocks, groups, resources, per_node=per_node)
     kinds: dict[Hashable, list[Demand]] = {}
     for demand in demands:
-        key = (demand.wants, demand.cpu_milli, demand.memory_bytes, groups.kind_of(demand.pod), worth(demand))
+        key = (demand.wants, demand.needs, groups.kind_of(demand.pod), worth(demand))
         kinds.setdefault(key, []).append(demand)
     program = _Program()
     parts = [_add_set(program, nodes, resources) for nodes in sets]
@@ -150,10 +150,10 @@ def _sets(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Sequence[s
         if group < 0:
             continue
         nodes = sets.setdefault(number if per_node else group, _Set(group=group))
-        free, used = stock.node.allocatable, stock.usage
-        nodes.cpu += max(0, free.get("cpu", 0) - used.requested.get("cpu", 0))
-        nodes.memory += max(0, free.get("memory", 0) - used.requested.get("memory", 0))
-        nodes.pods += max(0, free.get("pods", 0) - used.pods)
+        free = stock.node.capacity - stock.usage.held
+        nodes.cpu += max(0, free.cpu_milli)
+        nodes.memory += max(0, free.memory_bytes)
+        nodes.pods += max(0, free.pods)
         for gpu in stock.gpus:
             if gpu.closed is None:
                 nodes.gpus[_geometries(gpu, resources)] += 1
@@ -222,7 +222,7 @@ def _add_kind(program: _Program, members: Sequence[Demand], part: _Part, worth: 
     column = program.column(worth, len(members))
     for name, count in demand.wants:
         part.partitions[name][column] = float(count)
-    part.cpu[column] = float(demand.cpu_milli)
-    part.memory[column] = float(demand.memory_bytes)
+    part.cpu[column] = float(demand.needs.cpu_milli)
+    part.memory[column] = float(demand.needs.memory_bytes)
     part.pods[column] = 1.0
     return column

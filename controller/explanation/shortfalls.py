@@ -29,9 +29,8 @@ def lacking(ask: Ask, room: Room) -> Shortfall | None:
     if room.pods < 1:
         slots = counted(room.allocatable.get("pods", 0), "pod slot")
         return Shortfall("pod slots", "1 pod slot", f"none of its {slots}")
-    requested = room.usage.requested
-    for resource, amount in ask.demand.other:
-        free = room.allocatable.get(resource, 0) - requested.get(resource, 0)
+    for resource, amount in ask.demand.needs.other:
+        free = room.allocatable.get(resource, 0) - room.usage.held[resource]
         if amount > free:
             return Shortfall(resource, f"{amount} {resource}", f"{max(0, free)} {resource}")
     if not ask.demand.pod.host_ports:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
+from controller.model.capacity import Amounts, Capacity, needs_of
 from controller.model.misnamed import about_misnamed
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
@@ -28,7 +29,7 @@ from partitioning.resources import (
     classify,
 )
 
-Wants = tuple[tuple[str, int], ...]
+Wants = Amounts
 """Partitions per resource name, sorted."""
 
 
@@ -41,11 +42,8 @@ class Demand:
 
     pod: PodView
     wants: Wants
-    cpu_milli: int
-    memory_bytes: int
-    other: tuple[tuple[str, int], ...]
-    """Every other resource: they are compared with the node's allocatable as they are."""
-
+    needs: Capacity
+    """What it needs of its node besides partitions."""
     tried: bool = True
     """The scheduler has tried the pod, or another pod of its gang, and found no node."""
 
@@ -110,25 +108,15 @@ def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:
 
 
 def demand_of(pod: PodView) -> Demand:
-    wants, cpu_milli, memory_bytes, other = _split(pod.requests)
-    return Demand(pod=pod, wants=wants, cpu_milli=cpu_milli, memory_bytes=memory_bytes, other=other)
+    wants, needs = _split(pod.requests)
+    return Demand(pod=pod, wants=wants, needs=needs)
 
 
 @lru_cache(maxsize=4096)
-def _split(requests: tuple[tuple[str, int], ...]) -> tuple[Wants, int, int, tuple[tuple[str, int], ...]]:
-    """Partitions, CPU, memory and the rest. Thousands of pods request the same few things."""
-    wants, other = [], []
-    cpu_milli = memory_bytes = 0
-    for resource, amount in requests:
-        if resource == "cpu":
-            cpu_milli = amount
-        elif resource == "memory":
-            memory_bytes = amount
-        elif is_device(resource):
-            wants.append((resource, amount))
-        else:
-            other.append((resource, amount))
-    return tuple(sorted(wants)), cpu_milli, memory_bytes, tuple(sorted(other))
+def _split(requests: Amounts) -> tuple[Wants, Capacity]:
+    """Partitions and the rest. Thousands of pods request the same few things."""
+    wants = tuple(sorted(pair for pair in requests if is_device(pair[0])))
+    return wants, needs_of(tuple(pair for pair in requests if not is_device(pair[0])))
 
 
 @lru_cache(maxsize=4096)

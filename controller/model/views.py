@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller.model.capacity import Capacity
 from controller.model.known_geometries import KnownGeometries
 from controller.model.scheduling import (
     NO_CONTEXT,
@@ -111,6 +112,11 @@ class NodeView:
     gpu_count: int = 0
     gpu_memory_mib: int = 0
     features: tuple[str, ...] = ()  # status.declaredFeatures, sorted
+    capacity: Capacity = field(init=False, repr=False, compare=False)
+    """Allocatable as an amount to calculate with, worked out once per object."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capacity", Capacity.of(self.allocatable))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ constraints count each other (topology spread, inter-pod affinity) can be placed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable
 
 from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
 from controller.model.views import NodeView, PodView
@@ -119,13 +119,11 @@ class ClusterState:
         pod: PodView,
         node_name: str,
         *,
-        slices: Mapping[str, int] | None = None,
         without: Collection[str] = (),
     ) -> Misfit | None:
         """The filter that keeps the pod off the node; None: it fits.
 
-        `slices`: what the node will have of these resources, whatever its allocatable shows. `without`: plugins that
-        are skipped, such as NodeResourcesFit where the caller counts the resources itself.
+        `without`: plugins that are skipped, such as NodeResourcesFit where the caller counts the resources itself.
         """
         place = self._population.places.get(node_name)
         if place is None:
@@ -138,12 +136,12 @@ class ClusterState:
         if rivals:
             for rival in rivals:
                 self.add_pod(rival, node_name)
-            refusal = self._refusal(pod, place, slices, without)
+            refusal = self._refusal(pod, place, without)
             for rival in rivals:
                 self.remove_pod(rival.uid)
             if refusal is not None:
                 return refusal
-        return self._refusal(pod, place, slices, without)
+        return self._refusal(pod, place, without)
 
     def coupled(self, pod: PodView) -> bool:
         """Where it fits depends on where other pods are: such pods are placed one by one, never in numbers."""
@@ -165,9 +163,7 @@ class ClusterState:
             attempt.seen = len(self._changes)
         return attempt
 
-    def _refusal(
-        self, pod: PodView, place: Place, slices: Mapping[str, int] | None, without: Collection[str]
-    ) -> Misfit | None:
+    def _refusal(self, pod: PodView, place: Place, without: Collection[str]) -> Misfit | None:
         attempt = self.prefilter(pod)
         profile = attempt.profile
         refusal = attempt.refused or not_narrowed_to(pod, place.node, profile)
@@ -176,7 +172,6 @@ class ClusterState:
         given = Assumptions(
             profile=profile,
             ignored_taints=self._ignored_taints,
-            slices=slices,
             dra_resources=self._context.dra_resources,
         )
         for plugin in profile.filters:

@@ -8,10 +8,11 @@ Integers only: quantities were rounded by the scheduler's rules when they were p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from controller.model.capacity import needs_of
 from controller.model.scheduling import DEFAULT_PROFILE, FilterProfile, Taint
 from controller.model.views import NodeView, PodView
 from controller.simulator.selectors import matches_node, matches_terms, named_nodes, tolerates, untolerated
@@ -36,7 +37,6 @@ STATEFUL: Final = frozenset(
     }
 )
 """Their Filter fails for every pod where the profile enables it without their PreFilter."""
-_FIRST: Final = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}
 _NATIVE: Final = "kubernetes.io/"
 _AFFINITY: Final = misfit("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 _ENFORCED: Final = misfit("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
@@ -54,8 +54,6 @@ class Assumptions:
     profile: FilterProfile = DEFAULT_PROFILE
     ignored_taints: frozenset[str] = frozenset()
     """Keys of taints that are taken as gone."""
-    slices: Mapping[str, int] | None = None
-    """What the node will have of these resources, whatever its allocatable shows now."""
     dra_resources: frozenset[str] = frozenset()
     """Resources that DRA serves where the node has none of them."""
 
@@ -141,18 +139,13 @@ def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given:
     """One of ROOM_FILTERS."""
     if plugin == "NodePorts":
         return _PORTS if pod.host_ports and usage.conflicts(pod.host_ports) else None
-    lacking = []
-    if usage.pods + 1 > node.allocatable.get("pods", 0):
-        lacking.append("Too many pods")
-    for resource, amount in sorted(pod.requests, key=_as_the_scheduler_asks):
-        offered = node.allocatable.get(resource, 0)
-        if given.slices is not None:
-            offered = given.slices.get(resource, offered)
-        if amount <= offered - usage.requested.get(resource, 0):
-            continue
-        if not _ignored(resource, given.profile) and (offered > 0 or resource not in given.dra_resources):
-            lacking.append(f"Insufficient {resource}")
-    return Misfit(plugin="NodeResourcesFit", reasons=tuple(lacking)) if lacking else None
+    short = tuple(
+        "Too many pods" if resource == "pods" else f"Insufficient {resource}"
+        for resource in (node.capacity - usage.held).short_of(needs_of(pod.requests))
+        if not _ignored(resource, given.profile)
+        and (node.capacity[resource] > 0 or resource not in given.dra_resources)
+    )
+    return Misfit(plugin="NodeResourcesFit", reasons=short) if short else None
 
 
 def _ignored(resource: str, profile: FilterProfile) -> bool:
@@ -160,7 +153,3 @@ def _ignored(resource: str, profile: FilterProfile) -> bool:
     if "/" not in resource or _NATIVE in resource:
         return False
     return resource in profile.ignored_resources or resource.partition("/")[0] in profile.ignored_groups
-
-
-def _as_the_scheduler_asks(request: tuple[str, int]) -> tuple[int, str]:
-    return (_FIRST.get(request[0], len(_FIRST)), request[0])

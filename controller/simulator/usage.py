@@ -1,7 +1,7 @@
-"""What pods request on one node: resources, pod count and host ports.
+"""What pods hold of one node: its capacity and host ports.
 
-Takes pods that are bound (or nominated) to the node and returns sums to compare with its allocatable. A Usage is the
-only mutable thing of the simulator; it holds amounts in the units of `PodView.requests` and never reads an API.
+Takes pods that are bound (or nominated) to the node and returns what is to be compared with the node's own capacity.
+Changed as pods come and go; never reads an API.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from controller.model.capacity import NOTHING, Capacity, needs_of
 from controller.model.views import HostPort, PodView
 
 ANY_ADDRESS = "0.0.0.0"
@@ -19,36 +20,31 @@ ANY_ADDRESS = "0.0.0.0"
 class Usage:
     """Terminating pods count until they are gone; finished ones must not be added."""
 
-    requested: dict[str, int] = field(default_factory=dict)
-    pods: int = 0
+    held: Capacity = NOTHING
     ports: Counter[HostPort] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, pods: Iterable[PodView]) -> Usage:
         """What these pods request together: all that are bound to one node and not finished."""
         usage = cls()
-        usage._count(pods, 1)
+        needs = []
+        for pod in pods:
+            needs.append(needs_of(pod.requests))
+            if pod.host_ports:
+                usage.ports.update(pod.host_ports)
+        usage.held = Capacity.total(needs)
         return usage
 
     def add(self, pod: PodView) -> None:
-        self._count((pod,), 1)
+        self.held += needs_of(pod.requests)
+        self.ports.update(pod.host_ports)
 
     def remove(self, pod: PodView) -> None:
-        self._count((pod,), -1)
-
-    def _count(self, pods: Iterable[PodView], sign: int) -> None:
-        requested = self.requested
-        for pod in pods:
-            self.pods += sign
-            for resource, amount in pod.requests:
-                requested[resource] = requested.get(resource, 0) + sign * amount
-            for port in pod.host_ports:
-                self.ports[port] += sign
-                if not self.ports[port]:
-                    del self.ports[port]
+        self.held -= needs_of(pod.requests)
+        self.ports -= Counter(pod.host_ports)
 
     def copy(self) -> Usage:
-        return Usage(requested=dict(self.requested), pods=self.pods, ports=Counter(self.ports))
+        return Usage(held=self.held, ports=Counter(self.ports))
 
     def with_nominated(self, pod: PodView, nominated: Iterable[PodView]) -> Usage:
         """This usage as the scheduler sees it for `pod`: pods nominated here count unless their priority is lower."""

@@ -79,10 +79,10 @@ def _rank(pod: PodView, node: NodeView, usage: Usage) -> tuple[int, int, str]:
     score = 0
     for resource, unasked in UNASKED.items():
         capacity = node.allocatable.get(resource, 0)
-        wanted = usage.requested.get(resource, 0) + asked.get(resource, unasked)
+        wanted = usage.held[resource] + asked.get(resource, unasked)
         if 0 < wanted <= capacity:
             score += (capacity - wanted) * 100 // capacity
-    return -score, usage.pods, node.name
+    return -score, usage.held.pods, node.name
 
 
 def _sentence(count: int, misfits: Iterable[Misfit], preemption: Mapping[str, int]) -> str:

@@ -173,10 +173,9 @@ class Board:
     def _fits_odd(ask: Ask, room: Room) -> bool:
         if room.usage.conflicts(ask.demand.pod.host_ports):
             return False
-        requested = room.usage.requested
         return all(
-            amount <= room.allocatable.get(resource, 0) - requested.get(resource, 0)
-            for resource, amount in ask.demand.other
+            amount <= room.allocatable.get(resource, 0) - room.usage.held[resource]
+            for resource, amount in ask.demand.needs.other
         )
 
     def _commit(self, ask: Ask, node: int, taken: Taken) -> None:

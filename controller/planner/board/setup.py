@@ -47,14 +47,14 @@ def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
     asks = []
     for demand in demands:
         pod, kind = demand.pod, groups.kind_of(demand.pod)
-        shape = (demand.wants, demand.cpu_milli, demand.memory_bytes, demand.other, pod.host_ports, kind)
+        shape = (demand.wants, demand.needs, pod.host_ports, kind)
         ask = Ask(
             demand=demand,
             groups=groups.allowed(kind),
-            cpu=demand.cpu_milli,
-            memory=demand.memory_bytes,
+            cpu=demand.needs.cpu_milli,
+            memory=demand.needs.memory_bytes,
             single=demand.single,
-            odd=bool(demand.other or pod.host_ports),
+            odd=bool(demand.needs.other or pod.host_ports),
             shape=shapes.setdefault(shape, len(shapes)),
         )
         asks.append(ask)
@@ -139,13 +139,12 @@ class _Opening:
 
 
 def _room(stock: NodeStock) -> Room:
-    allocatable = stock.node.allocatable
-    requested = stock.usage.requested
+    free = stock.node.capacity - stock.usage.held
     return Room(
-        cpu=allocatable.get("cpu", 0) - requested.get("cpu", 0),
-        memory=allocatable.get("memory", 0) - requested.get("memory", 0),
-        pods=allocatable.get("pods", 0) - stock.usage.pods,
-        allocatable=allocatable,
+        cpu=free.cpu_milli,
+        memory=free.memory_bytes,
+        pods=free.pods,
+        allocatable=stock.node.allocatable,
         usage=stock.usage,
     )
 

@@ -68,7 +68,7 @@ def supply_of(stock: NodeStock) -> NodeSupply:
         # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
         late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))
         lasting = allocatable - late
-        requested = stock.usage.requested.get(resource, 0)
+        requested = stock.usage.held[resource]
         now = max(0, lasting - requested)
         new = max(0, coming[resource] - max(0, lasting - others[resource]))
         later = max(0, lasting + new - requested) - now
@@ -81,11 +81,11 @@ def supply_of(stock: NodeStock) -> NodeSupply:
 
 def _unrequested(stock: NodeStock) -> dict[str, int]:
     """All there is where nothing changes, which is the rule."""
-    requested = stock.usage.requested
+    held = stock.usage.held
     return {
-        name: count - requested.get(name, 0)
+        name: count - held[name]
         for name, count in sorted(stock.node.allocatable.items())
-        if count > requested.get(name, 0) and is_device(name)
+        if count > held[name] and is_device(name)
     }
 
 

@@ -187,5 +187,5 @@ def test_a_request_is_taken_apart() -> None:
     demand = demand_of(asked)
 
     assert demand.wants == (("nvidia.com/gpu", 1), ("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.20gb", 2))
-    assert (demand.cpu_milli, demand.memory_bytes) == (2500, 7)
-    assert demand.other == (("ephemeral-storage", 9),)
+    assert (demand.needs.cpu_milli, demand.needs.memory_bytes) == (2500, 7)
+    assert demand.needs.other == (("ephemeral-storage", 9),)

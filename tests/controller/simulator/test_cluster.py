@@ -40,7 +40,7 @@ def test_pods_come_and_go() -> None:
     cluster.remove_pod("uid-e")
     cluster.remove_pod("uid-e")
     assert fits(cluster, asking(cpu="1"), "n") == ["n"]
-    assert cluster.usage("n").pods == 0
+    assert cluster.usage("n").held.pods == 0
 
 
 def test_nodes_come_and_go() -> None:
@@ -65,15 +65,14 @@ def test_a_node_may_be_told_of_as_it_will_be() -> None:
     cluster.put_node(replace(small(), labels={"disk": "fast"}))
 
     assert fits(cluster, there, "n") == ["n"]
-    assert cluster.usage("n").pods == 1
+    assert cluster.usage("n").held.pods == 1
 
 
-def test_slices_replace_what_the_node_offers() -> None:
+def test_a_caller_that_counts_resources_itself_skips_their_filter() -> None:
     cluster = state([small(slices=1)], [replace(asking("e", slices="1"), node="n")])
     pod = asking(slices="1")
 
     assert verdicts(cluster, pod, "n") == [f"NodeResourcesFit: Insufficient {SLICE}"]
-    assert cluster.why_not(pod, "n", slices={SLICE: 2}) is None
     assert cluster.why_not(pod, "n", without={"NodeResourcesFit"}) is None
 
 

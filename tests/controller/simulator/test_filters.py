@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.model.capacity import Capacity
 from controller.model.views import HostPort, NodeSelectorTerm, NodeView, PodView, Requirement, Taint, Toleration
 from controller.simulator import FIT, Misfit, Usage, filter_node, filter_pod
 from tests.controller.planner.builders import GIB, node, pod, replaced
@@ -156,14 +157,14 @@ def test_nominated_pods_count_unless_their_priority_is_lower() -> None:
         found = filter_pod(incoming, where, usage.with_nominated(incoming, nominated))
         assert (found is FIT) is fits
     assert filter_pod(incoming, where, usage.with_nominated(incoming, [incoming])) is FIT
-    assert usage.pods == 0
+    assert usage.held.pods == 0
 
 
 def test_usage_forgets_who_leaves() -> None:
     usage, somebody = Usage(), replaced(pod("a", cpu=600), host_ports=(HostPort(port=80),))
     usage.add(somebody)
-    assert (usage.pods, usage.requested["cpu"], usage.requested["memory"]) == (1, 600, 4 * GIB)
+    assert (usage.held.pods, usage.held["cpu"], usage.held["memory"]) == (1, 600, 4 * GIB)
 
     usage.remove(somebody)
 
-    assert (usage.pods, usage.requested["cpu"], dict(usage.ports)) == (0, 0, {})
+    assert (usage.held, dict(usage.ports)) == (Capacity(), {})

@@ -11,7 +11,7 @@ def pod(name: str = "p", *, cpu: int = 1000, nominated: str = "") -> PodView:
 
 
 def held(book: Book, node: str) -> int:
-    return book.usage[node].requested.get("cpu", 0)
+    return book.usage[node].held["cpu"]
 
 
 def test_nodes_are_sorted() -> None:
@@ -27,7 +27,7 @@ def test_an_assumed_pod_counts_once_when_it_is_seen_bound() -> None:
     assert not book.place(pod(), "a")
     version = book.version
     assert not book.place(pod(), "a")
-    assert (held(book, "a"), book.usage["a"].pods) == (1000, 1)
+    assert (held(book, "a"), book.usage["a"].held.pods) == (1000, 1)
     assert book.version == version  # nothing new: earlier answers hold
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-SECONDS = 20.0
+SECONDS = 60.0  # much longer than any of it takes: only a failure waits so long
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.1
 
 
 def eventually(
-    observe: Callable[[], T | None], what: str, *, seconds: float = SECONDS, seen: Callable[[], object] | None = None
+    observe: Callable[[], T | None], what: str, seconds: float = SECONDS, *, seen: Callable[[], object] | None = None
 ) -> T:
     """The first truthy observation.
 

@@ -12,7 +12,8 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
-from tests.e2e.real_cluster import AGENT, CONTROLLER, NODES, PODS, RealCluster, eventually
+from tests.e2e.real_cluster import AGENT, CONTROLLER, NODES, PODS, RealCluster
+from tests.waiting import eventually
 
 KEPT_TAINT = {"key": "example.dev/kept", "effect": "NoSchedule"}
 

@@ -27,10 +27,10 @@ from tests.e2e.real_cluster import (
     Answer,
     RealCluster,
     call,
-    eventually,
     plan,
 )
 from tests.e2e.wide_rights import everything_granted
+from tests.waiting import eventually
 
 OWN, OTHER, FROZEN = "rules-own", "rules-other", "rules-frozen"
 WHOLE = {"index": 0, "whole": {}}

@@ -7,8 +7,7 @@ accounts of deploy/. Refusals are values (`Answer`), because here they are what 
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from kube.transport import request
 from tests.e2e.rig.controlplane import RealControlPlane
 from tests.e2e.rig.controlplane.rights import missing_rights
 from tests.e2e.rig.controlplane.tenants import manifests_of
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
@@ -35,7 +35,6 @@ AGENT = "gpuplan-agent"
 CONTROLLER = "gpuplan-controller"
 PLUGIN = "gpuplan-device-plugin"
 T = TypeVar("T")
-WAIT_SECONDS = 60.0
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -70,18 +69,6 @@ def call(
     except ApiError as error:
         return Answer(error.status, error.message, error.body)
     return Answer(200, "", json.loads(text) if text else {})
-
-
-def eventually(look: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS) -> T:
-    """The first thing found that is not None or False."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found is not None and found is not False:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not in {seconds:.0f} s: {what}")
-        time.sleep(0.1)
 
 
 def plan(name: str, **spec: Any) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from kube.transport import request
 from kube.watch import WatchStream, WatchTiming
 from tests.e2e.random_clusters import surroundings
 from tests.e2e.random_pods import HOSTNAME, NAMESPACES, Json
-from tests.e2e.real_cluster import NODES, call, eventually
+from tests.e2e.real_cluster import NODES, call
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.waiting import eventually
 
 EXTRA = {
     "kube-apiserver": ["--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection"],

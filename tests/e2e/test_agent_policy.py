@@ -41,10 +41,10 @@ from tests.e2e.real_cluster import (
     Answer,
     RealCluster,
     call,
-    eventually,
     plan,
 )
 from tests.e2e.wide_rights import everything_granted
+from tests.waiting import eventually
 
 CASES = [*PLAN_CASES, *LEASE_CASES, *EVENT_CASES, *NODE_CASES, *OTHER_CASES]
 Nodes = tuple[EnabledNode, EnabledNode]

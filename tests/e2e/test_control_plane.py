@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kube import apply
-from tests.e2e.real_cluster import RealCluster, call, eventually
+from tests.e2e.real_cluster import RealCluster, call
+from tests.waiting import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LISTEN = "0A"

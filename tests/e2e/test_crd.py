@@ -13,7 +13,8 @@ import pytest
 from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply
-from tests.e2e.real_cluster import CRDS, MERGE, PLANS, RealCluster, call, eventually, plan
+from tests.e2e.real_cluster import CRDS, MERGE, PLANS, RealCluster, call, plan
+from tests.waiting import eventually
 
 MIG = {"profile": "1g.10gb"}
 WHOLE = {"index": 0, "whole": {}}

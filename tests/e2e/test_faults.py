@@ -23,11 +23,12 @@ from kube.errors import ApiError
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
 from sandbox.driver import machine
-from tests.e2e.real_cluster import CRDS, NODES, PLANS, eventually
+from tests.e2e.real_cluster import CRDS, NODES, PLANS
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, start, starts
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
+from tests.waiting import eventually
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.CONTROLLER_LEASE}"
 CREDENTIAL = "authentication.kubernetes.io/credential-id"

@@ -16,7 +16,7 @@ import pytest
 from cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
-from tests.e2e.real_cluster import PLANS, eventually
+from tests.e2e.real_cluster import PLANS
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.rig.controlplane.tenants import RealServers
@@ -24,6 +24,7 @@ from tests.e2e.test_faults import add_rival, leader, spec_writes
 from tests.e2e.test_scenarios import AUDIT_POLICY, SETTLE_SECONDS, cluster, said, starts
 from tests.e2e.wire import Wire
 from tests.sandbox.test_crashes import SURVIVORS, running
+from tests.waiting import eventually
 
 __all__ = ["cluster", "said", "starts"]  # fixtures
 PLAN_WRITE = re.compile(f"PATCH {PLANS}/[^/? ]+[? ]".encode())  # and not of its status

@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from crds.v1alpha1 import names
-from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, PLANS, RealCluster, call, eventually, plan
+from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, PLANS, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import manifests_of
+from tests.waiting import eventually
 
 ELSEWHERE = "team-gpus"
 

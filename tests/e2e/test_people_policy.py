@@ -11,7 +11,8 @@ import pytest
 
 from crds.v1alpha1 import names
 from kube import apply
-from tests.e2e.real_cluster import APPLY, CONTROLLER, JSON_PATCH, MERGE, PLANS, RealCluster, call, eventually, plan
+from tests.e2e.real_cluster import APPLY, CONTROLLER, JSON_PATCH, MERGE, PLANS, RealCluster, call, plan
+from tests.waiting import eventually
 
 MINE, OTHERS = "people-mine", "people-others"
 WHOLE = {"index": 0, "whole": {}}

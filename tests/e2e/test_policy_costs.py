@@ -16,9 +16,9 @@ from tests.e2e.real_cluster import (
     PLANS,
     RealCluster,
     call,
-    eventually,
     plan,
 )
+from tests.waiting import eventually
 
 BIG = "costs-big"
 MANAGER = {"fieldManager": names.CONTROLLER_MANAGER, "force": "true"}

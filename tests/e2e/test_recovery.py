@@ -20,10 +20,11 @@ from kube import apply
 from kube.reflector import Reflector
 from sandbox.cluster import Cluster
 from sandbox.driver import incidents, machine
-from tests.e2e.real_cluster import NODES, PLANS, eventually
+from tests.e2e.real_cluster import NODES, PLANS
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_scenarios import SETTLE_SECONDS
+from tests.waiting import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"

@@ -11,9 +11,10 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.errors import ApiError
 from sandbox.cluster import Cluster
-from tests.e2e.real_cluster import PLANS, eventually
+from tests.e2e.real_cluster import PLANS
 from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, starts
 from tests.sandbox.test_crashes import SURVIVORS, running
+from tests.waiting import eventually
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SENTENCE = "this node is not to be planned on Sundays"

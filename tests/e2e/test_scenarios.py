@@ -19,11 +19,12 @@ from cli.manifests import load
 from crds.v1alpha1 import names
 from kube import apply
 from sandbox.cluster import Cluster
-from tests.e2e.real_cluster import ROOT, eventually
+from tests.e2e.real_cluster import ROOT
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
+from tests.waiting import eventually
 
 SETTLE_SECONDS = 150.0
 AUDIT_POLICY = {

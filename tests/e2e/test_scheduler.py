@@ -15,10 +15,11 @@ from kube import apply
 from tests.e2e.planned_pods import Manner, Outcome, measure
 from tests.e2e.random_clusters import random_cluster
 from tests.e2e.random_pods import Json
-from tests.e2e.real_cluster import MERGE, call, eventually
+from tests.e2e.real_cluster import MERGE, call
 from tests.e2e.rig.controlplane import Binaries
 from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word, word_of
 from tests.e2e.simulated import Simulated
+from tests.waiting import eventually
 
 SECONDS = 3600
 LEAST_BOUND = 0.95

@@ -16,10 +16,11 @@ from kube.errors import ApiError, Gone
 from kube.reflector import Reflector
 from kube.transport import open_response
 from kube.watch import WatchStream, WatchTiming
-from tests.e2e.real_cluster import PLANS, RealCluster, call, eventually, plan
+from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.wire import Wire
+from tests.waiting import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 SOON = ("--etcd-compaction-interval=5s",)

@@ -10,7 +10,8 @@ from typing import Any
 
 from crds.v1alpha1 import names
 from kube import apply
-from tests.e2e.real_cluster import RealCluster, eventually
+from tests.e2e.real_cluster import RealCluster
+from tests.waiting import eventually
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 

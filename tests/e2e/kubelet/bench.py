@@ -20,9 +20,10 @@ from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet import Switches
 from tests.e2e.kubelet.nodes import KubeletNode, Seen
-from tests.e2e.real_cluster import NODES, eventually
+from tests.e2e.real_cluster import NODES
 from tests.e2e.rig.realkubelet.runtime import connects
 from tests.sandbox.kubelet.fakes import FakePlugin
+from tests.waiting import eventually
 
 Raw = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

@@ -16,9 +16,10 @@ from sandbox.kubelet import Switches
 from tests.e2e.kubelet.bench import Bench
 from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealNode, StandInNode
 from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import NODES, RealCluster, eventually
+from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.controlplane import Missing, Places, obtain
 from tests.e2e.rig.realkubelet import obstacle, scripted_runtime
+from tests.waiting import eventually
 
 SIDES = ("real", "stand-in")
 HERE = Path(__file__).parent

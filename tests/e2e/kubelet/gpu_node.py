@@ -27,8 +27,9 @@ from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, eventually, plan
+from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, plan
 from tests.e2e.rig.realkubelet import Container, RealKubelet
+from tests.waiting import eventually
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 PODS = "/api/v1/namespaces/default/pods"

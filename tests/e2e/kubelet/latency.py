@@ -17,7 +17,7 @@ from kube import apply
 from kube.reflector import Reflector
 from partitioning.resources import mig_resource
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
-from tests.e2e.real_cluster import eventually
+from tests.waiting import eventually
 
 PROFILE = "1g.10gb"
 RESOURCE = mig_resource(PROFILE)

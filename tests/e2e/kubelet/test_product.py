@@ -18,7 +18,8 @@ from sandbox.driver import incidents, machine
 from sandbox.kubelet import Switches
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
 from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import NODES, RealCluster, eventually
+from tests.e2e.real_cluster import NODES, RealCluster
+from tests.waiting import eventually
 
 SMALL = mig_resource("1g.10gb")
 HALF = mig_resource("3g.40gb")

@@ -1,6 +1,6 @@
 """Raw API objects as an API server holds them, for every test: defaulted, with one H100 and a request of one MIG slice.
 
-`manifest` makes of one what a person creates. Views are derived from them in `tests.builders.views`.
+`manifest` makes of one what can be created. Views are derived from them in `tests.builders.views`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def uuid_of(index: int) -> str:
 
 
 def manifest(raw: Json) -> Json:
-    """What a person creates: without status and without what the API server gives."""
+    """What is created at an API server: without what only the server gives."""
     metadata = {key: value for key, value in raw["metadata"].items() if key not in GIVEN_BY_THE_SERVER}
-    return {key: value for key, value in raw.items() if key != "status"} | {"metadata": metadata}
+    return {**raw, "metadata": metadata}
 
 
 def container(name: str = "main", limits: Mapping[str, str | int] | None = None, **fields: Any) -> Json:

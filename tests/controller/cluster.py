@@ -21,7 +21,7 @@ from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESP
 from kube import apply, clients
 from kube.leases import lease_path
 from sandbox.apiserver import ApiServer, Fault, Refuse
-from tests.builders.objects import Json, confirmed
+from tests.builders.objects import Json, confirmed, manifest, plan
 from tests.clock import Clock
 
 
@@ -41,22 +41,14 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- writes
 
     def plan(self, name: str = "n1", **spec: Any) -> Json:
-        body = {
-            "apiVersion": "gpuplan.dev/v1alpha1",
-            "kind": "GPUPartitionPlan",
-            "metadata": {"name": name},
-            "spec": {"nodeName": name, **spec},
-        }
-        return apply.create(self.api, paths.PLANS, body, manager="people")
+        return apply.create(self.api, paths.PLANS, manifest(plan(name, spec=spec)), manager="people")
 
     def node(self, raw: Json) -> Json:
         """With its status, and without the uid that only the server gives."""
-        raw = {**raw, "metadata": {k: v for k, v in raw["metadata"].items() if k != "uid"}}
-        return apply.create(self.api, paths.NODES, raw)
+        return apply.create(self.api, paths.NODES, manifest(raw))
 
     def pod(self, raw: Json) -> Json:
-        raw = {**raw, "metadata": {k: v for k, v in raw["metadata"].items() if k != "uid"}}
-        created = apply.create(self.api, "/api/v1/namespaces/default/pods", raw)
+        created = apply.create(self.api, "/api/v1/namespaces/default/pods", manifest(raw))
         return apply.merge_patch(
             self.api, paths.pod_status("default", created["metadata"]["name"]), {"status": raw["status"]}
         )
@@ -72,12 +64,8 @@ class Cluster:
 
     def agent_status(self, name: str, status: Json) -> Json:
         """What the node's agent writes."""
-        body = {
-            "apiVersion": "gpuplan.dev/v1alpha1",
-            "kind": "GPUPartitionPlan",
-            "metadata": {"name": name},
-            "status": status,
-        }
+        body = manifest(plan(name, status=status))
+        del body["spec"]
         return apply.apply_status(self.api, paths.plan(name), body, manager=AGENT_MANAGER)
 
     def confirm(self, name: str = "n1", *, used: Iterable[int] = ()) -> Json:

@@ -12,6 +12,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders import objects as builders
 from tests.e2e.real_cluster import AGENT, CONTROLLER, NODES, PODS, RealCluster
 from tests.waiting import eventually
 
@@ -20,22 +21,14 @@ KEPT_TAINT = {"key": "example.dev/kept", "effect": "NoSchedule"}
 
 def node(name: str, **labels: str) -> dict[str, Any]:
     """An enabled node that offers CPU and memory."""
-    amounts = {"cpu": "8", "memory": "64Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {names.LABEL_PARTITIONING: "mig", "zone": "z", **labels},
-            "annotations": {"kept": "yes"},
-        },
-        "spec": {"taints": [KEPT_TAINT]},
-        "status": {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}],
-        },
-    }
+    raw = builders.node(
+        name,
+        labels={names.LABEL_PARTITIONING: "mig", "zone": "z", **labels},
+        metadata={"annotations": {"kept": "yes"}},
+        spec={"taints": [KEPT_TAINT]},
+    )
+    raw["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]
+    return builders.manifest(raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

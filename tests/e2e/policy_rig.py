@@ -14,6 +14,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders.objects import manifest, pod
 from tests.e2e import fleet
 from tests.e2e.fleet import EnabledNode
 from tests.e2e.real_cluster import (
@@ -137,8 +138,7 @@ def _alice(cluster: RealCluster) -> ApiClient:
 
 
 def _pod() -> dict[str, Any]:
-    containers = [{"name": "c", "image": "none"}]
-    return {"metadata": {"name": "rules-pod"}, "spec": {"containers": containers, "nodeSelector": {"no": "where"}}}
+    return manifest(pod("rules-pod", requests={}, nodeSelector={"no": "where"}))
 
 
 def _clean(cluster: RealCluster) -> None:

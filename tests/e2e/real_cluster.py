@@ -18,6 +18,7 @@ from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import ApiError
 from kube.transport import request
+from tests.builders import objects as builders
 from tests.e2e.rig.controlplane import RealControlPlane
 from tests.e2e.rig.controlplane.rights import missing_rights
 from tests.e2e.rig.controlplane.tenants import manifests_of
@@ -73,12 +74,9 @@ def call(
 
 def plan(name: str, **spec: Any) -> dict[str, Any]:
     """A plan with these fields of spec beside nodeName."""
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": {"name": name},
-        "spec": {"nodeName": name, **spec},
-    }
+    raw = builders.manifest(builders.plan(name, spec=spec))
+    del raw["status"]
+    return raw
 
 
 class RealCluster:

@@ -14,6 +14,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders import objects as builders
 from tests.e2e import fleet
 from tests.e2e.agent_node_requests import FOREIGN_FIELDS, FOREIGN_RESOURCES, NODE_CASES, OUR_RESOURCES
 from tests.e2e.agent_requests import (
@@ -63,7 +64,7 @@ def nodes(cluster: RealCluster) -> Iterator[Nodes]:
             (names.NAMESPACE, f"e2e-{one.name}-lookalike", {"app.kubernetes.io/part-of": "gpuplan"}),
             ("default", f"e2e-{one.name}-user", {}),
         ):
-            apply.create(cluster.admin, f"/api/v1/namespaces/{namespace}/pods", _pod(name, one.name, labels))
+            apply.create(cluster.admin, f"/api/v1/namespaces/{namespace}/pods", _pod(namespace, name, one.name, labels))
         apply.create(cluster.admin, LEASES, lease(names.agent_lease(one.name)))
     apply.create(cluster.admin, EVENTS, {**event("kubelet", "x"), "metadata": {"name": "e2e-foreign"}})
     yield found
@@ -80,15 +81,12 @@ def wide(cluster: RealCluster, nodes: Nodes) -> Iterator[Nodes]:
         yield nodes
 
 
-def _pod(name: str, node_name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": dict(labels)},
-        "spec": {
-            "nodeName": node_name,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "c", "image": "none"}],
-        },
-    }
+def _pod(namespace: str, name: str, node_name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {"namespace": namespace, "labels": dict(labels)}
+    tolerations = [{"operator": "Exists"}]
+    return builders.manifest(
+        builders.pod(name, node=node_name, requests={}, metadata=metadata, tolerations=tolerations)
+    )
 
 
 def attempt(cluster: RealCluster, api: ApiClient, own: EnabledNode, other: EnabledNode, case: Case) -> Answer:

@@ -20,6 +20,7 @@ from kube import apply
 from kube.reflector import Reflector
 from sandbox.cluster import Cluster
 from sandbox.driver import incidents, machine
+from tests.builders.objects import container, manifest, node
 from tests.e2e.real_cluster import NODES, PLANS
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import RealServers
@@ -70,31 +71,19 @@ def recorder(cluster: Cluster) -> Iterator[Recorder]:
 
 
 def _node(name: str, gpus: int) -> dict[str, Any]:
-    amounts = {"cpu": "64", "memory": "512Gi", "pods": "110"}
-    labels = {
-        names.LABEL_PARTITIONING: "mig",
-        names.LABEL_PRODUCT: "NVIDIA-H100-80GB-HBM3",
+    raw = manifest(node(name))
+    raw["metadata"]["labels"] |= {
         "nvidia.com/gpu.count": str(gpus),
         "nvidia.com/gpu.memory": "81559",
         "scenario": name,
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": amounts, "allocatable": amounts},
-    }
+    return raw
 
 
 def pod_spec(scenario: str, resource: str) -> dict[str, Any]:
     """One container that runs for ever on the scenario's nodes."""
-    container = {
-        "name": "main",
-        "image": "busybox",
-        "command": ["sleep", "infinity"],
-        "resources": {"limits": {resource: 1}},
-    }
-    return {"nodeSelector": {"scenario": scenario}, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    main = container(limits={resource: 1}, command=["sleep", "infinity"])
+    return {"nodeSelector": {"scenario": scenario}, "terminationGracePeriodSeconds": 1, "containers": [main]}
 
 
 def add_pod(found: Cluster, name: str, scenario: str, resource: str) -> None:

@@ -15,6 +15,7 @@ from kube import apply, clients
 from kube.kubelet_api.paths import KubeletPaths
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.kubelet.injection import ContainerOptions
+from tests.builders.objects import manifest, node
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.realkubelet import RealKubelet
 
@@ -179,14 +180,7 @@ class StandInNode:
 
 
 def _node(name: str) -> dict[str, object]:
-    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {"taints": [TAINT]},
-        "status": {"capacity": amounts, "allocatable": amounts},
-    }
+    return manifest(node(name, labels={"kubernetes.io/hostname": name}, spec={"taints": [TAINT]}))
 
 
 def names(containers: Iterable[Seen], state: str) -> list[str]:

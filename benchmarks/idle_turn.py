@@ -44,7 +44,7 @@ class Turn:
     def steps(self) -> dict[str, Callable[[], object]]:
         return {
             "state": self.state.tick,
-            "chores": self.plan_lifecycle.run,
+            "lifecycle": self.plan_lifecycle.run,
             "agents": self.agent_liveness.run,
             "nominator": self.nominator.run,
         }

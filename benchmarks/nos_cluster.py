@@ -185,7 +185,7 @@ def _highest(card: Card) -> Layout:
 
 
 def _beside(model: GpuModel, used: Layout, wanted: Counts) -> Layout | None:
-    packed = pack(model, pinned=used, wanted={name: count for name, count in wanted.items() if count})
+    packed = pack(model, pinned=used, requested={name: count for name, count in wanted.items() if count})
     return None if isinstance(packed, NoRoom) else packed.layout
 
 

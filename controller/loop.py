@@ -129,7 +129,7 @@ class Loop:
             self._began = True
             self._parts.window.add("start")
         self._step("state", self._parts.state.tick)
-        self._step("chores", self._run_plan_lifecycle)
+        self._step("lifecycle", self._run_plan_lifecycle)
         self._step("agents", self._parts.agent_liveness.run)
         if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None

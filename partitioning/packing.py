@@ -1,6 +1,6 @@
 """Packs MIG instances onto one GPU: decides where requested instances go.
 
-Takes the instances that must stay (`pinned`), counts of requested profiles (`wanted`), and idle instances that are
+Takes the instances that must stay (`pinned`), counts of requested profiles (`requested`), and idle instances that are
 better kept (`prefer`); returns a layout or the reason why there is none. The search is exact. Best is the arrangement
 that destroys the fewest idle instances, then creates the fewest new ones, then leaves the most room for later, then has
 the lowest starts: same input, same answer. Never moves or drops a pinned instance.
@@ -55,7 +55,7 @@ class _Scored:
     created: int
     room: Room
     room_with_spare: Room
-    wanted: Layout
+    placed: Layout
     spare: Layout
 
     def is_better_than(self, other: _Scored) -> bool:
@@ -63,19 +63,19 @@ class _Scored:
             return (self.destroyed, self.created) < (other.destroyed, other.created)
         if (self.room, self.room_with_spare) != (other.room, other.room_with_spare):
             return (self.room, self.room_with_spare) > (other.room, other.room_with_spare)
-        return self.wanted.instances < other.wanted.instances
+        return self.placed.instances < other.placed.instances
 
 
-def pack(model: GpuModel, *, pinned: Layout, wanted: Mapping[str, int], prefer: Layout = EMPTY) -> Packed | NoRoom:
-    """Place `wanted` (instances per profile, in addition to the pinned ones) on one GPU.
+def pack(model: GpuModel, *, pinned: Layout, requested: Mapping[str, int], prefer: Layout = EMPTY) -> Packed | NoRoom:
+    """Place `requested` (instances per profile, in addition to the pinned ones) on one GPU.
 
     Pinned and preferred instances come out as they came in, even where the driver names their profile by an alias.
     """
     impossible = check_together(model, pinned)
     if impossible is not None:
-        return NoRoom(reason=impossible, missing=tuple(sorted(wanted.items())))
+        return NoRoom(reason=impossible, missing=tuple(sorted(requested.items())))
     counts: dict[str, int] = {}
-    for name, count in sorted(wanted.items()):
+    for name, count in sorted(requested.items()):
         spec = model.profile(name)
         if count > 0 and (spec is None or not spec.starts):
             return NoRoom(reason=_no_such_profile(model, name), missing=((name, count),))
@@ -85,7 +85,7 @@ def pack(model: GpuModel, *, pinned: Layout, wanted: Mapping[str, int], prefer: 
     best = _best(model, occupancy(model, pinned), ordered, prefer.without(pinned).instances)
     if best is None:
         return _no_room(model, pinned, ordered)
-    return Packed(layout=pinned.union(best.wanted), spare=best.spare)
+    return Packed(layout=pinned.union(best.placed), spare=best.spare)
 
 
 @lru_cache(maxsize=65536)
@@ -116,11 +116,11 @@ def _compatible(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Map
 
 def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Instance, Placement]) -> _Scored:
     existing = {place.instance: instance for instance, place in idle.items()}
-    wanted = Layout.of(existing.get(place.instance, place.instance) for place in places)
+    placed = Layout.of(existing.get(place.instance, place.instance) for place in places)
     mask = with_spare = _with(mask, places)
     spare = []
     for instance, place in idle.items():
-        stays = instance not in wanted and not with_spare & place.blockers
+        stays = instance not in placed and not with_spare & place.blockers
         if stays and (not places or table.allows(with_spare | place.taken)):
             spare.append(instance)
             with_spare |= place.taken
@@ -130,7 +130,7 @@ def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Ins
         created=len(places) - reused,
         room=table.room(mask),
         room_with_spare=table.room(with_spare),
-        wanted=wanted,
+        placed=placed,
         spare=Layout.of(spare),
     )
 

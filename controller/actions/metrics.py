@@ -19,7 +19,7 @@ from controller.model.views import PartitionView, PlanView
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-STAGES = ("state", "chores", "agents", "status", "planning", "write", "nominate", "report")
+STAGES = ("state", "lifecycle", "agents", "status", "planning", "write", "nominate", "report")
 READY_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 

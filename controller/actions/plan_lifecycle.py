@@ -72,7 +72,7 @@ class PlanLifecycle:
                 action()
             except errors.ApiError as error:
                 if self._retries.failed((what, name), error):
-                    self._metrics.errors.labels(stage="chores").inc()
+                    self._metrics.errors.labels(stage="lifecycle").inc()
                     log.warning("%s of plan %s: %s", what, name, error.message)
             else:
                 self._retries.succeeded((what, name), pause_seconds=RESEND_SECONDS)

@@ -68,7 +68,7 @@ def _is_split(one: Candidate, resource: str) -> bool:
 @lru_cache(maxsize=65536)
 def _fit_on_empty(model: GpuModel, profiles: tuple[str, ...]) -> bool:
     wanted = {name: profiles.count(name) for name in profiles}
-    return not isinstance(pack(model, pinned=NO_INSTANCES, wanted=wanted), NoRoom)
+    return not isinstance(pack(model, pinned=NO_INSTANCES, requested=wanted), NoRoom)
 
 
 def _fragmented(one: Candidate, resource: str) -> Answer:

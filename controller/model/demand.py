@@ -68,13 +68,13 @@ def collect(
     options: PlannerOptions,
     *,
     dra_resources: frozenset[str] = frozenset(),
-    unbound: Mapping[str, str] = NO_BIND_FAILURES,
-    offered: frozenset[str] = frozenset(),
+    bind_failures: Mapping[str, str] = NO_BIND_FAILURES,
+    advertised: frozenset[str] = frozenset(),
 ) -> DemandSet:
     """`dra_resources` are mapped by a DeviceClass: pods that request them are left to DRA.
 
-    `offered` are resources of nodes: a name that one of them has is right, whatever its form.
-    `unbound` are pods that were not bound where their partitions were, with that node: left alone now.
+    `advertised` are resources of nodes: a name that one of them has is right, whatever its form.
+    `bind_failures` are pods that were not bound where their partitions were, with that node: left alone now.
     """
     helpable: list[Demand] = []
     untried: list[Demand] = []
@@ -85,13 +85,13 @@ def collect(
     for pod in queue:
         if pod.deleting:
             continue
-        misnamed = sorted({*pod.misnamed} - offered - dra_resources) if pod.misnamed else []
+        misnamed = sorted({*pod.misnamed} - advertised - dra_resources) if pod.misnamed else []
         if misnamed and pod.scheduler_name in options.scheduler_names:
             refused.append(_not_served(pod, about_misnamed(misnamed[0])))
             continue
         if not pod.gpu or _is_others_business(pod, options, dra_resources):
             continue
-        refusal = _refusal(pod, options, dra_resources) or _unbindable(pod, unbound)
+        refusal = _refusal(pod, options, dra_resources) or _unbindable(pod, bind_failures)
         if refusal is not None:
             refused.append(refusal)
             continue
@@ -210,8 +210,8 @@ def _not_now(pod: PodView) -> Unplaced | None:
     return None
 
 
-def _unbindable(pod: PodView, unbound: Mapping[str, str]) -> Unplaced | None:
-    node = unbound.get(pod.uid)
+def _unbindable(pod: PodView, bind_failures: Mapping[str, str]) -> Unplaced | None:
+    node = bind_failures.get(pod.uid)
     if node is None:
         return None
     return _unplaced(

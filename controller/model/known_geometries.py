@@ -90,7 +90,7 @@ def restricted(model: GpuModel, entries: tuple[Entry, ...], there: Geometry = ()
 
 @lru_cache(maxsize=4096)
 def why_impossible(model: GpuModel, entry: Entry) -> str | None:
-    found = pack(replace(model, geometries=None), pinned=EMPTY, wanted=dict(entry.counts))
+    found = pack(replace(model, geometries=None), pinned=EMPTY, requested=dict(entry.counts))
     return found.reason if isinstance(found, NoRoom) else None
 
 

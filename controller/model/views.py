@@ -247,7 +247,7 @@ class Snapshot:
     """The cluster at one moment: nodes and plans sorted by name, pods by namespace and name.
 
     `pods` are bound and not finished (terminating ones included), `pending` neither. A node without a plan has none in
-    `plans`. `promises` (pod uid -> node) come from `placed` of the passes before: who was planned where goes there
+    `plans`. `reservations` (pod uid -> node) come from `placed` of the passes before: who was planned where goes there
     again if it still fits, so that supply under way is not assigned again. They may be empty, as after a start.
     """
 
@@ -255,12 +255,12 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()
     pending: tuple[PodView, ...] = ()
     plans: tuple[PlanView, ...] = ()
-    promises: Mapping[str, str] = field(default_factory=dict)
+    reservations: Mapping[str, str] = field(default_factory=dict)
     context: SchedulingContext = NO_CONTEXT
     other_nodes: tuple[NodeView, ...] = ()
     """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity counts them."""
     other_pods: tuple[PodView, ...] = ()
-    unbound: Mapping[str, str] = field(default_factory=dict)
+    bind_failures: Mapping[str, str] = field(default_factory=dict)
     """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
     finished_gangs: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of gangs of which a member has run and ended while others are there: replacements may come."""

@@ -61,8 +61,8 @@ def search(
         snapshot.pending,
         options,
         dra_resources=snapshot.context.dra_resources,
-        unbound=snapshot.unbound,
-        offered=_offered(snapshot),
+        bind_failures=snapshot.bind_failures,
+        advertised=_advertised(snapshot),
     )
     demands, gangs = without_incomplete(collected, snapshot)
     stocks = take_stock(snapshot, options.geometries, failed)
@@ -85,12 +85,12 @@ def search(
             reporter(phase, placed)
 
     rules = Rules(
-        promises=promises,
+        reservations=promises,
         gangs=gangs,
         singly=singly,
         improve_steps=options.improve_steps,
         most=upper_bound(board, tried),
-        ageing=Ageing(aged=snapshot.aged, stocks=stocks, promises=promises, singly=singly),
+        ageing=Ageing(aged=snapshot.aged, stocks=stocks, reservations=promises, singly=singly),
         report=report,
     )
     reservation = _place(board, asks_by_level, rules)
@@ -111,7 +111,7 @@ def search(
     )
 
 
-def _offered(snapshot: Snapshot) -> frozenset[str]:
+def _advertised(snapshot: Snapshot) -> frozenset[str]:
     """Resources of all nodes; read only where a pod's request looks mistyped."""
     if not any(pod.misnamed for pod in snapshot.pending):
         return frozenset()
@@ -146,7 +146,7 @@ def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[De
 def _promises(snapshot: Snapshot) -> dict[str, int]:
     """Node numbers by pod uid; what the API server shows (a nomination of ours) outranks what we remember."""
     numbers = {node.name: number for number, node in enumerate(snapshot.nodes)}
-    promised = {uid: numbers[name] for uid, name in snapshot.promises.items() if name in numbers}
+    promised = {uid: numbers[name] for uid, name in snapshot.reservations.items() if name in numbers}
     for pod in snapshot.pending:
         if pod.nomination_ours and pod.nominated_node in numbers:
             promised[pod.uid] = numbers[pod.nominated_node]

@@ -154,7 +154,7 @@ def _remedy(model: GpuModel, exact: Layout) -> str:
         for start in spec.starts if spec else ():
             if check_together(model, Layout.of([*others, replace(placed, start=start)])) is None:
                 return f"; start {'one' if placed in others else placed.profile} at {start}, or leave start out"
-    if isinstance(pack(model, pinned=EMPTY, wanted=exact.counts(), prefer=EMPTY), Packed):
+    if isinstance(pack(model, pinned=EMPTY, requested=exact.counts(), prefer=EMPTY), Packed):
         return "; leave the starts out, and the agent chooses placements that fit"
     return "; the GPU has no room for all of them, so plan fewer"
 
@@ -183,7 +183,7 @@ def _packed(
         (exact.union(serving), remaining, []),
         (exact, counts, []),
     ):
-        answer = pack(model, pinned=pinned.union(kept_clear), wanted=wanted, prefer=idle if kept_clear else observed)
+        answer = pack(model, pinned=pinned.union(kept_clear), requested=wanted, prefer=idle if kept_clear else observed)
         if isinstance(answer, Packed):
             return answer.layout.without(kept_clear)
     return answer if isinstance(answer, NoRoom) else EMPTY

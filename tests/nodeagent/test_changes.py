@@ -68,7 +68,7 @@ def test_counts_become_a_possible_layout_and_stay_it(
 
     found = target(item, gpu(observed), in_use)
 
-    possible = isinstance(pack(H100, pinned=EMPTY, wanted=wanted), Packed)
+    possible = isinstance(pack(H100, pinned=EMPTY, requested=wanted), Packed)
     assert isinstance(found, MigTarget) is possible
     if isinstance(found, MigTarget):
         assert check_layout(H100, found.layout) is None

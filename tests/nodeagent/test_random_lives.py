@@ -65,7 +65,7 @@ class Life:
         """One step; afterwards the world goes on for a pass."""
         match step:
             case ("mig", dict() as wanted, bool() as counted):
-                packed = pack(H100, pinned=self.world.gpu().layout.without(self.world.gpu().layout), wanted=wanted)
+                packed = pack(H100, pinned=self.world.gpu().layout.without(self.world.gpu().layout), requested=wanted)
                 if isinstance(packed, Packed):
                     by_count = [f"{profile}*{count}" for profile, count in wanted.items()]
                     placed = [(place.profile, place.start) for place in packed.layout]

@@ -64,7 +64,7 @@ def test_pack_finds_a_layout_exactly_where_brute_force_finds_one(key: str) -> No
         for wanted, candidates in by_counts.items():
             barred = media_taken and any(profile.endswith("+me") for profile, _ in wanted)
             possible = not barred and any(not layout.mask & pinned.mask for layout in candidates)
-            packed = pack(model, pinned=pinned, wanted=dict(wanted))
+            packed = pack(model, pinned=pinned, requested=dict(wanted))
             assert isinstance(packed, Packed) is possible, f"{wanted} beside {pinned}"
 
 
@@ -76,7 +76,7 @@ def test_no_arrangement_destroys_fewer_idle_instances_or_creates_fewer(data: st.
     pinned = Layout.of(used)
     idle = observed.without(pinned)
     wanted = dict(data.draw(st.sampled_from(sorted(layouts_by_counts(key)))))
-    packed = pack(model, pinned=pinned, wanted=wanted, prefer=idle)
+    packed = pack(model, pinned=pinned, requested=wanted, prefer=idle)
     costs = [
         cost(model, pinned, candidate, idle)
         for candidate in layouts_by_counts(key)[tuple(sorted(wanted.items()))]
@@ -107,14 +107,14 @@ def test_what_is_missing_is_the_rest_of_what_can_be_served(data: st.DataObject) 
     model, pinned = MODELS[key], some_layout(data, key)
     names = [spec.name for spec in model.profiles]
     wanted = data.draw(st.dictionaries(st.sampled_from(names), st.integers(0, 9), max_size=3))
-    packed = pack(model, pinned=pinned, wanted=wanted)
+    packed = pack(model, pinned=pinned, requested=wanted)
     if isinstance(packed, Packed):
         return
     missing = dict(packed.missing)
     assert missing
     assert all(0 < count <= wanted[name] for name, count in missing.items())
     served = {name: count - missing.get(name, 0) for name, count in wanted.items()}
-    assert isinstance(pack(model, pinned=pinned, wanted=served), Packed)
+    assert isinstance(pack(model, pinned=pinned, requested=served), Packed)
     assert packed.reason.startswith(", ".join(f"{count} x {name}" for name, count in sorted(wanted.items()) if count))
 
 
@@ -160,7 +160,7 @@ def test_a_case_has_one_best_layout(
     layout: list[tuple[str, int]],
     spare: list[tuple[str, int]],
 ) -> None:
-    packed = pack(A100, pinned=on(A100, *pinned), wanted=wanted, prefer=on(A100, *prefer))
+    packed = pack(A100, pinned=on(A100, *pinned), requested=wanted, prefer=on(A100, *prefer))
     assert packed == Packed(layout=on(A100, *layout), spare=on(A100, *spare))
 
 
@@ -194,7 +194,7 @@ def test_no_room_says_what_and_beside_what(
     words: list[str],
     missing: tuple[tuple[str, int], ...],
 ) -> None:
-    answer = pack(MODELS[key], pinned=on(MODELS[key], *pinned), wanted=wanted)
+    answer = pack(MODELS[key], pinned=on(MODELS[key], *pinned), requested=wanted)
     assert isinstance(answer, NoRoom)
     assert answer.missing == missing
     for word in words:
@@ -203,7 +203,7 @@ def test_no_room_says_what_and_beside_what(
 
 def test_pinned_instances_that_overlap_are_no_base_to_pack_beside() -> None:
     overlapping = on(A100, ("4g.20gb", 0), ("1g.5gb", 1))
-    answer = pack(A100, pinned=overlapping, wanted={"1g.5gb": 1})
+    answer = pack(A100, pinned=overlapping, requested={"1g.5gb": 1})
     assert isinstance(answer, NoRoom)
     assert "overlap" in answer.reason
 
@@ -211,12 +211,12 @@ def test_pinned_instances_that_overlap_are_no_base_to_pack_beside() -> None:
 def test_names_of_other_drivers_are_understood_and_observed_ones_come_back_as_they_were() -> None:
     model = MODELS["A100-80GB"]
     seen = Layout.of([Instance(start=0, size=8, profile="7g.79gb")])
-    assert pack(model, pinned=EMPTY, wanted={"7g.80gb": 1}, prefer=seen) == Packed(layout=seen, spare=EMPTY)
-    assert pack(model, pinned=EMPTY, wanted={"7g.79gb": 1}) == Packed(layout=on(model, ("7g.80gb", 0)), spare=EMPTY)
+    assert pack(model, pinned=EMPTY, requested={"7g.80gb": 1}, prefer=seen) == Packed(layout=seen, spare=EMPTY)
+    assert pack(model, pinned=EMPTY, requested={"7g.79gb": 1}) == Packed(layout=on(model, ("7g.80gb", 0)), spare=EMPTY)
 
 
 def test_an_instance_that_the_model_does_not_list_still_takes_its_place() -> None:
     stranger = Layout.of([Instance(start=0, size=4, profile="5g.30gb")])
-    packed = pack(A100, pinned=stranger, wanted={"3g.20gb": 1})
+    packed = pack(A100, pinned=stranger, requested={"3g.20gb": 1})
     assert packed == Packed(layout=stranger.union(on(A100, ("3g.20gb", 4))), spare=EMPTY)
-    assert isinstance(pack(A100, pinned=stranger, wanted={"4g.20gb": 1}), NoRoom)
+    assert isinstance(pack(A100, pinned=stranger, requested={"4g.20gb": 1}), NoRoom)

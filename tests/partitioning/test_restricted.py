@@ -77,7 +77,7 @@ def test_packing_is_exact_within_what_is_allowed(
     names = [spec.name for spec in A100.profiles]
     wanted = data.draw(st.dictionaries(st.sampled_from(names), st.integers(1, 3), min_size=1, max_size=2))
     prefer = other.without(instance for instance in other if instance.mask & pinned.mask)
-    packed = pack(restricted, pinned=pinned, wanted=wanted, prefer=prefer)
+    packed = pack(restricted, pinned=pinned, requested=wanted, prefer=prefer)
     possible = any(
         set(pinned) <= set(layout) and layout.without(pinned).counts() == wanted and within(layout, geometries)
         for layout in every_layout(A100)
@@ -94,5 +94,5 @@ def test_packing_is_exact_within_what_is_allowed(
 def test_no_geometry_at_all_allows_nothing() -> None:
     restricted = replace(A30, geometries=())
 
-    assert isinstance(pack(restricted, pinned=EMPTY, wanted={"1g.6gb": 1}), NoRoom)
+    assert isinstance(pack(restricted, pinned=EMPTY, requested={"1g.6gb": 1}), NoRoom)
     assert not any(state_table(restricted).pareto(0)[0])

@@ -120,7 +120,7 @@ def test_pareto_holds_exactly_the_undominated_vectors(model: GpuModel) -> None:
 
 def realized(table: StateTable, kept: Layout, counts: tuple[int, ...]) -> Layout | None:
     """`kept` with these counts beside it."""
-    found = pack(table.model, pinned=kept, wanted=dict(zip(table.profiles, counts, strict=True)))
+    found = pack(table.model, pinned=kept, requested=dict(zip(table.profiles, counts, strict=True)))
     return found.layout if isinstance(found, Packed) else None
 
 

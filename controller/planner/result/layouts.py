@@ -83,7 +83,7 @@ def _mig_layout(
     new = [instance for instance, ready in placed if not ready]
     wanted = Counter(instance.profile for instance in new)
     kept_clear = pinned.union(failed)
-    packed = pack(model, pinned=kept_clear, wanted=wanted, prefer=observed.without(pinned))
+    packed = pack(model, pinned=kept_clear, requested=wanted, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
     layout = packed.with_spare.without(failed) if isinstance(packed, Packed) else pinned.union(new)
     kept = sum(instance in layout for instance in observed)

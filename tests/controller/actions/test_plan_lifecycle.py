@@ -42,7 +42,7 @@ def test_a_plan_that_is_there_already_is_no_problem(bench: Bench) -> None:
     bench.load()
     bench.cluster.plan("n1", mode="Manual")
     plan_lifecycle(bench).run()
-    assert bench.errors("chores") == 0
+    assert bench.errors("lifecycle") == 0
     assert bench.cluster.get_plan()["spec"]["mode"] == "Manual"
 
 
@@ -67,7 +67,7 @@ def test_a_failure_is_counted_tried_again_later_and_stops_no_other(bench: Bench)
     fault = bench.cluster.refuse("POST", "/gpupartitionplans")
     work = plan_lifecycle(bench)
     work.run()
-    assert bench.errors("chores") == 2
+    assert bench.errors("lifecycle") == 2
     bench.cluster.server.faults.remove(fault)
     assert not work.run()
     bench.clock.now += 5
@@ -139,7 +139,7 @@ def test_an_orphan_that_was_written_in_between_stays(bench: Bench) -> None:
     bench.cluster.pin("n1", {"index": 0, "whole": {}})
     plan_lifecycle(bench).run()
     assert bench.cluster.plans() == ["n1"]
-    assert bench.errors("chores") == 0
+    assert bench.errors("lifecycle") == 0
 
 
 def test_pinned_items_are_dropped_as_soon_as_they_are_seen(bench: Bench) -> None:

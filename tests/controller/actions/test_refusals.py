@@ -62,7 +62,7 @@ WRITERS = {
     "nominations": Work("nominate", "PATCH", "/pods/p/status", _nominations),
     "AgentAlive": Work("status", "PATCH", "/gpupartitionplans/n1/status", _alive),
     "taint": Work("status", "PATCH", "/nodes/n1", _taint),
-    "missing plans": Work("chores", "POST", "/gpupartitionplans", _creation),
+    "missing plans": Work("lifecycle", "POST", "/gpupartitionplans", _creation),
 }
 
 

@@ -67,7 +67,7 @@ def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) 
         bench.state.tick()
         assert bench.triggers() == (("pod uid-p",) if came == "after" else ())
 
-    assert bench.state.snapshot().unbound == ({"uid-p": "n1"} if came == "after" else {})
+    assert bench.state.snapshot().bind_failures == ({"uid-p": "n1"} if came == "after" else {})
 
 
 def test_pods_age_while_they_wait() -> None:

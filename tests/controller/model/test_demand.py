@@ -120,7 +120,7 @@ def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> N
     one = replaced(pod("a"), **{"misnamed": ("nvidia.com/mig-1g5gb",), **misnamed})
     offered, mapped = frozenset({"nvidia.com/mig-1g.5gb.shared"}), frozenset({"nvidia.com/gpu-class"})
 
-    assert not collect([one], PlannerOptions(), offered=offered, dra_resources=mapped).refused
+    assert not collect([one], PlannerOptions(), advertised=offered, dra_resources=mapped).refused
 
 
 @pytest.mark.parametrize(

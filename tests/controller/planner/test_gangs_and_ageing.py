@@ -153,7 +153,7 @@ def test_ageing_does_not_outrank_the_next_level() -> None:
 def test_a_pod_that_was_not_bound_twice_leaves_its_partitions_to_others() -> None:
     node = server("node-1", mig(idle=[("7g.40gb", 0)]))
     snapshot = cluster(node, pending=[pod("first", "7g.40gb"), pod("second", "7g.40gb", created=1)])
-    result = plan(replace(snapshot, unbound={"uid-first": "node-1"}))
+    result = plan(replace(snapshot, bind_failures={"uid-first": "node-1"}))
 
     assert placed(result) == {"second"}
     assert reasons(result) == {"first": UnplacedReason.FILTERED_BY_SCHEDULER}

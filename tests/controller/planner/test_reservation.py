@@ -131,9 +131,9 @@ def test_others_of_its_level_do_not_yield(rival: dict[str, int]) -> None:
 
 def test_a_pod_that_was_promised_a_place_there_keeps_it_and_counts_as_a_holder() -> None:
     node = server("node-1", mig(idle=[("1g.5gb", 0)]))
-    snapshot = replace(scene(node, pending=[LARGE, SMALL]), promises={SMALL.uid: "node-1"})
+    snapshot = replace(scene(node, pending=[LARGE, SMALL]), reservations={SMALL.uid: "node-1"})
     # Without the promise there would be room for the large one.
-    assert where(planned(replace(snapshot, promises={}), LARGE)) == {"large": "node-1"}
+    assert where(planned(replace(snapshot, reservations={}), LARGE)) == {"large": "node-1"}
     result = planned(cluster_with_holder(snapshot), LARGE)
     assert where(result) == {"small": "node-1"}
     assert "enough of team/holder and team/small have finished" in message(result, "large")[1]
@@ -143,7 +143,7 @@ def cluster_with_holder(snapshot: Snapshot) -> Snapshot:
     with_holder = scene(
         server("node-1", mig(used=[("1g.5gb", 3)], idle=[("1g.5gb", 0)])), pending=list(snapshot.pending)
     )
-    return replace(with_holder, promises=snapshot.promises)
+    return replace(with_holder, reservations=snapshot.reservations)
 
 
 @pytest.mark.parametrize(("aged", "placed"), [([], {"small": "node-1"}), ([LARGE], {})])

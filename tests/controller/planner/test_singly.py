@@ -119,9 +119,9 @@ def test_promises_are_kept_only_where_the_scheduler_lets_them() -> None:
     shy = replaced(pod("e", node_name="a1"), anti_affinity=near(HOST))
     one = web()
 
-    snapshot = replace(cluster(first, server("b1"), pending=[one]), promises={one.uid: "a1"})
+    snapshot = replace(cluster(first, server("b1"), pending=[one]), reservations={one.uid: "a1"})
     assert where(plan(snapshot)) == {"p": "a1"}
-    refused = replace(cluster(first, server("b1"), pods=[shy], pending=[one]), promises={one.uid: "a1"})
+    refused = replace(cluster(first, server("b1"), pods=[shy], pending=[one]), reservations={one.uid: "a1"})
     assert where(plan(refused)) == {"p": "b1"}
 
 

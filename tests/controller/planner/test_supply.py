@@ -86,7 +86,7 @@ def test_supply_on_a_node_that_is_not_ours_counts() -> None:
 def test_a_promise_outranks_the_queue() -> None:
     late, early = pod("late", "1g.5gb", created=2), pod("early", "1g.5gb", created=1)
     gpu = mig(idle=[("1g.5gb", 0)], pinned=True)
-    snapshot = replace(cluster(server("node-1", gpu), pending=[late, early]), promises={late.uid: "node-1"})
+    snapshot = replace(cluster(server("node-1", gpu), pending=[late, early]), reservations={late.uid: "node-1"})
 
     assert supplies(planned(snapshot)) == {"late": "existing on node-1"}
 
@@ -102,7 +102,9 @@ def test_our_nomination_is_a_promise() -> None:
 def test_a_promise_yields_to_a_higher_priority() -> None:
     promised, urgent = pod("promised", "1g.5gb"), pod("urgent", "1g.5gb", priority=9)
     gpu = mig(idle=[("1g.5gb", 0)], pinned=True)
-    snapshot = replace(cluster(server("node-1", gpu), pending=[promised, urgent]), promises={promised.uid: "node-1"})
+    snapshot = replace(
+        cluster(server("node-1", gpu), pending=[promised, urgent]), reservations={promised.uid: "node-1"}
+    )
 
     assert supplies(planned(snapshot)) == {"urgent": "existing on node-1"}
 

@@ -12,7 +12,7 @@ from partitioning.resources import mig_resource
 
 
 def applied(snapshot: Snapshot, result: PlanningResult, *, settled: bool = True) -> Snapshot:
-    """Plans written, and with `settled` also actuated and advertised; no pod bound yet. Placements are promises."""
+    """Plans written, and with `settled` also actuated and advertised; no pod bound yet. Placements are reservations."""
     changes = {change.node: change for change in result.node_changes}
     plans = []
     for plan in snapshot.plans:
@@ -28,8 +28,8 @@ def applied(snapshot: Snapshot, result: PlanningResult, *, settled: bool = True)
         plans.append(replace(plan, planned=change.gpus, gpus=gpus))
     offered = {plan.name: plan for plan in plans}
     nodes = tuple(_advertised(node, offered.get(node.name)) for node in snapshot.nodes)
-    promises = {one.uid: one.node for one in result.placed}
-    return replace(snapshot, plans=tuple(plans), nodes=nodes, promises=promises)
+    reservations = {one.uid: one.node for one in result.placed}
+    return replace(snapshot, plans=tuple(plans), nodes=nodes, reservations=reservations)
 
 
 def bound(snapshot: Snapshot, result: PlanningResult) -> Snapshot:

@@ -91,7 +91,7 @@ def _gpu(index: int, gpu: Gpu, item: GpuItem | None, *, mig_on: bool) -> Json:
 def _made(index: int, gpu: Gpu, desired: Desired) -> list[Json] | str:
     """The partitions that the agent would make, or why it could not."""
     if isinstance(desired, MigDesired):
-        packed = pack(gpu.model, pinned=desired.layout, wanted=dict(desired.counts), prefer=gpu.layout)
+        packed = pack(gpu.model, pinned=desired.layout, requested=dict(desired.counts), prefer=gpu.layout)
         if isinstance(packed, NoRoom):
             return packed.reason
         return check_layout(gpu.model, packed.layout) or _instances(index, packed.layout)

@@ -1,7 +1,7 @@
 """Finds places for the pending pods of a snapshot: takes the snapshot, returns the finished board.
 
-It sorts the demands, takes stock, sets up the board, and per priority level keeps promises, uses what is there or under
-way and re-cuts eligible GPUs. A used partition is never touched, and an unsettled or pinned GPU never changed.
+It sorts the demands, takes stock, sets up the board, and per priority level keeps reservations, uses what is there or
+under way and re-cuts eligible GPUs. A used partition is never touched, and an unsettled or pinned GPU never changed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def search(
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
     board = _set_up(stocks, groups, claims)
 
-    promises = _promises(snapshot)
+    reservations = _reservations(snapshot)
     demands_by_level = by_level(claims, snapshot.aged)
     everybody = asks_of(chain.from_iterable(demands_by_level), groups)
     rest = iter(everybody)
@@ -85,12 +85,12 @@ def search(
             reporter(phase, placed)
 
     rules = Rules(
-        reservations=promises,
+        reservations=reservations,
         gangs=gangs,
         singly=singly,
         improve_steps=options.improve_steps,
         most=upper_bound(board, tried),
-        ageing=Ageing(aged=snapshot.aged, stocks=stocks, reservations=promises, singly=singly),
+        ageing=Ageing(aged=snapshot.aged, stocks=stocks, reservations=reservations, singly=singly),
         report=report,
     )
     reservation = _place(board, asks_by_level, rules)
@@ -143,11 +143,11 @@ def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[De
     return board
 
 
-def _promises(snapshot: Snapshot) -> dict[str, int]:
+def _reservations(snapshot: Snapshot) -> dict[str, int]:
     """Node numbers by pod uid; what the API server shows (a nomination of ours) outranks what we remember."""
     numbers = {node.name: number for number, node in enumerate(snapshot.nodes)}
-    promised = {uid: numbers[name] for uid, name in snapshot.reservations.items() if name in numbers}
+    reserved = {uid: numbers[name] for uid, name in snapshot.reservations.items() if name in numbers}
     for pod in snapshot.pending:
         if pod.nomination_ours and pod.nominated_node in numbers:
-            promised[pod.uid] = numbers[pod.nominated_node]
-    return promised
+            reserved[pod.uid] = numbers[pod.nominated_node]
+    return reserved

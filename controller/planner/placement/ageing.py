@@ -4,7 +4,7 @@ Takes the board after a level was placed. Of the level's aged asks without a pla
 fewest holders of all that could hold it: younger asks of this level are taken off that GPU, and where the ask fits
 then, it is placed. Otherwise the GPU, and the ask's CPU and memory on its node, are kept from everything that is placed
 later in the pass. Nothing is remembered: nobody new comes to that GPU, so that its holders only become fewer and the
-next pass finds it again. Never moves a pod that is bound or was promised its place, or one of a higher priority. Gangs
+next pass finds it again. Never moves a pod that is bound or has a reservation, or one of a higher priority. Gangs
 and pods whose partitions need several GPUs get no reservation.
 """
 
@@ -39,7 +39,7 @@ class Ageing:
     aged: Collection[str]
     """Uids of pods that have waited too long."""
     stocks: Sequence[NodeStock]
-    promises: Mapping[str, int]
+    reservations: Mapping[str, int]
     singly: Singly
 
 
@@ -65,8 +65,8 @@ def _age(ask: Ask) -> tuple[int, tuple[str, str]]:
 def _yields(one: Ask, to: Ask, ageing: Ageing) -> bool:
     """Whether an ask of the same level gives up a place that this pass has given it."""
     pod = one.demand.pod
-    promised = ageing.promises.get(pod.uid) == one.node
-    fixed = one.node < 0 or promised or not one.demand.tried or bool(pod.gang) or one in ageing.singly
+    reserved = ageing.reservations.get(pod.uid) == one.node
+    fixed = one.node < 0 or reserved or not one.demand.tried or bool(pod.gang) or one in ageing.singly
     return not fixed and pod.priority <= to.demand.pod.priority and _age(one) > _age(to)
 
 

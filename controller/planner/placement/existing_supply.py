@@ -1,6 +1,6 @@
 """Give pods partitions that are there or under way, without re-cutting any GPU.
 
-Takes the board and assignments. Pods that were promised a node come first: a nomination, or the plan of an earlier
+Takes the board and assignments. Pods with a reservation come first: a nomination, or the plan of an earlier
 pass, reserved partitions for them. Pods that the scheduler has not tried yet follow in queue order, since it will bind
 them next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; where
 it would take a dozen idle partitions to place one pod more, these are spared.
@@ -23,12 +23,12 @@ _PRICE = 12
 """As many idle partitions may be given up for one that is requested."""
 
 
-def keep_promises(board: Board, asks: Sequence[Ask], promises: Mapping[str, int], singly: Singly) -> None:
+def keep_reservations(board: Board, asks: Sequence[Ask], reservations: Mapping[str, int], singly: Singly) -> None:
     """Put each ask where it was planned or nominated before, if what is ready or under way still fits it there."""
     for ask in asks:
         if ask.node >= 0:
             continue
-        node = promises.get(ask.demand.pod.uid, -1)
+        node = reservations.get(ask.demand.pod.uid, -1)
         if node >= 0 and board.group_of[node] in ask.groups:
             if ask in singly:
                 singly.place_on(ask, node, Reach.UNDER_WAY)

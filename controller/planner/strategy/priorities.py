@@ -3,7 +3,8 @@
 Takes the board and the assignments by level, the highest first. All are first placed in one go, admitted level by level
 on counts: a level that is placed alone does not see what the next one needs. That stays where every level but the last
 is served in full. Otherwise the levels are placed one after the other, each on what the others leave it, then those
-that can move are placed in one go, and the better of the two stays, compared from the top. Never moves a promised pod.
+that can move are placed in one go, and the better of the two stays, compared from the top. Never moves a pod with a
+reservation.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from controller.planner.bounds.aggregate import upper_bound
 from controller.planner.improvement.exchange import exchange
 from controller.planner.placement.ageing import Ageing, Reservation, reserve
 from controller.planner.placement.constrained import Singly
-from controller.planner.placement.existing_supply import expect_binding, keep_promises
+from controller.planner.placement.existing_supply import expect_binding, keep_reservations
 from controller.planner.placement.gangs import GangKey, Gangs, key_of
 from controller.planner.strategy.level import place_once, settle_level
 
@@ -30,7 +31,7 @@ Levels = Sequence[Sequence[Ask]]
 class Rules:
     """What holds for every level."""
 
-    promises: Mapping[str, int]
+    reservations: Mapping[str, int]
     gangs: Gangs
     singly: Singly
     improve_steps: int
@@ -94,7 +95,7 @@ def _reserve(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
     if not any(ask.demand.tried and ask.demand.pod.uid in rules.ageing.aged for ask in members):
         return None
     for lower in levels[1:]:  # they hold partitions as much as bound pods do
-        keep_promises(board, lower, rules.promises, rules.singly)
+        keep_reservations(board, lower, rules.reservations, rules.singly)
     reservation = reserve(board, members, rules.ageing)
     rules.report("reserved")
     return reservation
@@ -104,8 +105,8 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     """Place these levels in one go, the higher ones admitted first; returns how many are placed, at most `most`."""
     all_asks = [ask for level in levels for ask in level]
     tried = [ask for ask in all_asks if ask.demand.tried]
-    keep_promises(board, all_asks, rules.promises, rules.singly)
-    rules.report("promised")
+    keep_reservations(board, all_asks, rules.reservations, rules.singly)
+    rules.report("reservations")
     expect_binding(board, [ask for ask in all_asks if ask.node < 0], rules.singly)
     rules.report("about to bind")
     waiting = [ask for ask in tried if ask.node < 0]
@@ -152,8 +153,8 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
 
 
 def _moves(ask: Ask, rules: Rules) -> bool:
-    promised = ask.node >= 0 and rules.promises.get(ask.demand.pod.uid) == ask.node
-    return moves_alone(ask, rules) and not promised
+    reserved = ask.node >= 0 and rules.reservations.get(ask.demand.pod.uid) == ask.node
+    return moves_alone(ask, rules) and not reserved
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

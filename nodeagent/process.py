@@ -18,31 +18,37 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1 import names
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
-from kube.latest import LatestVersion
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
 from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.taint import NodeGuard, NodeWriter
-from nodeagent.agent import Agent
-from nodeagent.desired.plan import ObservedPlan, parse_plan
+from nodeagent.agent import Agent, Pacing
+from nodeagent.cache import NodeCache
+from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.watch import DirectoryWatch
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
+from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
-from nodeagent.observed.node import ObservedNode, parse_node
-from nodeagent.observed.pods import NodePod, PodBook, parse_pod
+from nodeagent.observed.node import parse_node
+from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.observed.witnesses import Witnesses
 from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.publish import StatusWriter
 from nodeagent.report.reporter import Reporter
+from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.confirmations import Confirmations
 from nodeagent.steps.journal import Journal
 from partitioning import __version__
 
@@ -71,8 +77,8 @@ class AgentProcess:
         """Why `run` returned without `stop`: this process cannot continue, and a new one can."""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
-        self._plan, self._node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
-        self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        self._cache = NodeCache(pods, wake=self._wake.set)
         self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
         self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
         self.metrics = AgentMetrics(node_name, __version__)
@@ -82,7 +88,7 @@ class AgentProcess:
         self._status = StatusWriter(
             api,
             node_name,
-            self._plan,
+            self._cache.plan,
             self._heartbeat,
             self._budget,
             clock=time.monotonic,
@@ -94,11 +100,11 @@ class AgentProcess:
         plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
         own = {"fieldSelector": f"metadata.name={node_name}"}
         bound = {"fieldSelector": f"spec.nodeName={node_name}"}
-        self._plans = Reflector(api, plans, params=own, project=parse_plan, on_change=self._plan_changed)
-        self._bound = Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=self._pod_changed)
+        self._plans = Reflector(api, plans, params=own, project=parse_plan, on_change=self._cache.on_plan)
+        self._bound = Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=self._cache.on_pod)
         self._watches: dict[str, Reflector[Any]] = {
             "the plan": self._plans,
-            "this node": Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=self._node_changed),
+            "this node": Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=self._cache.on_node),
             "pods": self._bound,
         }
         self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
@@ -134,36 +140,34 @@ class AgentProcess:
         return {names.ANNOTATION_STATUS_PROBLEM: problem} if problem else {}
 
     def _build_agent(self) -> Agent:
-        settings, clock = self._settings, time.monotonic
-        journal, advertiser = Journal(self._state.journal), Advertiser(self._state.plugin, boot_id=boot_id())
+        settings, clock, cache, state = self._settings, time.monotonic, self._cache, self._state
+        journal, file = Journal(state.journal), ConfigFile(state.plugin, boot_id=boot_id())
+        holdings = Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
+        guard = NodeGuard(
+            NodeWriter(self._api, self._node_name, cache.node, self._budget),
+            write_allocatable=settings.write_allocatable,
+        )
+        confirmer = Confirmer(
+            clock=clock,
+            loaded_deadline_seconds=settings.loaded_deadline_seconds,
+            allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
+        )
         return Agent(
             observer=Observer(
-                plan=self._plan,
-                node=self._node,
-                pods=self._pods,
-                kubelet=self._kubelet,
-                driver=self._driver,
-                files=self._state.plugin,
-                advertiser=advertiser,
-                holdings=Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                cache=cache,
+                plugin=file,
+                witnesses=Witnesses(
+                    self._kubelet, holdings, state.plugin, kubelet_start_seconds=settings.kubelet_start_seconds
+                ),
+                hardware=HardwareReader(self._driver),
                 journal=journal,
-                kubelet_start_seconds=settings.kubelet_start_seconds,
             ),
-            actuator=Actuator(self._driver, journal, clock=clock),
-            advertiser=advertiser,
-            guard=NodeGuard(
-                NodeWriter(self._api, self._node_name, self._node, self._budget),
-                write_allocatable=settings.write_allocatable,
-            ),
-            confirmer=Confirmer(
-                clock=clock,
-                loaded_deadline_seconds=settings.loaded_deadline_seconds,
-                allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
-            ),
+            actuator=Actuator(self._driver, journal, clock=clock, stopping=self._stopping.is_set),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, clock=clock),
+            confirmations=Confirmations(),
+            outcomes=Outcomes(clock),
             reporter=self._build_reporter(),
-            clock=clock,
-            resync_seconds=settings.resync_seconds,
-            stopping=self._stopping.is_set,
+            pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
         )
 
     def _build_reporter(self) -> Reporter:
@@ -173,8 +177,7 @@ class AgentProcess:
             metrics=self.metrics,
             clock=time.monotonic,
             now=_utc_now,
-            agent_version=__version__,
-            config_path=str(self._state.plugin.config),
+            facts=AgentFacts(version=__version__, config_path=str(self._state.plugin.config)),
         )
 
     def start(self) -> None:
@@ -215,25 +218,25 @@ class AgentProcess:
         if not self._plans.synced.is_set():
             return LEAST_PAUSE_SECONDS
         if self._bound.synced.is_set():
-            self._pods.set_synced()
+            self._cache.pods.set_synced()
         self._files.ensure()
         self._budget.renew()
         started = time.monotonic()
         try:
-            due_seconds = self._agent.reconcile()
+            ended = self._agent.reconcile()
         except Exception as error:  # noqa: BLE001 - the next pass may work, whatever this was; it is logged
             self._pass_failed(error)
             return FAILED_PAUSE_SECONDS
         self._failure = ""
         self._passed_at, self._passes = time.monotonic(), self._passes + 1
-        self.ended_by = self._driver_loss.note(self._agent.observer.driver_problem)
+        self.ended_by = self._driver_loss.note(ended.driver_problem)
         if self.ended_by:
             log.error("%s", self.ended_by)
             self.stop()
         # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
         self._heartbeat.retry_now()
         self.metrics.pass_took(self._passed_at - started)
-        return due_seconds
+        return ended.due_seconds
 
     def _pass_failed(self, error: Exception) -> None:
         """The same traceback every few seconds would bury everything else in the log."""
@@ -252,22 +255,6 @@ class AgentProcess:
         """No heartbeat while no pass completes."""
         if self._idle_seconds() > SILENT_SECONDS:
             raise NoPassError(f"not sent: no pass completed in {SILENT_SECONDS:g} s")
-
-    def _plan_changed(self, key: tuple[str, str], old: ObservedPlan | None, new: ObservedPlan | None) -> None:
-        known = self._plan.get()
-        self._plan.on_event(key, old, new)
-        # Our own status comes back by the watch too, and needs no pass.
-        if known is None or new is None or new.spec_version != known.spec_version or new.status != known.status:
-            self._wake.set()
-
-    def _node_changed(self, key: tuple[str, str], old: ObservedNode | None, new: ObservedNode | None) -> None:
-        self._node.on_event(key, old, new)
-        if old is None or new is None or new.without_version != old.without_version:
-            self._wake.set()
-
-    def _pod_changed(self, key: tuple[str, str], old: NodePod | None, new: NodePod | None) -> None:
-        self._pods.on_event(key, old, new)
-        self._wake.set()
 
     def _health(self) -> list[str]:
         found = []

@@ -137,7 +137,7 @@ def mig_uuid(gpu_uuid: str, placed: Instance) -> str:
 
 
 class SimulatedKubelet:
-    """A `nodeagent.observation.KubeletReader`, with the device plugin that feeds it. Safe from any thread."""
+    """A `nodeagent.observed.witnesses.KubeletReader`, with the device plugin that feeds it. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

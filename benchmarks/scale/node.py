@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +25,31 @@ from crds.v1alpha1 import names
 from kube import apply, errors
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
-from kube.latest import LatestVersion
 from kube.leases import Heartbeat
 from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.taint import NodeGuard, NodeWriter, stale
-from nodeagent.agent import Agent
+from nodeagent.agent import Agent, Pacing
+from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import Loaded, write_loaded
+from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
+from nodeagent.observed.witnesses import Witnesses
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.publish import StatusWriter
 from nodeagent.report.reporter import Reporter
+from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.confirmations import Confirmations
 from nodeagent.steps.journal import Journal
 
 RESYNC_SECONDS = 600.0
@@ -89,11 +96,12 @@ class SimulatedNode:
         self._api, self._kubelet_api, self._settings, self._timetable = api, kubelet_api, settings, timetable
         self._state = StateDir(root / name)
         self._state.plugin.directory.mkdir(parents=True)
-        self._plan, self._node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
-        self._pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        self._passing = Job(self._pass, pause_seconds=LEAST_PAUSE_SECONDS)
+        pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        self._cache = NodeCache(pods, wake=partial(timetable.wake, self._passing))
         self._kubelet = SimulatedKubelet()
         self._driver = SimulatedDriver(gpus, self._kubelet)
-        self._advertiser = Advertiser(self._state.plugin)
+        self._file = ConfigFile(self._state.plugin)
         self._loaded_hash = ""
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=name)
         self._heartbeat = Heartbeat(
@@ -107,38 +115,36 @@ class SimulatedNode:
         )
         self._budget = RequestBudget()
         self._agent = self._build_agent()
-        self._passing = Job(self._pass, pause_seconds=LEAST_PAUSE_SECONDS)
 
     def _build_agent(self) -> Agent:
         """As nodeagent.process makes it."""
         settings, clock = self._settings, time.monotonic
-        journal = Journal(self._state.journal)
+        journal, cache, file = Journal(self._state.journal), self._cache, self._file
+        holdings = Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
+        guard = NodeGuard(
+            NodeWriter(self._api, self.name, cache.node, self._budget), write_allocatable=settings.write_allocatable
+        )
+        confirmer = Confirmer(
+            clock=clock,
+            loaded_deadline_seconds=settings.loaded_deadline_seconds,
+            allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
+        )
         return Agent(
             observer=Observer(
-                plan=self._plan,
-                node=self._node,
-                pods=self._pods,
-                kubelet=self._kubelet,
-                driver=self._driver,
-                files=self._state.plugin,
-                advertiser=self._advertiser,
-                holdings=Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                cache=cache,
+                plugin=file,
+                witnesses=Witnesses(
+                    self._kubelet, holdings, self._state.plugin, kubelet_start_seconds=settings.kubelet_start_seconds
+                ),
+                hardware=HardwareReader(self._driver),
                 journal=journal,
-                kubelet_start_seconds=settings.kubelet_start_seconds,
             ),
             actuator=Actuator(self._driver, journal, clock=clock),
-            advertiser=self._advertiser,
-            guard=NodeGuard(
-                NodeWriter(self._api, self.name, self._node, self._budget), write_allocatable=settings.write_allocatable
-            ),
-            confirmer=Confirmer(
-                clock=clock,
-                loaded_deadline_seconds=settings.loaded_deadline_seconds,
-                allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
-            ),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, clock=clock),
+            confirmations=Confirmations(),
+            outcomes=Outcomes(clock),
             reporter=self._build_reporter(),
-            clock=clock,
-            resync_seconds=RESYNC_SECONDS,
+            pacing=Pacing(clock, resync_seconds=RESYNC_SECONDS),
         )
 
     def _build_reporter(self) -> Reporter:
@@ -146,7 +152,7 @@ class SimulatedNode:
         status = StatusWriter(
             self._api,
             self.name,
-            self._plan,
+            self._cache.plan,
             self._heartbeat,
             self._budget,
             clock=clock,
@@ -158,14 +164,13 @@ class SimulatedNode:
             metrics=AgentMetrics(self.name, "scale"),
             clock=clock,
             now=_utc_now,
-            agent_version="scale",
-            config_path=str(self._state.plugin.config),
+            facts=AgentFacts(version="scale", config_path=str(self._state.plugin.config)),
         )
 
     def start(self, *, offset_seconds: float) -> None:
         """Once the watches have been read; `offset_seconds` spreads what nodes do at intervals."""
         self._events.start()
-        self._pods.set_synced()
+        self._cache.pods.set_synced()
         self._timetable.wake(self._passing)
         self._timetable.wake(Job(self._beat), offset_seconds)
         self._timetable.wake(Job(self._tick), offset_seconds)
@@ -173,19 +178,13 @@ class SimulatedNode:
     # ------------------------------------------------------------------------------- from the watches
 
     def plan_changed(self, key: PodKey, old: ObservedPlan | None, new: ObservedPlan | None) -> None:
-        """As nodeagent.process has it: our own status comes back by the watch, and is no news."""
-        known = self._plan.get()
-        self._plan.on_event(key, old, new)
-        if known is None or new is None or new.spec_version != known.spec_version or new.status != known.status:
-            self._timetable.wake(self._passing)
+        self._cache.on_plan(key, old, new)
 
     def node_changed(self, key: PodKey, old: ObservedNode | None, new: ObservedNode | None) -> None:
-        self._node.on_event(key, old, new)
-        if old is None or new is None or new.without_version != old.without_version:
-            self._timetable.wake(self._passing)
+        self._cache.on_node(key, old, new)
 
     def pod_changed(self, key: PodKey, old: BoundPod | None, new: BoundPod | None) -> None:
-        self._pods.on_event(key, old.pod if old else None, new.pod if new else None)
+        self._cache.on_pod(key, old.pod if old else None, new.pod if new else None)
         if new is None:
             self._kubelet.release(key)
         elif new.phase == "Pending" and new.pod.containers and not new.pod.handled and old is None:
@@ -196,16 +195,16 @@ class SimulatedNode:
 
     def _pass(self) -> float:
         self._budget.renew()
-        due_seconds = self._agent.reconcile()
+        due_seconds = self._agent.reconcile().due_seconds
         self.passes += 1
-        if self._advertiser.config.hash != self._loaded_hash:
+        if self._file.config.hash != self._loaded_hash:
             self._load()
             return LEAST_PAUSE_SECONDS  # the plugin's file wakes the agent
         return due_seconds
 
     def _load(self) -> None:
         """What the device plugin does with a new config."""
-        config = self._advertiser.config
+        config = self._file.config
         registered = self._kubelet.load(config)
         loaded = Loaded(hash=config.hash, loaded_at=time.time(), boot_token=self.name, registered=registered)
         write_loaded(self._state.plugin, loaded)
@@ -218,7 +217,7 @@ class SimulatedNode:
     # -------------------------------------------------------------------------------------- the kubelet
 
     def _tick(self) -> float:
-        node = self._node.get()
+        node = self._cache.node.get()
         if node is not None and (wrong := stale(node, self._kubelet.counts())):
             texts = {name: str(count) for name, count in sorted(wrong.items())}
             body = {"status": {"capacity": texts, "allocatable": texts}}

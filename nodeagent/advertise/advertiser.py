@@ -1,147 +1,167 @@
-"""Writes the device plugin's config file: what the plugin is to advertise, rendered from the changes of all GPUs.
+"""Advertises what pods may get, and confirms how far it has come: the stage between a pass's changes and its report.
 
-Takes the changes of a pass and writes `config.json` atomically, and only when it differs from the file on disk. Must
-never replace a config that withdraws something before the plugin has loaded it: a config that is skipped or loaded late
-could bring an id back after it was confirmed gone.
+Takes an observation and the changes of all GPUs, writes the device plugin's config, guards the Node meanwhile, and
+returns an `Advertised`. While another device plugin serves the node everything is withdrawn, because both advertise the
+same GPUs. Must never decide what is destroyed: a later pass does, once it observes that the id is gone and unused.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 
-from kube.change_log import ChangeLog
-from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
-from nodeagent.handover.files import Unreadable
+from crds.v1alpha1.names import Reason
+from kube.latest import LatestVersion
+from nodeagent.advertise.config_file import ConfigFile, capacities, counts, render, understood, withdraw_all
+from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
+from nodeagent.advertise.taint import NodeGuard
+from nodeagent.ages import Ages
+from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.observation import Observation, Readings
+from nodeagent.observed.node import ObservedNode
 from nodeagent.steps.changes import GpuChange
 
-log = logging.getLogger(__name__)
+FAULT_SECONDS = 5.0
+"""A fault that one pass sees and the next does not must not cost a node its devices."""
 
 
-def render(
-    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
-) -> PluginConfig:
-    """Every partition that exists and may be advertised, including the withdrawn ones.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertised:
+    """What one pass advertises, and how far it has come."""
 
-    A GPU that does not even report its UUID may be any of those not observed: what `before` has of these stays.
-    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and so are MIG devices
-    that were not observed in this boot.
-    """
-    before = before.in_boot(boot_id)
-    found = tuple(changes)
-    observed = {change.gpu.uuid for change in found}
-    kept = [device for device in before.devices if device.gpu not in observed] if "" in observed else []
-    advertised = [partition for change in found for partition in change.advertise]
-    withdrawn = [partition for change in found for partition in change.withdraw]
-    devices = {partition.id: partition.device for partition in [*withdrawn, *advertised]}
-    refused = {p.id for p in withdrawn} - {p.id for p in advertised}
-    refused |= {device.id for device in kept} & set(before.withdrawn)
-    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
-    unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
-    return PluginConfig.of([*devices.values(), *kept], refused, unhealthy, boot_id=boot_id)
+    config: PluginConfig
+    """The one on disk."""
+    confirmation: Confirmation
+    rival: str = ""
+    """Why our plugin advertises nothing: another one serves this node."""
+    pending: str = ""
+    """Why the config of this pass's changes is not on disk yet, or advertises nothing."""
+    unwritten: str = ""
+    """Why the Node could not be written."""
+    fault_is_young: bool = False
+    """Some GPU has reported a fault, and not for long enough to count."""
 
+    @property
+    def message(self) -> str:
+        """Why not everything that is advertised is schedulable, where there is a reason."""
+        stages = (stage.message for stage in self.confirmation.stages.values())
+        return next(filter(None, (self.pending, self.unwritten, *stages)), "")
 
-def _unhealthy(
-    gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, broken: Collection[str]
-) -> Iterable[str]:
-    """Only a GPU that reports itself well becomes healthy again: one that cannot be read stays as it was listed."""
-    mine = [device.id for device in devices if device.gpu == gpu.uuid]
-    if gpu.uuid in broken:
-        return mine
-    return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
-
-
-def understood(config: PluginConfig, loaded: Loaded | None) -> PluginConfig:
-    """Without Unhealthy ids for a device plugin of an earlier version.
-
-    It would refuse the whole config, and with it every later change of this node.
-    """
-    return replace(config, unhealthy=()) if loaded is not None and not loaded.knows_unhealthy else config
-
-
-def withdraw_all(config: PluginConfig) -> PluginConfig:
-    """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
-    return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))
-
-
-def counts(config: PluginConfig) -> dict[str, int]:
-    """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
-    return _counted(config, config.healthy())
-
-
-def capacities(config: PluginConfig) -> dict[str, int]:
-    """Listed devices per resource, the unhealthy ones included, as the Node's capacity counts them."""
-    return _counted(config, config.advertised())
-
-
-def _counted(config: PluginConfig, devices: Iterable[Device]) -> dict[str, int]:
-    found = Counter(device.resource for device in devices)
-    return {resource: found[resource] for resource in sorted({device.resource for device in config.devices})}
+    def stage(self, change: GpuChange) -> Stage:
+        """How far the partitions of one GPU have come."""
+        if self.rival:
+            return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=self.rival, failed=True)
+        desired = {partition.device for partition in change.advertise}
+        if desired != {device for device in self.config.advertised() if device.gpu == change.gpu.uuid}:
+            return Stage(schedulable=False, reason=Reason.ADVERTISING, message=self.pending)
+        return self.confirmation.stages[change.gpu.uuid]
 
 
 class Advertiser:
-    """Owns `config.json`; the plugin owns `loaded.json`."""
+    """`advertise` is called once a pass, after the steps on hardware."""
 
-    def __init__(self, files: PluginFiles, *, boot_id: str = "") -> None:
-        self._files, self._change_log = files, ChangeLog(log)
-        self.boot_id = boot_id
-        found = read_config(files)
-        if isinstance(found, Unreadable):
-            log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
-        self.config = found if isinstance(found, PluginConfig) else PluginConfig()
-        self._exists = isinstance(found, PluginConfig)
-        self._answered_ns = 0
-        self._logged: dict[str, int] | None = None
-        """The counts that the log named last."""
+    def __init__(
+        self,
+        file: ConfigFile,
+        guard: NodeGuard,
+        confirmer: Confirmer,
+        node: LatestVersion[ObservedNode],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._file, self._guard, self._confirmer, self._node = file, guard, confirmer, node
+        self._faults = Faults(clock)
 
-    def loaded(self) -> Loaded | None:
-        """What the plugin reports as in force."""
-        # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.
-        self._answered_ns = _changed_ns(self._files.loaded) or 0
-        found = read_loaded(self._files)
-        problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
-        self._change_log.warn(problem)
-        return found if isinstance(found, Loaded) else None
+    def rival(self, observation: Observation) -> str:
+        """Why our plugin advertises nothing, and nothing is changed, while another one serves this node."""
+        if observation.rival:
+            return observation.rival
+        if contested := ", ".join(self._confirmer.contested()):
+            return (
+                f"another device plugin advertises {contested} too, so gpuplan advertises nothing: stop it on this node"
+            )
+        return ""
 
-    def in_force(self, loaded: Loaded | None) -> bool:
-        """The plugin loaded exactly this config, after it was written. `loaded` is what `loaded()` returned last."""
-        if not self._exists or loaded is None or loaded.hash != self.config.hash:
-            return False
-        written_ns = _changed_ns(self._files.config)
-        return written_ns is not None and self._answered_ns >= written_ns
+    def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
+        pending = self._push(observation, changes)
+        readings = replace(
+            observation.readings,
+            config=self._file.config,
+            in_force=self._file.in_force(observation.readings.loaded),
+            node=self._node.get(),
+        )
+        confirmation = self._confirmer.confirm(readings, [gpu.uuid for gpu in observation.gpus])
+        rival = self.rival(observation)
+        return Advertised(
+            config=readings.config,
+            confirmation=confirmation,
+            rival=rival,
+            pending=pending,
+            unwritten=self._release_node(readings, confirmation, rival=rival),
+            fault_is_young=self._faults.waits,
+        )
 
-    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
-        """Write it if it differs and may be written now, or `again`; True if it is on disk."""
-        if self._exists and config == self.config and self._on_disk() and not again:
-            return True
-        before = {device.id for device in self.config.advertised()}
-        takes_away = before - {device.id for device in config.advertised()}
-        if self._exists and takes_away and not (in_force or overdue):
-            return False
-        write_config(self._files, config)
-        self.config, self._exists = config, True
-        if counts(config) != self._logged:
-            self._logged = counts(config)
-            log.info("advertised to the kubelet from now on: %s", _as_text(self._logged))
-        return True
+    def _push(self, observation: Observation, changes: Iterable[GpuChange]) -> str:
+        """Write the plugin's config; returns why it could not be written yet, or advertises nothing."""
+        if observation.driver_problem is not None:
+            return f"the driver does not answer: {observation.driver_problem}"
+        file, readings = self._file, observation.readings
+        broken = self._faults.broken(observation.gpus)
+        config = render(changes, file.config, broken=broken, boot_id=file.boot_id)
+        config = understood(config, readings.loaded)
+        rival = self.rival(observation)
+        if rival:
+            config = withdraw_all(config)
+        if config != file.config and not rival:
+            why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
+            if why:
+                return why
+        overdue, again = self._confirmer.overdue(readings), self._confirmer.reminds(readings)
+        try:
+            written = file.write(config, in_force=readings.in_force, overdue=overdue, again=again)
+        except OSError as error:
+            return f"the device plugin's config cannot be written: {error}"
+        return rival if written else "the device plugin has not loaded the config before this one yet"
 
-    def _on_disk(self) -> bool:
-        """The file exists and is not from the future: after a clock was set back no answer would ever be younger."""
-        written_ns = _changed_ns(self._files.config)
-        return written_ns is not None and written_ns <= time.time_ns()
+    def _release_node(self, readings: Readings, confirmation: Confirmation, *, rival: str) -> str:
+        """Lift the taint, or write the counts, where that may be; returns why the Node could not be written."""
+        if rival:
+            # The other plugin shows our ids for as long as it runs, and the taint would stay as long.
+            return self._guard.lift(readings.node)
+        return self._guard.after_push(
+            readings.node,
+            counts(readings.config),
+            capacities(readings.config),
+            self._ours(readings, readings.config),
+            all_allocatable=confirmation.all_allocatable,
+            all_withdrawn=confirmation.all_withdrawn,
+        )
+
+    def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
+        """Resources that our plugin advertises, or did: the kubelet never forgets one."""
+        devices = [*readings.config.devices, *config.devices]
+        registered = readings.loaded.registered if readings.loaded else {}
+        # What another plugin advertises too is counted by it: our taint would stay for as long as it runs.
+        return {device.resource for device in devices}.union(registered).difference(self._confirmer.contested())
 
 
-def _changed_ns(path: Path) -> int | None:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return None
+class Faults:
+    """Which GPUs count as broken, so that their devices are listed as Unhealthy and no further pod gets one.
 
+    A driver that merely does not answer is no fault of a GPU. When a GPU is well again is read from the GPU itself.
+    """
 
-def _as_text(amounts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"
+    def __init__(self, clock: Callable[[], float], *, patience_seconds: float = FAULT_SECONDS) -> None:
+        self._ages = Ages(clock)
+        self._patience_seconds = patience_seconds
+        self.waits = False
+        """Some GPU has reported its fault for less than that."""
+
+    def broken(self, gpus: Iterable[ObservedGpu]) -> frozenset[str]:
+        """UUIDs, empty for a GPU that does not report its own. Call it once a pass."""
+        ages = {gpu.uuid: self._ages.seconds(gpu.uuid) for gpu in gpus if gpu.health is Health.UNHEALTHY}
+        self._ages.end_pass()
+        found = frozenset(uuid for uuid, seconds in ages.items() if seconds >= self._patience_seconds)
+        self.waits = len(found) < len(ages)
+        return found

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from crds.v1alpha1.names import Reason
-from nodeagent.advertise.rivals import Contest
 from nodeagent.advertise.taint import lowered
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Device, Loaded, PluginConfig
+from nodeagent.observation import Readings
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
-from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.rivals import Contest
 from partitioning.resources import classify
 
 NOTHING: frozenset[str] = frozenset()
@@ -28,18 +28,6 @@ USUAL_SECONDS = 5.0
 """The plugin loads a config within some tens of milliseconds: after this long the message names its pod."""
 BLINK_SECONDS = 2.0
 """A plugin that registers again is away from the kubelet for a moment; that unsettles nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
-    """What one pass read about the advertised devices."""
-
-    config: PluginConfig
-    loaded: Loaded | None
-    in_force: bool
-    """The plugin loaded exactly `config`."""
-    allocatable: Allocatable | NoAnswer
-    node: ObservedNode | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def _matching(result: PassResult) -> str:
 
 
 def _reconciling(result: PassResult) -> ConditionValue:
-    if result.desired.paused:
+    if result.work.desired.paused:
         return False, Reason.PAUSED, "Nothing is changed while spec.paused is true."
     return _any(result.of_state(*UNDER_WAY), otherwise="No change is under way.")
 
@@ -102,7 +102,7 @@ def _applied(result: PassResult) -> ConditionValue:
 
 def _advertised(result: PassResult) -> ConditionValue:
     if not result.advertised:
-        why = result.advertise_message or "The kubelet and the Node do not show every advertised device yet."
+        why = result.work.advertised.message or "The kubelet and the Node do not show every advertised device yet."
         return False, Reason.ADVERTISING, why
     loaded = result.observation.readings.loaded
     # The plugin's own troubles, which no GPU or resource feels yet.
@@ -119,7 +119,7 @@ def _drifted(result: PassResult) -> ConditionValue:
         if outcome.managed
         and outcome.plan_hash == outcome.item_hash
         and not outcome.converged
-        and not result.desired.paused
+        and not result.work.desired.paused
         # What cannot be read was not observed to differ.
         and not (outcome.gpu is not None and outcome.gpu.problem)
     ]
@@ -131,7 +131,7 @@ def _drifted(result: PassResult) -> ConditionValue:
 def _ownership(result: PassResult) -> ConditionValue:
     if result.observation.rival:
         return True, Reason.FOREIGN_OWNER, result.observation.rival
-    foreign = result.confirmation.foreign
+    foreign = result.work.advertised.confirmation.foreign
     if foreign:
         return (
             True,

@@ -7,10 +7,11 @@ another item, and a reboot, which takes MIG instances along, are no drift. Must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import GpuState
+from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.outcome import GpuOutcome, PassResult
 from partitioning.layouts import Instance
 
@@ -34,34 +35,38 @@ class Repair:
 
 
 class DriftWatch:
-    """One per agent; `begin` whenever another plan is met."""
+    """One per agent; call `repairs` once a pass."""
 
     def __init__(self) -> None:
+        self._plan_uid = ""
         self._ours: set[str] = set()
         """GPUs whose hardware this agent, or a reboot, has changed since their item was confirmed."""
         self._boot_id = ""
 
-    def begin(self, status: Mapping[str, object]) -> None:
-        """What an earlier agent reported."""
-        node = status.get("node")
-        self._ours.clear()
-        self._boot_id = str(node.get("bootID") or "") if isinstance(node, Mapping) else ""
-
-    def repairs(self, result: PassResult, confirmed_hash: Callable[[str], str]) -> list[Repair]:
-        """`confirmed_hash` is that of before this pass."""
+    def repairs(self, result: PassResult) -> list[Repair]:
+        self._begin(result.observation.plan)
         found = []
         excused = self._rebooted(result) or result.observation.readings.node is None
         for outcome in result.outcomes:
             if outcome.gpu is None or not outcome.managed:
                 continue
             uuid = outcome.gpu.uuid
-            if excused or confirmed_hash(uuid) != outcome.item_hash:
+            if excused or result.work.confirmed.get(uuid, "") != outcome.item_hash:
                 self._ours.add(uuid)
             elif uuid not in self._ours and (repair := _repair(outcome, result)):
                 found.append(repair)
             if outcome.state is GpuState.READY and not excused:
                 self._ours.discard(uuid)
         return found
+
+    def _begin(self, plan: ObservedPlan | None) -> None:
+        """With another plan: its status is what an earlier agent reported."""
+        uid = plan.uid if plan is not None else ""
+        if uid != self._plan_uid:
+            self._plan_uid = uid
+            self._ours.clear()
+            node = plan.status.get("node") if plan is not None else None
+            self._boot_id = str(node.get("bootID") or "") if isinstance(node, Mapping) else ""
 
     def _rebooted(self, result: PassResult) -> bool:
         node = result.observation.readings.node
@@ -71,7 +76,7 @@ class DriftWatch:
 
 
 def _repair(outcome: GpuOutcome, result: PassResult) -> Repair | None:
-    done = result.actuated.get(outcome.gpu.uuid) if outcome.gpu is not None else None
+    done = result.work.actuated.get(outcome.gpu.uuid) if outcome.gpu is not None else None
     if done is None or not (done.destroyed or done.created):
         return None
     return Repair(index=outcome.index, destroyed=done.destroyed, created=done.created)

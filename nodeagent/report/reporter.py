@@ -1,8 +1,8 @@
 """The last stage of a pass: reports its result to the API, Prometheus, Events and the log.
 
 Takes a `PassResult`; writes the status, counts series, emits Events on the plan and on refused pods, and logs each
-change of a GPU's state. Remembers which item of each GPU was confirmed last, at first from the live status. A failed
-write is counted and retried; it must never stop a pass.
+change of a GPU's state. Remembers what it has reported already, and nothing that a later pass acts on. A failed write
+is counted and retried; it must never stop a pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.outcome import GpuOutcome, PassResult
-from nodeagent.report.status import plan_status
+from nodeagent.report.status import AgentFacts, plan_status
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
@@ -35,44 +35,26 @@ class Reporter:
         metrics: AgentMetrics,
         clock: Callable[[], float],
         now: Callable[[], str],
-        agent_version: str,
-        config_path: str,
+        facts: AgentFacts,
     ) -> None:
         """`write` is that of `publish.StatusWriter`, `emit` that of `kube.events.EventRecorder`."""
         self._write, self._emit, self._metrics = write, emit, metrics
-        self._clock, self._now = clock, now
-        self._agent_version, self._config_path = agent_version, config_path
-        self._change_log, self._plan_uid = ChangeLog(log), ""
+        self._clock, self._now, self._facts = clock, now, facts
+        self._change_log = ChangeLog(log)
         self._drift = DriftWatch()
-        self._confirmed: dict[str, str] = {}
         self._begun: dict[str, tuple[str, float]] = {}
         self._states: dict[int, tuple[str, str]] = {}
         self._started = now()
         self._refused_uids: frozenset[str] = frozenset()
         self._generation: int | None = None
 
-    def load_confirmed(self, plan: ObservedPlan | None) -> None:
-        """Before a pass: what an earlier agent confirmed for this plan is in its status."""
-        uid = plan.uid if plan is not None else ""
-        if uid != self._plan_uid:
-            self._plan_uid = uid
-            self._drift.begin(plan.status if plan is not None else {})
-            listed = plan.status.get("gpus") or [] if plan is not None else []
-            self._confirmed = {
-                gpu["uuid"]: gpu["planHash"] for gpu in listed if gpu.get("uuid") and gpu.get("planHash")
-            }
-
-    def confirmed_hash(self, gpu_uuid: str) -> str:
-        """Of the item that was confirmed last on this GPU; empty if none was."""
-        return self._confirmed.get(gpu_uuid, "")
-
     def report(self, result: PassResult) -> float | None:
         """The seconds after which the status must be written again, if it could not be now."""
-        for done in result.actuated.values():
+        for done in result.work.actuated.values():
             self._metrics.actuated(done)
         self._note_repairs(result)
         for outcome in result.outcomes:
-            self._note(outcome, result.observation.plan)
+            self._note(outcome, result)
         self._note_refused(result)
         if result.observation.driver_problem is not None:
             self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
@@ -83,11 +65,8 @@ class Reporter:
         if not result.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
             self._generation = plan.generation
         self._metrics.found(result.outcomes, self._generation)
-        status = plan_status(
-            result, plan, agent_version=self._agent_version, config_path=self._config_path, now=self._now()
-        )
         try:
-            seconds = self._write(plan, status)
+            seconds = self._write(plan, plan_status(result, plan, self._facts, now=self._now()))
         except ApiError as error:
             self._change_log.warn(f"status was not written: {error}")
             self._metrics.error("status")
@@ -95,15 +74,16 @@ class Reporter:
         self._change_log.warn("")
         return seconds
 
-    def _note(self, outcome: GpuOutcome, plan: ObservedPlan | None) -> None:
-        """One GPU: what was confirmed, how long it took, and whether its state has changed."""
+    def _note(self, outcome: GpuOutcome, result: PassResult) -> None:
+        """One GPU: whether its state has changed, and how long it took to be confirmed."""
+        plan = result.observation.plan
         state = (str(outcome.state), str(outcome.reason))
         before = self._states.get(outcome.index)
         if before != state:
             self._states[outcome.index] = state
             log.info("GPU %d: %s (%s)%s", outcome.index, *state, f": {outcome.message}" if outcome.message else "")
             # Of a GPU that an earlier agent has confirmed already, Ready is not reported again.
-            known = before is None and outcome.gpu is not None and outcome.gpu.uuid in self._confirmed
+            known = before is None and outcome.gpu is not None and outcome.gpu.uuid in result.work.confirmed
             if outcome.state is GpuState.FAILED and plan is not None:
                 self._emit_event(plan, "Warning", outcome)
             elif outcome.state is GpuState.READY and plan is not None and not known:
@@ -113,18 +93,16 @@ class Reporter:
         uuid = outcome.gpu.uuid
         if not outcome.managed:
             self._begun.pop(uuid, None)
-            self._confirmed.pop(uuid, None)
         elif outcome.state is not GpuState.READY:
             if self._begun.get(uuid, ("", 0.0))[0] != outcome.item_hash:
                 self._begun[uuid] = (outcome.item_hash, self._clock())
         else:
-            self._confirmed[uuid] = outcome.item_hash
             _, since = self._begun.pop(uuid, ("", None))
             if since is not None:
                 self._metrics.confirmed(self._clock() - since)
 
     def _note_repairs(self, result: PassResult) -> None:
-        for repair in self._drift.repairs(result, self.confirmed_hash):
+        for repair in self._drift.repairs(result):
             self._metrics.drift_repaired(len(repair.created), len(repair.destroyed))
             log.warning("%s", repair.message)
             if result.observation.plan is not None:

@@ -7,6 +7,7 @@ schema admits, because a refused status informs no one. Pure but for the time, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from crds.v1alpha1.names import Mode
@@ -33,19 +34,26 @@ MOST_PARTITIONS = 48
 MOST_MESSAGE_CHARS = 1024
 
 
-def plan_status(
-    result: PassResult, plan: ObservedPlan, *, agent_version: str, config_path: str, now: str
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFacts:
+    """What the status says of the agent that wrote it."""
+
+    version: str
+    config_path: str
+    """Where the device plugin's config lies on the node."""
+
+
+def plan_status(result: PassResult, plan: ObservedPlan, facts: AgentFacts, *, now: str) -> dict[str, Any]:
     """The status to apply. Times of what did not change are those that the API holds."""
     live = plan.status
     return PlanStatus(
         observed_generation=plan.generation,
         summary=_summary(result.outcomes, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
-        node=_node(result, agent_version),
+        node=_node(result, facts.version),
         models=_models(result.observation.gpus),
         gpus=[_gpu(outcome) for outcome in result.outcomes[:MOST_GPUS]],
-        device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
+        device_plugin=_device_plugin(result, facts.config_path, live.get("devicePlugin") or {}, now),
     ).wire()
 
 
@@ -131,8 +139,8 @@ def _partition(entry: PartitionOutcome) -> PartitionStatus:
 
 
 def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
-    desired, known = result.config.hash, live.get("confirmedHash")
-    confirmed = desired if result.confirmation.all_allocatable else known
+    desired, known = result.work.advertised.config.hash, live.get("confirmedHash")
+    confirmed = desired if result.work.advertised.confirmation.all_allocatable else known
     return DevicePluginStatus(
         backend="gpuplan",
         config=config_path[:253],

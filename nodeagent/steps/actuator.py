@@ -8,10 +8,12 @@ information, not failure. Stops between steps when a newer plan is there. Never 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
+from kube.backoff import Backoff
 from nodeagent.hardware.driver import DriverError, GpuDriver, GpuInstance, InUseError, ObservedGpu
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
@@ -20,6 +22,10 @@ from partitioning.layouts import Instance
 log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 1.0
 LAST_PAUSE_SECONDS = 30.0
+ACTING_SECONDS = 20.0
+"""No further step on hardware begins after this time in one pass: the heartbeat and the status need passes that end."""
+SpecVersion: TypeAlias = tuple[str, int]
+"""The plan's uid and generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,34 +50,57 @@ class Actuated:
 class _Pause:
     """After a failure on one GPU: the same plan is not tried again at once."""
 
-    spec_version: tuple[str, int]
+    spec_version: SpecVersion
     error: DriverError
-    failures: int
+    backoff: Backoff
     over_at: float
 
 
 class Actuator:
-    def __init__(self, driver: GpuDriver, journal: Journal, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        driver: GpuDriver,
+        journal: Journal,
+        *,
+        clock: Callable[[], float],
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`stopping` is true once the process is to end."""
         self._driver = driver
         self._journal = journal
         self._clock = clock
+        self._stopping = stopping
         self._pauses: dict[str, _Pause] = {}
 
-    def run(self, change: GpuChange, *, spec_version: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
-        """Work through the steps of one GPU as far as possible. `edition` is the plan's uid and generation."""
-        pause = self._pauses.get(change.gpu.uuid)
+    def run_all(
+        self, changes: Iterable[GpuChange], *, spec_version: SpecVersion, newest: Callable[[], SpecVersion]
+    ) -> dict[str, Actuated]:
+        """One GPU after the other, by UUID, until there is a newer plan or the pass has taken long enough."""
+        until = self._clock() + ACTING_SECONDS
+
+        def may_go_on() -> bool:
+            return newest() == spec_version and not self._stopping() and self._clock() < until
+
+        return {change.gpu.uuid: self.run(change, spec_version=spec_version, may_go_on=may_go_on) for change in changes}
+
+    def run(self, change: GpuChange, *, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:
+        """Work through the steps of one GPU as far as possible."""
+        uuid = change.gpu.uuid
+        pause = self._pauses.get(uuid)
         if not change.acts:
-            self._pauses.pop(change.gpu.uuid, None)
+            self._pauses.pop(uuid, None)
             return Actuated()
-        if pause is not None and pause.spec_version == spec_version and self._clock() < pause.over_at:
+        if pause is not None and pause.spec_version != spec_version:
+            pause = None
+        if pause is not None and self._clock() < pause.over_at:
             return Actuated(error=pause.error, fresh=False)
         result = self._work(change, spec_version, may_go_on)
         if result.error is None:
-            self._pauses.pop(change.gpu.uuid, None)
+            self._pauses.pop(uuid, None)
         else:
-            failures = 1 + (pause.failures if pause is not None and pause.spec_version == spec_version else 0)
-            seconds = min(FIRST_PAUSE_SECONDS * 2 ** (failures - 1), LAST_PAUSE_SECONDS)
-            self._pauses[change.gpu.uuid] = _Pause(spec_version, result.error, failures, self._clock() + seconds)
+            backoff = pause.backoff if pause is not None else _backoff()
+            seconds = backoff.next_seconds()
+            self._pauses[uuid] = _Pause(spec_version, result.error, backoff, self._clock() + seconds)
             log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds)
         return result
 
@@ -80,7 +109,7 @@ class Actuator:
         pauses = [pause for gpu, pause in self._pauses.items() if gpu in gpus]
         return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
 
-    def _work(self, change: GpuChange, spec_version: tuple[str, int], may_go_on: Callable[[], bool]) -> Actuated:
+    def _work(self, change: GpuChange, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:
         gpu, interrupted = change.gpu, False
         problem: DriverError | None = None
         done: dict[Action, list[Instance]] = {Action.DESTROY: [], Action.CREATE: []}
@@ -136,3 +165,8 @@ class Actuator:
     def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
         made = self._driver.create_gpu_instance(gpu.uuid, placed)
         self._driver.create_compute_instance(gpu.uuid, made)
+
+
+def _backoff() -> Backoff:
+    """Without jitter: a driver has one caller."""
+    return Backoff(first_seconds=FIRST_PAUSE_SECONDS, cap_seconds=LAST_PAUSE_SECONDS, jitter=lambda: 1.0)

@@ -44,7 +44,7 @@ class Intent:
 
     @classmethod
     def of(cls, action: Action, placed: Instance, spec_version: tuple[str, int]) -> Intent:
-        """`edition` is the plan's uid and generation."""
+        """`spec_version` is the plan's uid and generation."""
         uid, generation = spec_version
         profile, start, size = placed.profile, placed.start, placed.size
         return cls(action=action, profile=profile, start=start, size=size, plan_uid=uid, generation=generation)

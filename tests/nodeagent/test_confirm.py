@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent.advertise.confirm import Confirmer, Readings, Stage
+from nodeagent.advertise.confirm import Confirmer, Stage
 from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, Problem
+from nodeagent.observation import Readings
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import ObservedNode
 from tests.nodeagent.watched import Clock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.agent import ACTING_SECONDS
+from nodeagent.steps.actuator import ACTING_SECONDS
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.items import mig

@@ -18,7 +18,7 @@ from kube import apply, clients, leases
 from kube.errors import NotFound
 from nodeagent import process
 from nodeagent.__main__ import main
-from nodeagent.agent import Agent
+from nodeagent.agent import Agent, PassEnd
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import PluginConfig, read_config
 from nodeagent.hardware import driver_loss
@@ -148,7 +148,7 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
 
     broken, reconcile = [True], Agent.reconcile
 
-    def fails(self: Agent) -> float:
+    def fails(self: Agent) -> PassEnd:
         if broken:
             raise RuntimeError("a broken world")
         return reconcile(self)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent.advertise.advertiser import render
-from nodeagent.advertise.faults import Faults
+from nodeagent.advertise.advertiser import Faults
+from nodeagent.advertise.config_file import render
 from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu

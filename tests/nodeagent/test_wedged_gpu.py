@@ -55,7 +55,7 @@ def world(make_world: MakeWorld) -> World:
 
 def release(world: World, gate: threading.Event, index: int) -> None:
     """Let the call return, and the pause after it pass."""
-    driver, done = world.agent.observer.driver, threading.Event()
+    driver, done = world.agents_driver, threading.Event()
     assert isinstance(driver, ThreadedDriver)
     gate.set()
     driver._lanes[index]._tasks.put(done.set)

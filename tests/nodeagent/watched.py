@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.handover.config import Allocation, PluginConfig, PluginFiles
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance
 from nodeagent.hardware.nvml import NvmlDriver
@@ -107,14 +107,14 @@ class WatchedJournal(Journal):
         self._effect("journal end")
 
 
-class WatchedAdvertiser(Advertiser):
+class WatchedConfigFile(ConfigFile):
     def __init__(self, files: PluginFiles, effect: Effects, boot_id: str) -> None:
         super().__init__(files, boot_id=boot_id)
         self._effect = effect
 
-    def advertise(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
+    def write(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
         before = self.config
-        written = super().advertise(config, in_force=in_force, overdue=overdue, again=again)
+        written = super().write(config, in_force=in_force, overdue=overdue, again=again)
         if self.config != before:
             self._effect("config.json")
         return written

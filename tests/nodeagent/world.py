@@ -11,22 +11,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from kube.latest import LatestVersion
+from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.taint import NodeGuard
-from nodeagent.agent import Agent
-from nodeagent.desired.plan import ObservedPlan, parse_plan
+from nodeagent.agent import Agent, Pacing
+from nodeagent.cache import NodeCache
+from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observation import Observer
-from nodeagent.observed.node import ObservedNode, parse_node
+from nodeagent.observed.node import parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.observed.witnesses import Witnesses
 from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.reporter import Reporter
+from nodeagent.report.status import AgentFacts
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.confirmations import Confirmations
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
 from sandbox.driver import incidents
@@ -41,7 +47,7 @@ from tests.nodeagent.watched import (
     Clock,
     Effects,
     Killed,
-    WatchedAdvertiser,
+    WatchedConfigFile,
     WatchedDriver,
     WatchedHoldings,
     WatchedJournal,
@@ -84,39 +90,40 @@ class World(ApiMemory, PodsMemory):
         driver: GpuDriver = self.driver
         if self.driver_timeout_seconds:
             driver = ThreadedDriver(driver, timeout_seconds=self.driver_timeout_seconds, clock=self.clock)
-        self.latest_plan, self.latest_node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
-        self.book = PodBook(clock=self.clock, slack_seconds=30.0)
-        advertiser = WatchedAdvertiser(self.state.plugin, self.effect, self.plugin.boot)
+        self.cache = NodeCache(PodBook(clock=self.clock, slack_seconds=30.0), wake=lambda: None)
+        self.latest_plan, self.latest_node = self.cache.plan, self.cache.node
+        self.agents_driver = driver
+        file = WatchedConfigFile(self.state.plugin, self.effect, self.plugin.boot)
         journal = WatchedJournal(self.state.journal, self.effect)
+        holdings = WatchedHoldings(self.state.holdings, self.effect, self.clock)
         self.metrics = AgentMetrics(NODE, "1")
         self.agent = Agent(
             observer=Observer(
-                plan=self.latest_plan,
-                node=self.latest_node,
-                pods=self.book,
-                kubelet=self.kubelet,
-                driver=driver,
-                files=self.state.plugin,
-                advertiser=advertiser,
-                holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock),
+                cache=self.cache,
+                plugin=file,
+                witnesses=Witnesses(self.kubelet, holdings, self.state.plugin, kubelet_start_seconds=60.0),
+                hardware=HardwareReader(driver),
                 journal=journal,
-                kubelet_start_seconds=60.0,
             ),
             actuator=Actuator(driver, journal, clock=self.clock),
-            advertiser=advertiser,
-            guard=NodeGuard(self, write_allocatable=self.write_allocatable),
-            confirmer=Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
+            advertiser=Advertiser(
+                file,
+                NodeGuard(self, write_allocatable=self.write_allocatable),
+                Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
+                self.cache.node,
+                clock=self.clock,
+            ),
+            confirmations=Confirmations(),
+            outcomes=Outcomes(self.clock),
             reporter=Reporter(
                 write=self.write,
                 emit=self.emit,
                 metrics=self.metrics,
                 clock=self.clock,
                 now=lambda: f"t{self.clock.now:g}",
-                agent_version="1",
-                config_path="config.json",
+                facts=AgentFacts(version="1", config_path="config.json"),
             ),
-            clock=self.clock,
-            resync_seconds=10.0,
+            pacing=Pacing(self.clock, resync_seconds=10.0),
         )
         self.pods_late = False
         self._feed()
@@ -133,22 +140,22 @@ class World(ApiMemory, PodsMemory):
 
     def _feed(self) -> None:
         """What the watches would bring."""
-        self.latest_plan.on_event(None, None, parse_plan(self.plan) if self.plan else None)
-        self.latest_node.on_event(None, None, parse_node(self.node))
+        self.cache.on_plan(("", NODE), None, parse_plan(self.plan) if self.plan else None)
+        self.cache.on_node(("", NODE), None, parse_node(self.node))
         if self.pods_late:
             return
-        known = self.book.observed()
+        known = self.cache.pods.observed()
         for pod in known.pods:
             if pod.key not in self.pods:
-                self.book.on_event(pod.key, pod, None)
+                self.cache.pods.on_event(pod.key, pod, None)
         for key, raw in self.pods.items():
-            self.book.on_event(key, None, parse_pod(raw))
-        self.book.set_synced()
+            self.cache.pods.on_event(key, None, parse_pod(raw))
+        self.cache.pods.set_synced()
 
     def pass_only(self) -> float:
         """One pass, and nothing around the agent moves."""
         self._feed()
-        return self.agent.reconcile()
+        return self.agent.reconcile().due_seconds
 
     def run(self, seconds: float = 0.5) -> float:
         """One pass, then everything around the agent moves by one step."""

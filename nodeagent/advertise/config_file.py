@@ -1,0 +1,147 @@
+"""Renders the device plugin's config from the changes of all GPUs, and owns the file that the plugin reads it from.
+
+Takes the changes of a pass and writes `config.json` atomically, and only when it differs from the file on disk. Must
+never replace a config that withdraws something before the plugin has loaded it: a config that is skipped or loaded late
+could bring an id back after it was confirmed gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kube.change_log import ChangeLog
+from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
+from nodeagent.handover.files import Unreadable
+from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.steps.changes import GpuChange
+
+log = logging.getLogger(__name__)
+
+
+def render(
+    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
+) -> PluginConfig:
+    """Every partition that exists and may be advertised, including the withdrawn ones.
+
+    A GPU that does not even report its UUID may be any of those not observed: what `before` has of these stays.
+    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and so are MIG devices
+    that were not observed in this boot.
+    """
+    before = before.in_boot(boot_id)
+    found = tuple(changes)
+    observed = {change.gpu.uuid for change in found}
+    kept = [device for device in before.devices if device.gpu not in observed] if "" in observed else []
+    advertised = [partition for change in found for partition in change.advertise]
+    withdrawn = [partition for change in found for partition in change.withdraw]
+    devices = {partition.id: partition.device for partition in [*withdrawn, *advertised]}
+    refused = {p.id for p in withdrawn} - {p.id for p in advertised}
+    refused |= {device.id for device in kept} & set(before.withdrawn)
+    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
+    unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
+    return PluginConfig.of([*devices.values(), *kept], refused, unhealthy, boot_id=boot_id)
+
+
+def _unhealthy(
+    gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, broken: Collection[str]
+) -> Iterable[str]:
+    """Only a GPU that reports itself well becomes healthy again: one that cannot be read stays as it was listed."""
+    mine = [device.id for device in devices if device.gpu == gpu.uuid]
+    if gpu.uuid in broken:
+        return mine
+    return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
+
+
+def understood(config: PluginConfig, loaded: Loaded | None) -> PluginConfig:
+    """Without Unhealthy ids for a device plugin of an earlier version.
+
+    It would refuse the whole config, and with it every later change of this node.
+    """
+    return replace(config, unhealthy=()) if loaded is not None and not loaded.knows_unhealthy else config
+
+
+def withdraw_all(config: PluginConfig) -> PluginConfig:
+    """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
+    return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))
+
+
+def counts(config: PluginConfig) -> dict[str, int]:
+    """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
+    return _counted(config, config.healthy())
+
+
+def capacities(config: PluginConfig) -> dict[str, int]:
+    """Listed devices per resource, the unhealthy ones included, as the Node's capacity counts them."""
+    return _counted(config, config.advertised())
+
+
+def _counted(config: PluginConfig, devices: Iterable[Device]) -> dict[str, int]:
+    found = Counter(device.resource for device in devices)
+    return {resource: found[resource] for resource in sorted({device.resource for device in config.devices})}
+
+
+class ConfigFile:
+    """Owns `config.json`; the plugin owns `loaded.json`."""
+
+    def __init__(self, files: PluginFiles, *, boot_id: str = "") -> None:
+        self._files, self._change_log = files, ChangeLog(log)
+        self.boot_id = boot_id
+        found = read_config(files)
+        if isinstance(found, Unreadable):
+            log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
+        self.config = found if isinstance(found, PluginConfig) else PluginConfig()
+        self._exists = isinstance(found, PluginConfig)
+        self._answered_ns = 0
+        self._logged: dict[str, int] | None = None
+        """The counts that the log named last."""
+
+    def loaded(self) -> Loaded | None:
+        """What the plugin reports as in force."""
+        # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.
+        self._answered_ns = _changed_ns(self._files.loaded) or 0
+        found = read_loaded(self._files)
+        problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
+        self._change_log.warn(problem)
+        return found if isinstance(found, Loaded) else None
+
+    def in_force(self, loaded: Loaded | None) -> bool:
+        """The plugin loaded exactly this config, after it was written. `loaded` is what `loaded()` returned last."""
+        if not self._exists or loaded is None or loaded.hash != self.config.hash:
+            return False
+        written_ns = _changed_ns(self._files.config)
+        return written_ns is not None and self._answered_ns >= written_ns
+
+    def write(self, config: PluginConfig, *, in_force: bool, overdue: bool, again: bool = False) -> bool:
+        """Write it if it differs and may be written now, or `again`; True if it is on disk."""
+        if self._exists and config == self.config and self._on_disk() and not again:
+            return True
+        before = {device.id for device in self.config.advertised()}
+        takes_away = before - {device.id for device in config.advertised()}
+        if self._exists and takes_away and not (in_force or overdue):
+            return False
+        write_config(self._files, config)
+        self.config, self._exists = config, True
+        if counts(config) != self._logged:
+            self._logged = counts(config)
+            log.info("advertised to the kubelet from now on: %s", _as_text(self._logged))
+        return True
+
+    def _on_disk(self) -> bool:
+        """The file exists and is not from the future: after a clock was set back no answer would ever be younger."""
+        written_ns = _changed_ns(self._files.config)
+        return written_ns is not None and written_ns <= time.time_ns()
+
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _as_text(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"

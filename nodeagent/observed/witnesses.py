@@ -1,0 +1,87 @@
+"""Reads every witness of use but the driver, in the order that safety needs, and returns the usage of one moment.
+
+First which ids the kubelet still has, then which were handed out, then which pods hold them: an id that is gone from
+the kubelet's list cannot have got a holder that the later answers miss. So `read` must come after what the device
+plugin has in force was read. A witness that cannot be read makes every id unknown. Changes nothing but its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodeagent.handover.config import PluginFiles, read_ledger
+from nodeagent.handover.files import Unreadable
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.pods import ObservedPods
+from nodeagent.observed.usage import Usage, judge
+
+
+class KubeletReader(Protocol):
+    """What a pass reads from the kubelet; see `kubelet.Kubelet`."""
+
+    def listed(self) -> Listed | NoAnswer: ...
+
+    def allocatable(self) -> Allocatable | NoAnswer: ...
+
+    def checkpoint(self) -> tuple[CheckpointEntry, ...]: ...
+
+    def rival_sockets(self) -> tuple[str, ...]: ...
+
+    def seconds_since_start(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witnessed:
+    """What the witnesses showed at one moment."""
+
+    allocatable: Allocatable | NoAnswer
+    pods: ObservedPods
+    usage: Usage
+    rival_sockets: tuple[str, ...]
+    believed_in_seconds: float | None
+    """Until the List of a kubelet that has just started is believed."""
+
+
+class Witnesses:
+    """One per agent."""
+
+    def __init__(
+        self, kubelet: KubeletReader, holdings: Holdings, files: PluginFiles, *, kubelet_start_seconds: float
+    ) -> None:
+        self._kubelet, self._holdings, self._files = kubelet, holdings, files
+        self._kubelet_start_seconds = kubelet_start_seconds
+
+    def read(self, pods_now: Callable[[], ObservedPods]) -> Witnessed:
+        """Read them all; `pods_now` is called last, after the kubelet's answers."""
+        allocatable = self._kubelet.allocatable()
+        allocations = read_ledger(self._files) or ()
+        unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
+        seconds = self._kubelet.seconds_since_start()
+        # After the ledger: one that was put aside before that was read shows now.
+        unusable = unusable or self._holdings.lost(self._files.lost_ledger)
+        too_early = self._too_early(seconds) or unusable
+        listed = self._kubelet.listed()
+        checkpoint = self._kubelet.checkpoint()
+        pods = pods_now()
+        handed_out = () if isinstance(allocations, Unreadable) else allocations
+        votes = self._holdings.votes(pods, listed, handed_out, checkpoint)
+        return Witnessed(
+            allocatable=allocatable,
+            pods=pods,
+            usage=judge(pods, listed, votes, too_early=too_early or self._holdings.problem),
+            rival_sockets=self._kubelet.rival_sockets(),
+            believed_in_seconds=self._kubelet_start_seconds - seconds if seconds is not None else None,
+        )
+
+    def _too_early(self, seconds: float | None) -> str:
+        if seconds is None:
+            return "the kubelet does not serve pod-resources"
+        if seconds < self._kubelet_start_seconds:
+            # Not how long ago: a sentence that changes every second would be a status write every second.
+            return (
+                f"the kubelet started just now, and what it lists is believed after {self._kubelet_start_seconds:g} s"
+            )
+        return ""

@@ -1,0 +1,174 @@
+"""Decides the state of one GPU after a pass: its state and reason, and a sentence for people.
+
+Takes the item, the change that was worked on, what the actuator did, and which stage of confirmation was reached;
+returns a `GpuOutcome`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crds.v1alpha1.names import GpuState, PartitionState, Reason
+from nodeagent.advertise.advertiser import Advertised
+from nodeagent.advertise.confirm import Stage
+from nodeagent.desired.items import DesiredItem
+from nodeagent.desired.target import Refused, Unchanged
+from nodeagent.hardware.driver import InUseError
+from nodeagent.hardware.partitions import Partition
+from nodeagent.observed.orphans import Orphans
+from nodeagent.observed.usage import Use, Verdict
+from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
+from nodeagent.steps.actuator import Actuated
+from nodeagent.steps.changes import GpuChange
+
+NAMED_HOLDERS = 3
+
+
+def gpu_outcome(
+    item: DesiredItem,
+    change: GpuChange,
+    actuated: Actuated,
+    stage: Stage,
+    *,
+    confirmed_hash: str,
+    partitions: tuple[PartitionOutcome, ...],
+    notes: Iterable[str],
+) -> GpuOutcome:
+    """`notes` are sentences that are true in whatever state the GPU is."""
+    state, reason, message = _state(item.item_hash, change, actuated, stage, confirmed_hash)
+    ready = state is GpuState.READY
+    return GpuOutcome(
+        index=change.gpu.index,
+        gpu=change.gpu,
+        item_hash=item.item_hash,
+        state=state,
+        reason=reason,
+        message="; ".join(filter(None, (message, *notes))),
+        plan_hash=item.item_hash if ready else confirmed_hash if item.item_hash else "",
+        converged=change.converged and not isinstance(change.target, Refused),
+        partitions=partitions,
+        missing=change.missing,
+    )
+
+
+def absent_gpu(index: int, item_hash: str, refused: Refused) -> GpuOutcome:
+    """The plan lists a GPU that the node has not."""
+    return GpuOutcome(
+        index=index,
+        gpu=None,
+        item_hash=item_hash,
+        state=GpuState.FAILED,
+        reason=refused.reason,
+        message=refused.message,
+    )
+
+
+def _state(
+    item_hash: str, change: GpuChange, actuated: Actuated, stage: Stage, confirmed_hash: str
+) -> tuple[GpuState, Reason, str]:
+    if not item_hash:
+        if why := fault(change.gpu):
+            return GpuState.UNMANAGED, Reason.UNHEALTHY, why
+        return GpuState.UNMANAGED, Reason.UNMANAGED, _unmanaged(change)
+    if isinstance(change.target, Refused):
+        return GpuState.FAILED, change.target.reason, change.target.message
+    if why := fault(change.gpu):
+        return GpuState.FAILED, Reason.UNHEALTHY, why
+    if stage.reason is Reason.FOREIGN_OWNER:
+        return GpuState.FAILED, stage.reason, stage.message
+    if isinstance(change.target, Unchanged):
+        # An item is left undone only while its plan is paused.
+        if confirmed_hash == item_hash and change.converged:
+            return GpuState.READY, Reason.CONFIRMED, "matches the plan, which is paused"
+        lacks = f"; {', '.join(change.missing)} is not there" if change.missing else ""
+        message = f"the plan is paused: nothing is changed until spec.paused is removed{lacks}"
+        return GpuState.CHANGING, Reason.PAUSED, message
+    if actuated.error is not None:
+        held = isinstance(actuated.error, InUseError)
+        state = GpuState.WAITING_FOR_RELEASE if held else GpuState.FAILED
+        return state, Reason.WAITING_FOR_RELEASE if held else Reason.DRIVER_ERROR, str(actuated.error)
+    if not change.converged:
+        return _under_way(change, stage)
+    if stage.schedulable:
+        return GpuState.READY, Reason.CONFIRMED, ""
+    state = GpuState.FAILED if stage.failed else GpuState.ADVERTISING
+    return state, stage.reason, stage.message
+
+
+def unhealthy_note(partitions: Iterable[PartitionOutcome]) -> str:
+    listed = sum(entry.unhealthy for entry in partitions)
+    if not listed:
+        return ""
+    which = "its partition is" if listed == 1 else f"its {listed} partitions are"
+    return f"{which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
+
+
+def half_made_notes(change: GpuChange) -> list[str]:
+    """Without a journal entry of this agent they are left to an administrator."""
+    left = [i for i in change.gpu.instances if i.half_made]
+    return [
+        f"GPU instance {instance.id} ({instance.placed}) has no compute instance, so no pod can use it: destroy it "
+        f"with nvidia-smi mig -dgi -i {change.gpu.index} -gi {instance.id}, or plan this GPU"
+        for instance in left
+        if instance not in (*change.destroy, *change.finish)
+    ]
+
+
+def orphan_notes(orphans: Orphans) -> list[str]:
+    found = [
+        f"pod {pod} holds {device_id}, which no longer exists on this node: delete the pod"
+        for device_id, pod in orphans[:NAMED_HOLDERS]
+    ]
+    return found + ([f"and {len(orphans) - NAMED_HOLDERS} more pods"] if len(orphans) > NAMED_HOLDERS else [])
+
+
+def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
+    blocking = {partition.id for partition, _ in change.blocking}
+    withdrawing = [partition.title for partition in change.withdraw if partition.id not in blocking]
+    if withdrawing and stage.failed:
+        return GpuState.FAILED, stage.reason, stage.message
+    if withdrawing:
+        message = f"being withdrawn from the kubelet, then destroyed if unused: {', '.join(withdrawing)}"
+        return GpuState.CHANGING, Reason.WITHDRAWING, f"{message}; {stage.message}" if stage.message else message
+    if change.acts or not change.blocking:
+        return GpuState.CHANGING, Reason.CHANGING, f"being created: {', '.join(change.missing) or 'nothing'}"
+    known = any(verdict.use is Use.USED for _, verdict in change.blocking)
+    reason = Reason.WAITING_FOR_RELEASE if known else Reason.USE_UNKNOWN
+    return GpuState.WAITING_FOR_RELEASE, reason, _holders(change)
+
+
+def _unmanaged(change: GpuChange) -> str:
+    message = "not managed by the plan: advertised unchanged"
+    return f"{message}, except where it is not free: {_holders(change)}" if change.blocking else message
+
+
+def _holders(change: GpuChange) -> str:
+    holders = [_holder(partition, verdict) for partition, verdict in change.blocking]
+    more = f", and {len(holders) - NAMED_HOLDERS} more" if len(holders) > NAMED_HOLDERS else ""
+    return "; ".join(holders[:NAMED_HOLDERS]) + more
+
+
+def _holder(partition: Partition, verdict: Verdict) -> str:
+    if not partition.advertisable:
+        remedy = "destroy them with nvidia-smi mig -dci"
+        return f"{partition.title} has compute instances that gpuplan did not create: {remedy}"
+    if verdict.pod:
+        given_as = f", which got it as {verdict.other_id}" if verdict.other_id else ""
+        return f"{partition.title} is held by pod {verdict.pod}{given_as}"
+    if verdict.use is Use.USED:
+        return f"{partition.title} is in use: {verdict.why}"
+    return f"whether {partition.title} is in use is not known: {verdict.why}"
+
+
+def partition_outcome(partition: Partition, verdict: Verdict, advertised: Advertised) -> PartitionOutcome:
+    unhealthy = partition.id in advertised.config.unhealthy
+    state, pod = PartitionState.FREE, ""
+    if verdict.use is Use.USED:
+        state, pod = PartitionState.USED, verdict.pod
+    elif partition.id in advertised.config.withdrawn:
+        state = PartitionState.WITHDRAWN
+    elif verdict.use is Use.UNKNOWN or not partition.advertisable or unhealthy:
+        state = PartitionState.UNKNOWN
+    elif partition.id not in advertised.confirmation.schedulable:
+        state = PartitionState.PENDING
+    return PartitionOutcome(partition=partition, state=state, pod=pod, unhealthy=unhealthy)

@@ -1,0 +1,101 @@
+"""Summarises what one pass observed and did, GPU by GPU, and keeps short doubts out of the status.
+
+Every pod that comes makes the List incomplete for some milliseconds. For what may be destroyed such a doubt counts at
+once; the status would only flicker, and the controller freezes by its own view of bound pods anyway. So Unknown
+replaces Free once it has lasted; Used is never held back. Must never be asked what may be destroyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nodeagent.ages import Ages
+from nodeagent.desired.items import DesiredItem
+from nodeagent.desired.target import no_such_gpu
+from nodeagent.hardware.partitions import existing
+from nodeagent.observed.orphans import OrphanBook, Orphans
+from nodeagent.observed.usage import Use, Verdict
+from nodeagent.report.gpu_outcome import (
+    absent_gpu,
+    gpu_outcome,
+    half_made_notes,
+    orphan_notes,
+    partition_outcome,
+    unhealthy_note,
+)
+from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
+from nodeagent.steps.actuator import Actuated
+from nodeagent.steps.changes import GpuChange
+
+DOUBT_SECONDS = 2.0
+"""A new pod is in watch and List within this time."""
+
+
+class DebouncedVerdicts:
+    def __init__(self, *, clock: Callable[[], float], patience_seconds: float) -> None:
+        self._ages = Ages(clock)
+        self._patience_seconds = patience_seconds
+        self._free: set[str] = set()
+        self._now_free: set[str] = set()
+        self._held_back = False
+
+    def of(self, device_id: str, verdict: Verdict) -> Verdict:
+        """The verdict to report on an id in this pass."""
+        doubted = verdict.use is Use.UNKNOWN and device_id in self._free
+        if doubted and self._ages.seconds(device_id) < self._patience_seconds:
+            self._held_back = True
+            verdict = Verdict(use=Use.FREE)
+        if verdict.free:
+            self._now_free.add(device_id)
+        return verdict
+
+    def end_pass(self) -> bool:
+        """True: some doubt was held back in this pass."""
+        held_back, self._held_back = self._held_back, False
+        self._free, self._now_free = self._now_free, set()
+        self._ages.end_pass()
+        return held_back
+
+
+class Outcomes:
+    """Call `of` once a pass."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._orphan_book = OrphanBook()
+        self._debounced = DebouncedVerdicts(clock=clock, patience_seconds=DOUBT_SECONDS)
+
+    def of(self, work: PassWork) -> PassResult:
+        """One outcome per GPU, and per index of the plan that no GPU has."""
+        observation = work.observation
+        # By the config from before this pass: it still names the GPU of a device that is gone.
+        before = observation.readings.config.devices
+        orphans = self._orphan_book.by_gpu(observation.usage.held, observation.gpus, before)
+        outcomes = tuple(found for item in work.desired.items if (found := self._outcome(item, work, orphans)))
+        return PassResult(work=work, outcomes=outcomes, doubts_held_back=self._debounced.end_pass())
+
+    def _outcome(self, item: DesiredItem, work: PassWork, orphans: Mapping[str, Orphans]) -> GpuOutcome | None:
+        if item.gpu is None:
+            # With a driver that does not answer the number of GPUs is unknown.
+            if work.observation.driver_problem is not None:
+                return None
+            return absent_gpu(item.index, item.item_hash, no_such_gpu(item.index, len(work.observation.gpus)))
+        change, uuid = work.changes[item.index], item.gpu.uuid
+        partitions = self._partitions(change, work)
+        half_made = () if work.desired.paused else half_made_notes(change)
+        return gpu_outcome(
+            item,
+            change,
+            work.actuated.get(uuid, Actuated()),
+            work.advertised.stage(change),
+            confirmed_hash=work.confirmed.get(uuid, ""),
+            partitions=partitions,
+            notes=(unhealthy_note(partitions), *half_made, *orphan_notes(orphans.get(uuid, ()))),
+        )
+
+    def _partitions(self, change: GpuChange, work: PassWork) -> tuple[PartitionOutcome, ...]:
+        """Everything on a GPU, including what this pass has just begun to advertise."""
+        here = existing(change.gpu, work.advertised.config, work.observation.usage.held)
+        by_id = {partition.id: partition for partition in [*here, *change.advertise]}
+        ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
+        verdicts = ((p, self._debounced.of(p.id, work.observation.verdict(p, change.gpu))) for p in ordered)
+        return tuple(partition_outcome(p, verdict, work.advertised) for p, verdict in verdicts)

@@ -8,10 +8,11 @@ as the API server defaults them. A bound pod counts with what an in-place resize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from kube.pods import add, all_containers, is_sidecar, largest, pod_amounts
 from kube.quantities import cpu_milli, parse_quantity, to_int
 from partitioning.resources import AckRequest, MpsRequest, classify
 
@@ -76,7 +77,7 @@ def container_requests(container: Raw) -> Amounts:
 
 def most_mps_per_container(spec: Raw) -> int:
     """The largest number of MPS slices that one container requests. Units of ACK memory are the size of one slice."""
-    return max((_mps_slices(container) for container in _containers(spec)), default=0)
+    return max((_mps_slices(container) for container in all_containers(spec)), default=0)
 
 
 def mixed_container(spec: Raw) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ def mixed_container(spec: Raw) -> tuple[str, ...]:
 
     The kubelet passes each kind to the container by the same environment variables, so that one of them is lost.
     """
-    for container in _containers(spec):
+    for container in all_containers(spec):
         kinds = sorted(
             resource
             for resource, number in container_requests(container).items()
@@ -144,28 +145,12 @@ def _requests(container: Raw) -> _Nanos:
 def _in_force(status: Raw, spec: _Nanos, infeasible: bool) -> _Nanos:
     """What a container or pod whose status reports resources takes; a resize that cannot be done is not waited for."""
     parts = [_nanos(status["resources"].get("requests")), _nanos(status.get("allocatedResources"))]
-    return _most(parts if infeasible else [spec, *parts])
+    return largest(parts if infeasible else [spec, *parts])
 
 
 def _total(spec: Raw, of: Callable[[Raw], _Nanos], pod_level: _Nanos) -> _Nanos:
-    total: _Nanos = {}
-    for container in spec.get("containers") or ():
-        _add(total, of(container))
-    running: _Nanos = {}
-    peak: _Nanos = {}
-    for container in spec.get("initContainers") or ():
-        own = of(container)
-        if _is_sidecar(container):
-            _add(total, own)
-            _add(running, own)
-            step = running
-        else:
-            step = dict(running)
-            _add(step, own)
-        peak = _most([peak, step])
-    total = _most([total, peak])
-    total.update(pod_level)
-    _add(total, _nanos(spec.get("overhead")))
+    total = {**pod_amounts(spec, of).most, **pod_level}
+    add(total, _nanos(spec.get("overhead")))
     return total
 
 
@@ -174,33 +159,11 @@ def _pod_level(spec: Raw) -> _Nanos:
     resources = spec.get("resources")
     if not resources:
         return {}
-    of_containers = {name for container in _containers(spec) for name in _requests(container)}
+    of_containers = {name for container in all_containers(spec) for name in _requests(container)}
     given = {name: nanos for name, nanos in _nanos(resources.get("limits")).items() if name not in of_containers}
     given.update(_nanos(resources.get("requests")))
     return {name: nanos for name, nanos in given.items() if name in ("cpu", "memory") or name.startswith("hugepages-")}
 
 
-def _containers(spec: Raw) -> Iterable[Raw]:
-    yield from spec.get("containers") or ()
-    yield from spec.get("initContainers") or ()
-
-
-def _is_sidecar(container: Raw) -> bool:
-    return container.get("restartPolicy") == "Always"
-
-
 def _plain_init(container: Raw, spec: Raw) -> bool:
-    return not _is_sidecar(container) and any(container is init for init in spec.get("initContainers") or ())
-
-
-def _add(total: _Nanos, more: Mapping[str, int]) -> None:
-    for resource, number in more.items():
-        total[resource] = total.get(resource, 0) + number
-
-
-def _most(parts: Iterable[Mapping[str, int]]) -> _Nanos:
-    most: _Nanos = {}
-    for part in parts:
-        for resource, number in part.items():
-            most[resource] = max(most.get(resource, 0), number)
-    return most
+    return not is_sidecar(container) and any(container is init for init in spec.get("initContainers") or ())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kube.pods import all_containers, pod_amounts, staying_containers
 from kube.quantities import to_int
 from nodeagent.hardware.partitions import concerns_gpus
 from partitioning.resources import classify
@@ -118,23 +119,21 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     grace = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
     running = any("running" in (found.get("state") or {}) for found in statuses)
-    init = spec.get("initContainers") or []
     labels = (metadata.get("labels") or {}).items()
-    staying = [c for c in init if c.get("restartPolicy") == "Always"] + list(spec.get("containers") or [])
-    requests = [(container["name"], _requested(container)) for container in staying]
+    requests = [(container["name"], _requested(container)) for container in staying_containers(spec)]
     return NodePod(
         uid=metadata.get("uid", ""),
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         containers=tuple((name, amounts) for name, amounts in requests if amounts),
-        hidden=_hidden(init, [amounts for _, amounts in requests]),
+        hidden=_hidden(spec),
         ended=status.get("phase") in ENDED and not running,
         ending=status.get("phase") in ENDED and running,
         handled=bool(status.get("startTime")),
         began=status.get("startTime") or metadata.get("creationTimestamp") or "",
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
-        refused=_refused(status, {name for c in [*init, *staying] for name, _ in _requested(c)}),
+        refused=_refused(status, {name for c in all_containers(spec) for name, _ in _requested(c)}),
         mig_manager=MIG_MANAGER in labels,
         device_plugin=any(label in labels for label in DEVICE_PLUGINS) and _serves_plugins(spec),
     )
@@ -153,21 +152,10 @@ def _requested(container: Mapping[str, Any]) -> Amounts:
     return tuple((name, count) for name, count in requested if count > 0)
 
 
-def _hidden(init: Iterable[Mapping[str, Any]], staying: Iterable[Amounts]) -> Amounts:
+def _hidden(spec: Mapping[str, Any]) -> Amounts:
     """Per resource: the most that was held at once during initialisation, less what List shows afterwards."""
-    listed: dict[str, int] = {}
-    for amounts in staying:
-        for name, count in amounts:
-            listed[name] = listed.get(name, 0) + count
-    peak: dict[str, int] = {}
-    kept: dict[str, int] = {}
-    for container in init:
-        for name, count in _requested(container):
-            if container.get("restartPolicy") == "Always":
-                kept[name] = kept.get(name, 0) + count
-            else:
-                peak[name] = max(peak.get(name, 0), kept.get(name, 0) + count)
-    beyond = ((name, count - listed.get(name, 0)) for name, count in sorted(peak.items()))
+    amounts = pod_amounts(spec, lambda container: dict(_requested(container)))
+    beyond = ((name, count - amounts.running.get(name, 0)) for name, count in sorted(amounts.most.items()))
     return tuple((name, count) for name, count in beyond if count > 0)
 
 

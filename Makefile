@@ -48,11 +48,21 @@ generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m pip check
 
 unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process
-	@$(call once_or_twice,$(UNIT),$(ONLY),.pytest_cache)
+	@$(if $(COVERAGE),$(BIN)/coverage erase)
+	@$(call once_or_twice,$(UNIT),$(ONLY),$(CACHE))
+	@$(if $(COVERAGE),$(above_floor))
 
-# With AGAIN=1, as in .ci/run, up to two tests that failed (exit code 1) are run a second time, by themselves: many start
-# servers and processes, which a busy machine may slow down. Both runs are printed; a test that fails twice fails.
-UNIT = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=$(PROFILE)
+UNIT = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=$(PROFILE) $(if $(COVERAGE),$(MEASURED))
+CACHE = .pytest_cache
+
+# With COVERAGE=1, as in .ci/run, the statements and branches of the product that the tests run are counted; pyproject.toml
+# has the floor. It is checked at the end: a second run of failed tests adds to the first.
+MEASURED = --cov --cov-append --cov-report= --cov-fail-under=0
+above_floor = printf 'coverage of the product, statements and branches, in percent: '; $(BIN)/coverage report --format=total
+
+# With AGAIN=1, as in .ci/run, tests that failed (exit code 1) are run a second time, by themselves: many start servers and
+# processes, which a busy machine may slow down. At most two in one run of all suites; more fail it. Both runs are printed;
+# a test that fails twice fails.
 once_or_twice = { $(1) $(2) || { test $$? = 1 -a "$(AGAIN)" = 1 && $(BIN)/python -m tests.second_try $(3) && \
   $(1) $(2) --last-failed --last-failed-no-failures=none; }; }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from kube.logs import log_to_stderr
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
+from nodeagent.handover.cdi import DEFAULT_DIRECTORY
 from nodeagent.handover.config import PluginFiles
 from partitioning import __version__
 
@@ -34,6 +35,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), help="the kubelet's root")
     parser.add_argument(
         "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe and log directories of the MPS daemons"
+    )
+    parser.add_argument(
+        "--cdi-dir",
+        type=Path,
+        default=DEFAULT_DIRECTORY,
+        help="where the agent writes its CDI specification; as cdiDir in its settings",
     )
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     return parser.parse_args(arguments)
@@ -57,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             mps_root=arguments.mps_root,
             environment=os.environ,
             boot_id=boot_id(),
+            cdi_dir=arguments.cdi_dir,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())

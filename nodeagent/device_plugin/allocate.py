@@ -1,9 +1,9 @@
 """Answers the kubelet's two questions on devices of one resource: which to prefer, and what a container gets.
 
-Takes devices or ids, returns the Allocate answer (environment and mounts), or ids in order of preference: first those
-that leave whole GPUs free, as a hint that the kubelet may ignore. The kubelet merges the answers of several resources
-of one container key by key and picks at random where they differ, so one container should request one kind only. Pure
-and deterministic; never does I/O.
+Takes devices or ids, returns the Allocate answer (CDI names, or environment and mounts), or ids in order of preference:
+first those that leave whole GPUs free, as a hint that the kubelet may ignore. The kubelet merges the answers of several
+resources of one container: CDI names add up, of a variable that differs it keeps one at random, so by environment one
+container can use one resource only. Pure and deterministic; never does I/O.
 """
 
 from collections import Counter
@@ -11,37 +11,28 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from kube.kubelet_api import deviceplugin_pb2 as pb
-from nodeagent.handover.config import Device, DeviceKind
+from nodeagent.handover.cdi import qualified_name
+from nodeagent.handover.config import Device, DeviceKind, DeviceListStrategy
+from nodeagent.handover.mps_client import client_environment, pipe_directory
 
-GPU_DIRECTORY_CHARS = (
-    13  # of "GPU-5d5ba0d6-…": short, because unix sockets lie below, and still recognisable for people
-)
-
-
-def mps_directory(mps_root: Path, gpu: str) -> Path:
-    """Everything of one GPU's MPS daemon lies here."""
-    return mps_root / gpu[:GPU_DIRECTORY_CHARS]
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
 
-def pipe_directory(mps_root: Path, gpu: str) -> Path:
-    return mps_directory(mps_root, gpu) / "pipe"
-
-
-def container_answer(devices: Sequence[Device], mps_root: Path) -> pb.ContainerAllocateResponse:
+def container_answer(
+    devices: Sequence[Device], mps_root: Path, strategy: DeviceListStrategy
+) -> pb.ContainerAllocateResponse:
     """For MPS there is exactly one device: the device lists refuse more."""
+    if strategy is DeviceListStrategy.CDI_CRI:
+        # Nothing else: the entry of each device has all that belongs to it.
+        return pb.ContainerAllocateResponse(cdi_devices=[pb.CDIDevice(name=qualified_name(d.id)) for d in devices])
     first = devices[0]
     if first.kind is not DeviceKind.MPS:
-        return pb.ContainerAllocateResponse(envs={"NVIDIA_VISIBLE_DEVICES": ",".join(d.id for d in devices)})
+        return pb.ContainerAllocateResponse(envs={VISIBLE_DEVICES: ",".join(d.id for d in devices)})
     pipe = str(pipe_directory(mps_root, first.gpu))
-    envs = {
-        "NVIDIA_VISIBLE_DEVICES": first.gpu,
-        "CUDA_MPS_PIPE_DIRECTORY": pipe,
-        # By ordinal: a client of this daemon sees its one GPU as device 0.
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={first.memory_mib}M",
-    }
-    if first.thread_percent is not None:
-        envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(first.thread_percent)
-    return pb.ContainerAllocateResponse(envs=envs, mounts=[pb.Mount(container_path=pipe, host_path=pipe)])
+    return pb.ContainerAllocateResponse(
+        envs={VISIBLE_DEVICES: first.gpu, **client_environment(first, mps_root)},
+        mounts=[pb.Mount(container_path=pipe, host_path=pipe)],
+    )
 
 
 def preferred(

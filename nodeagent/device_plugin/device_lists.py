@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nodeagent.handover.config import Device, DeviceKind, PluginConfig
+from nodeagent.handover.config import Device, DeviceKind, DeviceListStrategy, PluginConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +41,33 @@ class DeviceLists:
         self._config = PluginConfig()
         self._by_id: dict[str, Device] = {}
         self._unready: frozenset[str] = frozenset()
+        self._named: frozenset[str] | None = None
         self._listings: dict[str, Listing] = {}
         self._number = 0
         self._running: Counter[str] = Counter()
 
-    def replace(self, config: PluginConfig, *, unready: Collection[str]) -> None:
-        """Put a config in force: from here on withdrawn ids are refused and streams push the new lists."""
+    def replace(self, config: PluginConfig, *, unready: Collection[str], named: Collection[str] | None = None) -> None:
+        """Put a config in force: from here on withdrawn ids are refused and streams push the new lists.
+
+        `named` is as for `set_named`.
+        """
         with self._condition:
             self._config = config
             self._by_id = {device.id: device for device in config.devices}
             self._unready = frozenset(unready)
+            self._named = None if named is None else frozenset(named)
+            self._renew_listings()
+
+    def strategy(self) -> DeviceListStrategy:
+        """How containers get the devices of the config in force."""
+        with self._condition:
+            return self._config.device_list_strategy
+
+    def set_named(self, ids: Collection[str] | None) -> None:
+        """The devices that the container runtime can resolve (None: it need not). Any other is listed as unhealthy:
+        a container that got it could not start."""
+        with self._condition:
+            self._named = None if ids is None else frozenset(ids)
             self._renew_listings()
 
     def retain(self, resources: Collection[str]) -> None:
@@ -126,7 +143,8 @@ class DeviceLists:
             fresh.setdefault(device.resource, [])
         for device in self._config.advertised():
             without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
-            healthy = device.id not in self._config.unhealthy and not without_daemon
+            resolves = self._named is None or device.id in self._named
+            healthy = device.id not in self._config.unhealthy and not without_daemon and resolves
             fresh[device.resource].append((device.id, healthy))
         for resource, devices in sorted(fresh.items()):
             known = self._listings.get(resource)

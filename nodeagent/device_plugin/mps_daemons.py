@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from nodeagent.device_plugin.allocate import mps_directory
+from nodeagent.handover.mps_client import mps_directory
 
 log = logging.getLogger(__name__)
 NOW = float("-inf")

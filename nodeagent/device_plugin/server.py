@@ -127,7 +127,7 @@ class ResourceServer(rpc.DevicePluginServicer):
                     context.abort(grpc.StatusCode.FAILED_PRECONDITION, devices.sentence)
                 if devices:
                     self._record(ids, context)
-                    answer.container_responses.append(container_answer(devices, self._mps_root))
+                    answer.container_responses.append(container_answer(devices, self._mps_root, self._lists.strategy()))
                 else:
                     answer.container_responses.append(pb.ContainerAllocateResponse())
         self._on_change()

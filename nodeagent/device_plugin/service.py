@@ -2,7 +2,8 @@
 
     config.json -> device lists -> sockets -> kubelet
          |             ^            |
-         |        MPS daemons       v
+         |        MPS daemons,      v
+         |       CDI file (read)    |
          +-------------------> loaded.json   (in force: pushed, and no Allocate of a withdrawn id still running)
 
 One loop that compares and acts, woken by whatever may have changed and every 30 s. A bad config changes nothing: the
@@ -24,8 +25,10 @@ from nodeagent.device_plugin.mps_control import MpsControl
 from nodeagent.device_plugin.mps_daemons import DaemonTiming, MpsDaemons
 from nodeagent.device_plugin.registration import Registrar, RegistrationTiming
 from nodeagent.device_plugin.server import Endpoint, ResourceServer
+from nodeagent.handover import cdi
 from nodeagent.handover.config import (
     DeviceKind,
+    DeviceListStrategy,
     Loaded,
     PluginConfig,
     PluginFiles,
@@ -58,6 +61,7 @@ class PluginService:
         environment: Mapping[str, str],
         timing: ServiceTiming | None = None,
         boot_id: str = "",
+        cdi_dir: Path = cdi.DEFAULT_DIRECTORY,
     ) -> None:
         self._files = PluginFiles(state_dir)
         self._paths = KubeletPaths(kubelet_dir)
@@ -67,6 +71,7 @@ class PluginService:
         self._wake, self._quit = threading.Event(), threading.Event()
         self._boot_token = str(uuid.uuid4())
         self._lists = DeviceLists()
+        self._named_devices = cdi.NamedDevices(cdi_dir)
         self._ledger = Ledger(self._files)
         self._daemons = MpsDaemons(
             mps_root,
@@ -89,6 +94,7 @@ class PluginService:
         self._watches = (
             DirectoryWatch(self._files.directory, self._wake.set),
             DirectoryWatch(self._paths.plugin_dir, self._registrar.wake),
+            DirectoryWatch(cdi_dir, self._wake.set),
         )
 
     def stop(self) -> None:
@@ -117,6 +123,7 @@ class PluginService:
             for watch in self._watches:
                 watch.ensure()
             self._load_config()
+            self._lists.set_named(self._named(self._config))
             self._tend_daemons()
             self._serve()
             self._report()
@@ -148,9 +155,16 @@ class PluginService:
         log.info("config %s: %d devices, %d withdrawn", config.hash, len(config.devices), len(config.withdrawn))
         self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
         # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
-        self._lists.replace(config.in_boot(self._boot_id), unready=self._daemons.unready())
+        self._lists.replace(config.in_boot(self._boot_id), unready=self._daemons.unready(), named=self._named(config))
         self._config, self._loaded_once = config, True
         self._ledger.forget({*config.withdrawn, *(device.id for device in config.devices)})
+
+    def _named(self, config: PluginConfig) -> frozenset[str] | None:
+        """The devices that the container runtime can resolve; read after the config, before which it was written."""
+        if config.device_list_strategy is not DeviceListStrategy.CDI_CRI:
+            return None
+        names = self._named_devices.names()
+        return frozenset() if isinstance(names, Unreadable) else names
 
     def _tend_daemons(self) -> None:
         if self._loaded_once:  # before, a daemon that a GPU needs would be ended
@@ -194,6 +208,8 @@ class PluginService:
             registered={resource: registered.get(resource, False) for resource in self._lists.resources()},
             errors=self._problems(),
             knows_unhealthy=True,
+            device_list_strategies=tuple(DeviceListStrategy),
+            mps_root=str(self._mps_root),
         )
         if loaded == self._reported and not answering:
             return
@@ -213,8 +229,18 @@ class PluginService:
         return (
             *(Problem(message=text) for text in general),
             *(Problem(gpu=gpu, message=text) for gpu, text in sorted(self._daemon_problems.items())),
+            *self._unnamed(),
             *(Problem(resource=name, message=text) for name, text in self._registrar.problems().items()),
         )
+
+    def _unnamed(self) -> tuple[Problem, ...]:
+        """GPUs with devices that the container runtime could not resolve."""
+        named = self._named(self._config)
+        if named is None:
+            return ()
+        gpus = sorted({device.gpu for device in self._config.healthy() if device.id not in named})
+        where = f"{self._named_devices.path} has no entry for its devices, so no container could start with one"
+        return tuple(Problem(gpu=gpu, message=f"{where}; the agent writes it") for gpu in gpus)
 
     def _close(self) -> None:
         """Daemons stay: containers use them."""

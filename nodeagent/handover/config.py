@@ -28,6 +28,13 @@ class DeviceKind(StrEnum):
     WHOLE = "whole"
 
 
+class DeviceListStrategy(StrEnum):
+    """How the answer of an Allocate names devices, in the words of NVIDIA's device plugin."""
+
+    CDI_CRI = "cdi-cri"  # CDI names, which the container runtime resolves
+    ENVVAR = "envvar"  # NVIDIA_VISIBLE_DEVICES, which NVIDIA's runtime reads where it is configured to
+
+
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -53,6 +60,7 @@ class PluginConfig:
     withdrawn: tuple[str, ...] = ()  # ids that are not advertised and that Allocate refuses, listed above or not
     unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
     boot_id: str = ""  # of the node when this was written; no part of the hash, for it does not belong to the contents
+    device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
 
     @classmethod
     def of(
@@ -62,20 +70,27 @@ class PluginConfig:
         unhealthy: Iterable[str] = (),
         *,
         boot_id: str = "",
+        device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR,
     ) -> "PluginConfig":
         return cls(
             devices=tuple(sorted(devices, key=lambda device: device.sort_key)),
             withdrawn=tuple(sorted(set(withdrawn))),
             unhealthy=tuple(sorted(set(unhealthy))),
             boot_id=boot_id,
+            device_list_strategy=device_list_strategy,
         )
 
     @property
     def hash(self) -> str:
-        body = {"devices": _DEVICES.dump_python(self.devices, by_alias=True, mode="json"), "withdrawn": self.withdrawn}
+        body: dict[str, object] = {
+            "devices": _DEVICES.dump_python(self.devices, by_alias=True, mode="json"),
+            "withdrawn": self.withdrawn,
+        }
         if self.unhealthy:
             # Absent where it is empty: a plugin that does not know the list agrees on every other config.
             body["unhealthy"] = self.unhealthy
+        if self.device_list_strategy is not DeviceListStrategy.ENVVAR:
+            body["deviceListStrategy"] = self.device_list_strategy
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
 
@@ -116,6 +131,8 @@ class Loaded:
     registered: Mapping[str, bool]
     errors: tuple[Problem, ...] = ()
     knows_unhealthy: bool = False  # an earlier version refuses every config.json with ids in `unhealthy`
+    device_list_strategies: tuple[str, ...] = (DeviceListStrategy.ENVVAR,)  # that it can answer by
+    mps_root: str = ""  # below which its MPS control daemons are; empty: an earlier version, which does not say so
     version: Literal[1] = 1
 
 
@@ -137,6 +154,7 @@ class _ConfigFile:
     withdrawn: tuple[str, ...]
     unhealthy: tuple[str, ...] = ()
     boot_id: str = ""
+    device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
     version: Literal[1]
 
 
@@ -169,6 +187,7 @@ def write_config(files: PluginFiles, config: PluginConfig) -> None:
         withdrawn=config.withdrawn,
         unhealthy=config.unhealthy,
         boot_id=config.boot_id,
+        device_list_strategy=config.device_list_strategy,
         version=1,
     )
     write_json(files.config, _CONFIG, body)
@@ -178,7 +197,13 @@ def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
     found = read_json(files.config, _CONFIG)
     if not isinstance(found, _ConfigFile):
         return found
-    config = PluginConfig.of(found.devices, found.withdrawn, found.unhealthy, boot_id=found.boot_id)
+    config = PluginConfig.of(
+        found.devices,
+        found.withdrawn,
+        found.unhealthy,
+        boot_id=found.boot_id,
+        device_list_strategy=found.device_list_strategy,
+    )
     twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)
     unlimited = [d.id for d in config.devices if d.kind is DeviceKind.MPS and d.memory_mib < 1]
     if twice:

@@ -31,12 +31,17 @@ class Unreadable:
 
 
 def write_json(path: Path, kind: TypeAdapter[T], value: T, *, without_none: bool = False) -> None:
-    """Replace the file: temporary file in the same directory, fsync, rename, fsync of the directory."""
+    """Replace the file with the value as JSON."""
+    replace_file(path, kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n")
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Temporary file in the same directory, fsync, rename, fsync of the directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Always the same name: with a number in it, each crash in here would leave another file behind.
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
-        file.write(kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n")
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

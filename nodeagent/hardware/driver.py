@@ -77,6 +77,8 @@ class ObservedGpu:
     health: Health = Health.UNKNOWN
     health_message: str = ""
     problem: str = ""
+    minor: int | None = None
+    """Of its node /dev/nvidia<minor>, as in the names of its capability files. A change of MIG mode may move it."""
 
     @property
     def layout(self) -> Layout:

@@ -165,6 +165,7 @@ class NvmlDriver(GpuDriver):
             instances=self._mig.instances(uuid, handle) if enabled else (),
             health=health,
             health_message=message,
+            minor=known(lambda: int(NVML.nvmlDeviceGetMinorNumber(handle))),
         )
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
+from sandbox.driver import procfs
 from sandbox.driver.state import FORMAT, MachineState
 
 
@@ -67,6 +68,7 @@ class Store:
         try:
             temporary.write_text(json.dumps(state, indent=1))
             temporary.replace(self.path)
+            procfs.show(state, procfs.proc_of(self.path))
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()

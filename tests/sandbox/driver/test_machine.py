@@ -77,7 +77,7 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail_midway()
     assert store.path.read_text() == before
-    assert sorted(os.listdir(tmp_path)) == ["m.json", "m.json.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["m.json", "m.json.lock", "m.json.proc"]
 
 
 def test_readers_see_each_write_at_once(tmp_path: Path) -> None:

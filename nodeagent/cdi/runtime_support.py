@@ -1,0 +1,90 @@
+"""Decides whether this node's kubelet and container runtime put CDI devices into containers.
+
+Takes the versions that the Node names and containerd's configuration, returns why they do not; empty where they do, or
+where nothing is known of the runtime. One that does not drops the names without an error, and the pod runs without a
+GPU: so nothing is advertised there. Sources: KEP-4009 (kubelet), the documentation of containerd and CRI-O. Pure, but
+for `read_containerd`, which only reads.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FIRST_KUBELET = (1, 29)
+"""DevicePluginCDIDevices is on by default from here on."""
+FIRST_CRIO = (1, 28)
+FIRST_CONTAINERD, FIRST_CONTAINERD_BY_DEFAULT = (1, 7), (2, 0)
+OR_ENVVAR = (
+    "or set deviceListStrategy: envvar in the agent's settings where NVIDIA's runtime is the default one and takes "
+    "UUIDs from the environment"
+)
+
+
+def why_no_cdi(runtime: str, kubelet: str, containerd: Mapping[str, bool]) -> str:
+    """`runtime` and `kubelet` as in `status.nodeInfo`; `containerd` is what its files set, by path."""
+    if (version := _version(kubelet)) and version < FIRST_KUBELET:
+        return f"kubelet {kubelet} does not pass CDI devices on: upgrade it to 1.29 or later, {OR_ENVVAR}"
+    name, _, text = runtime.partition("://")
+    version = _version(text)
+    if name == "docker":
+        return f"cri-dockerd does not pass CDI devices to Docker: use containerd or CRI-O, {OR_ENVVAR}"
+    if name == "cri-o" and version and version < FIRST_CRIO:
+        return f"CRI-O {text} does not take CDI devices from the kubelet: upgrade it to 1.28 or later, {OR_ENVVAR}"
+    if name == "containerd" and version:
+        return _why_not_containerd(text, version, containerd)
+    return ""
+
+
+def _why_not_containerd(text: str, version: tuple[int, int], files: Mapping[str, bool]) -> str:
+    if version < FIRST_CONTAINERD:
+        return f"containerd {text} drops CDI devices without an error: upgrade it to 2.0 or later, {OR_ENVVAR}"
+    off = [path for path, on in files.items() if not on]
+    # A later file wins over an earlier one.
+    last = list(files.values())[-1] if files else version >= FIRST_CONTAINERD_BY_DEFAULT
+    if last:
+        return ""
+    if off:
+        return f"CDI is off in containerd {text}: set enable_cdi = true in {off[-1]} and restart it, {OR_ENVVAR}"
+    return (
+        f"containerd {text} has CDI off by default, and no file that the agent sees turns it on: set enable_cdi = true "
+        f"in its CRI plugin's section and restart it, upgrade it to 2.0 or later, {OR_ENVVAR}"
+    )
+
+
+def read_containerd(directory: Path) -> dict[str, bool]:
+    """What config.toml and the files it may import say of `enable_cdi`, in the order in which containerd reads them."""
+    found: dict[str, bool] = {}
+    for path in (directory / "config.toml", *_imported(directory)):
+        try:
+            values = list(_settings(tomllib.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError):
+            continue  # containerd itself does not start with a file that it cannot read
+        if values:
+            found[str(path)] = values[-1]
+    return found
+
+
+def _imported(directory: Path) -> list[Path]:
+    """By the default of NVIDIA's toolkit and of containerd 2: the folder conf.d next to the file."""
+    try:
+        return sorted(path for path in (directory / "conf.d").iterdir() if path.suffix == ".toml")
+    except OSError:
+        return []
+
+
+def _settings(node: Mapping[str, Any]) -> Iterator[bool]:
+    """Its plugin moved from `io.containerd.grpc.v1.cri` to `io.containerd.cri.v1.runtime`: found by key."""
+    for key, value in node.items():
+        if key == "enable_cdi" and isinstance(value, bool):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _settings(value)
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else None

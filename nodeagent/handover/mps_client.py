@@ -1,0 +1,34 @@
+"""What a client of an MPS control daemon needs: the directory of its GPU's daemon, and its environment.
+
+Agent and device plugin both put this before containers, so it is defined once. Takes the plugin's MPS root and a
+device, returns paths and variables. Pure.
+"""
+
+from pathlib import Path
+
+from nodeagent.handover.config import Device
+
+GPU_DIRECTORY_CHARS = (
+    13  # of "GPU-5d5ba0d6-…": short, because unix sockets lie below, and still recognisable for people
+)
+
+
+def mps_directory(mps_root: Path, gpu: str) -> Path:
+    """Everything of one GPU's MPS daemon lies here."""
+    return mps_root / gpu[:GPU_DIRECTORY_CHARS]
+
+
+def pipe_directory(mps_root: Path, gpu: str) -> Path:
+    return mps_directory(mps_root, gpu) / "pipe"
+
+
+def client_environment(device: Device, mps_root: Path) -> dict[str, str]:
+    """Limits of one slice, and where its daemon is."""
+    environment = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(pipe_directory(mps_root, device.gpu)),
+        # By ordinal: a client of this daemon sees its one GPU as device 0.
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={device.memory_mib}M",
+    }
+    if device.thread_percent is not None:
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(device.thread_percent)
+    return environment

@@ -1,0 +1,193 @@
+"""The Container Device Interface, as containerd 2 and CRI-O apply it: names of devices to what a container gets.
+
+Takes the folders with specifications and the names in a container's CRI request; returns the edits merged in the
+order of the names, or the runtime's error. As strict as the library of container-device-interface 1.1: a file with an
+unknown field, a wrong name, two devices of one name or no device is no specification, and its names cannot be resolved;
+a name in two files of one folder belongs to neither; a node without numbers and a mount without a source fail. Reads
+the files each time, as the library does when its watch reports a change.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+FIELDS = {
+    "": {"cdiVersion", "kind", "annotations", "devices", "containerEdits"},
+    "device": {"name", "annotations", "containerEdits"},
+    "edits": {"env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids"},
+    "node": {"path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"},
+    "mount": {"hostPath", "containerPath", "options", "type"},
+    "hook": {"hookName", "path", "args", "env", "timeout"},
+}
+_KIND = re.compile(r"[A-Za-z](?:[\w.-]*[A-Za-z0-9])?/[A-Za-z](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.:-]*[A-Za-z0-9])?", re.ASCII)
+
+
+class CdiError(Exception):
+    """The text that the runtime gives the kubelet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A device node that the container has."""
+
+    path: str
+    major: int
+    minor: int
+    permissions: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """What the names add to a container."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """It replaces what the container had under these names."""
+    nodes: tuple[Node, ...] = ()
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    """Container path, host path, read only."""
+
+
+def inject(folders: Sequence[Path], names: Iterable[str]) -> Injected:
+    """Raises CdiError where a name is not known, or an edit cannot be made."""
+    wanted = list(names)
+    known = _devices(folders)
+    if unknown := [name for name in wanted if name not in known]:
+        raise CdiError(f"CDI device injection failed: unresolvable CDI devices {', '.join(unknown)}")
+    edits: list[Mapping[str, Any]] = []
+    seen: set[Path] = set()
+    for name in wanted:
+        path, common, own = known[name]
+        if path not in seen:
+            seen.add(path)
+            edits.append(common)
+        edits.append(own)
+    return _merged(edits)
+
+
+def problems(path: Path) -> str:
+    """Why the library would not load this file; empty where it does."""
+    try:
+        _load(path)
+    except (CdiError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _devices(folders: Sequence[Path]) -> dict[str, tuple[Path, Mapping[str, Any], Mapping[str, Any]]]:
+    """By qualified name: its file, the edits of the whole file, its own."""
+    found: dict[str, tuple[Path, Mapping[str, Any], Mapping[str, Any]]] = {}
+    for folder in folders:
+        twice: set[str] = set()
+        here: dict[str, tuple[Path, Mapping[str, Any], Mapping[str, Any]]] = {}
+        for path in sorted(folder.glob("*")):
+            if path.suffix not in (".json", ".yaml"):
+                continue
+            try:
+                document = _load(path)
+            except (CdiError, OSError):
+                continue
+            for device in document["devices"]:
+                name = f"{document['kind']}={device['name']}"
+                twice |= {name} & here.keys()
+                here[name] = (path, document.get("containerEdits") or {}, device["containerEdits"])
+        found |= here
+        for name in twice:
+            del found[name]
+    return found
+
+
+def _load(path: Path) -> dict[str, Any]:
+    text = path.read_text()
+    try:
+        document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise CdiError(f"failed to parse CDI Spec {path}: {error}") from error
+    _check(isinstance(document, dict), f"failed to parse CDI Spec {path}, no Spec data")
+    _known_fields(document, "")
+    _check(document.get("cdiVersion") in VERSIONS, f"invalid version {document.get('cdiVersion')!r}")
+    _check(bool(_KIND.fullmatch(str(document.get("kind")))), f"invalid kind {document.get('kind')!r}")
+    _check_edits(document.get("containerEdits") or {})
+    names: set[str] = set()
+    for device in document.get("devices") or ():
+        _known_fields(device, "device")
+        name = str(device.get("name"))
+        _check(bool(_NAME.fullmatch(name)), f"invalid device name {name!r}")
+        _check(name not in names, f"invalid spec, multiple device {name!r}")
+        _check(any((device.get("containerEdits") or {}).values()), f"invalid device {name!r}, empty device edits")
+        _check_edits(device["containerEdits"])
+        names.add(name)
+    _check(bool(names), "invalid spec, no devices")
+    return dict(document)
+
+
+def _check_edits(edits: Mapping[str, Any]) -> None:
+    _known_fields(edits, "edits")
+    for text in edits.get("env") or ():
+        _check("=" in text[1:], f"invalid environment variable {text!r}")
+    for node in edits.get("deviceNodes") or ():
+        _known_fields(node, "node")
+        _check(bool(node.get("path")), "invalid (empty) device path")
+        _check(node.get("type", "") in ("", "b", "c", "u", "p"), f"device {node['path']!r}: invalid type")
+        wrong = node.get("permissions", "").strip("rwm")
+        _check(wrong in ("", "none"), f"device {node['path']!r}: invalid permissions")
+    for mount in edits.get("mounts") or ():
+        _known_fields(mount, "mount")
+        _check(bool(mount.get("hostPath") and mount.get("containerPath")), "invalid mount, empty path")
+    for hook in edits.get("hooks") or ():
+        _known_fields(hook, "hook")
+        _check(hook.get("hookName") in HOOKS, f"invalid hook name {hook.get('hookName')!r}")
+        _check(bool(hook.get("path")), f"invalid hook {hook['hookName']!r} with empty path")
+
+
+def _merged(edits: Iterable[Mapping[str, Any]]) -> Injected:
+    env: dict[str, str] = {}
+    nodes: dict[str, Node] = {}
+    mounts: dict[str, tuple[str, str, bool]] = {}
+    for edit in edits:
+        env |= dict(text.split("=", 1) for text in edit.get("env") or ())
+        for node in edit.get("deviceNodes") or ():
+            nodes[node["path"]] = _node(node)
+        for mount in edit.get("mounts") or ():
+            if not Path(mount["hostPath"]).exists():
+                raise CdiError(
+                    f"OCI runtime create failed: error mounting {mount['hostPath']!r} to rootfs at "
+                    f"{mount['containerPath']!r}: no such file or directory"
+                )
+            read_only = "ro" in (mount.get("options") or ())
+            mounts[mount["containerPath"]] = (mount["containerPath"], mount["hostPath"], read_only)
+    return Injected(env=env, nodes=tuple(nodes.values()), mounts=tuple(mounts.values()))
+
+
+def _node(node: Mapping[str, Any]) -> Node:
+    permissions = node.get("permissions") or "rwm"
+    if node.get("type") and node.get("major"):
+        return Node(path=node["path"], major=node["major"], minor=node.get("minor", 0), permissions=permissions)
+    host = node.get("hostPath") or node["path"]
+    try:
+        status = os.lstat(host)
+    except OSError as error:
+        raise CdiError(f"failed to inject devices: failed to stat CDI host device {host!r}: {error}") from error
+    if not stat.S_ISCHR(status.st_mode):
+        raise CdiError(f"failed to inject devices: failed to stat CDI host device {host!r}: not a device node")
+    major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    return Node(path=node["path"], major=major, minor=minor, permissions=permissions)
+
+
+def _known_fields(part: Mapping[str, Any], kind: str) -> None:
+    unknown = sorted(set(part) - FIELDS[kind])
+    _check(not unknown, f"failed to unmarshal CDI Spec: unknown field {', '.join(unknown)}")
+
+
+def _check(holds: bool, text: str) -> None:
+    if not holds:
+        raise CdiError(text)

@@ -1,0 +1,222 @@
+"""The specification on disk follows the devices, and what it does not describe is named with the reason."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cdi.publisher import Published, SpecificationPublisher
+from nodeagent.handover.cdi import FILE_NAME, NamedDevices, qualified_name
+from nodeagent.handover.config import Device, DeviceKind
+from nodeagent.handover.files import Unreadable, replace_file
+from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
+from partitioning.layouts import Instance
+from sandbox import cdi as runtime
+from sandbox.driver import toolkit
+
+VERSION = "580.1.2"
+MPS = Path("/run/mps")
+
+
+class Node:
+    """A node's folders, with NVIDIA's toolkit and two MIG instances on GPU 0."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.cdi, self.proc = root, root / "cdi", root / "proc"
+        (self.proc / "driver/nvidia/capabilities").mkdir(parents=True)
+        (self.proc / "devices").write_text("Character devices:\n195 nvidia\n510 nvidia-uvm\n511 nvidia-caps\n")
+        self.upgrade(VERSION)
+        self.capability("gpu0/mig/gi1", 12)
+        self.capability("gpu0/mig/gi1/ci0", 13)
+        self.publisher = self.restart()
+
+    def restart(self) -> SpecificationPublisher:
+        self.publisher = SpecificationPublisher(self.cdi, proc=self.proc, folders=(self.root / "etc", self.cdi))
+        return self.publisher
+
+    def upgrade(self, version: str) -> None:
+        self.toolkit = toolkit.install(self.root / "driver", self.cdi, version)
+
+    def capability(self, where: str, minor: int) -> None:
+        path = self.proc / "driver/nvidia/capabilities" / where / "access"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"DeviceFileMinor: {minor}\n")
+
+    def publish(self, *devices: Device, gpu: ObservedGpu | None = None, version: str = VERSION) -> Published:
+        listed = [(device, gpu or GPU) for device in devices]
+        return self.publisher.publish(listed, driver_version=version, mps_root=MPS)
+
+    def nodes(self, device_id: str) -> dict[str, tuple[int, int]]:
+        """What a container runtime makes, by path."""
+        got = runtime.inject([self.root / "etc", self.cdi], [qualified_name(device_id)])
+        return {node.path: (node.major, node.minor) for node in got.nodes}
+
+
+INSTANCE = GpuInstance(
+    id=1,
+    placed=Instance(profile="1g.10gb", start=0, size=1),
+    compute_slices=1,
+    compute=(ComputeInstance(id=0, slices=1, uuid="MIG-a"),),
+)
+GPU = ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=(INSTANCE,))
+MIG = Device(id="MIG-a", resource="nvidia.com/mig-1g.10gb", gpu="GPU-1", kind=DeviceKind.MIG)
+WHOLE = Device(id="GPU-1", resource="nvidia.com/gpu", gpu="GPU-1", kind=DeviceKind.WHOLE)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_container_gets_exactly_the_nodes_of_its_device(node: Node) -> None:
+    assert node.publish(MIG, WHOLE) == Published()
+    assert node.nodes("MIG-a") == {
+        "/dev/nvidia0": (195, 0),
+        "/dev/nvidia-caps/nvidia-cap12": (511, 12),
+        "/dev/nvidia-caps/nvidia-cap13": (511, 13),
+        "/dev/nvidiactl": (195, 255),
+        "/dev/nvidia-modeset": (195, 254),
+        "/dev/nvidia-uvm": (510, 0),
+        "/dev/nvidia-uvm-tools": (510, 1),
+    }
+    assert not any("caps" in path for path in node.nodes("GPU-1"))
+
+
+def test_file_is_not_written_again_while_nothing_changes(node: Node) -> None:
+    node.publish(MIG)
+    before = (node.cdi / FILE_NAME).stat()
+    node.restart()
+    node.publish(MIG)
+    assert (node.cdi / FILE_NAME).stat().st_ino == before.st_ino
+
+
+def test_numbers_that_moved_are_written_before_the_next_container(node: Node) -> None:
+    node.publish(MIG)
+    for old in (node.proc / "driver/nvidia/capabilities").rglob("access"):
+        old.unlink()
+    node.capability("gpu3/mig/gi1", 417)
+    node.capability("gpu3/mig/gi1/ci0", 418)
+    assert node.publish(MIG, gpu=replace(GPU, minor=3)) == Published()
+    assert {"/dev/nvidia3", "/dev/nvidia-caps/nvidia-cap417", "/dev/nvidia-caps/nvidia-cap418"} < set(
+        node.nodes("MIG-a")
+    )
+
+
+def test_upgraded_driver_withdraws_everything_until_its_files_are_known(node: Node) -> None:
+    node.publish(MIG)
+    found = node.publish(MIG, version="595.7.8")
+    assert "management.nvidia.com-gpu.yaml is for driver 580.1.2" in found.problem
+    assert found.missing == {"MIG-a": found.problem}
+    assert not (node.cdi / FILE_NAME).exists()
+    node.upgrade("595.7.8")
+    assert node.publish(MIG, version="595.7.8") == Published()
+    mounted = {target for target, _, _ in runtime.inject([node.cdi], [qualified_name("MIG-a")]).mounts}
+    assert "/usr/lib/x86_64-linux-gnu/libcuda.so.595.7.8" in mounted
+
+
+def test_driver_files_that_nvidia_takes_away_for_a_moment_are_kept(node: Node) -> None:
+    node.publish(MIG)
+    node.toolkit.unlink()
+    assert node.publish(MIG, WHOLE) == Published()
+    node.restart()
+    assert node.publish(MIG, WHOLE) == Published()
+    node.publish()
+    assert not (node.cdi / FILE_NAME).exists()
+    assert node.publish(MIG) == Published(), "the file was gone with its last device"
+
+
+def test_device_without_its_numbers_is_left_out_and_the_others_are_not(node: Node) -> None:
+    (node.proc / "driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access").unlink()
+    found = node.publish(MIG, WHOLE)
+    assert list(found.missing) == ["MIG-a"]
+    assert found.problem == ""
+    assert node.nodes("GPU-1")
+    with pytest.raises(runtime.CdiError, match="unresolvable CDI devices"):
+        node.nodes("MIG-a")
+
+
+def test_entry_is_gone_before_its_instance_is_destroyed(node: Node) -> None:
+    node.publish(MIG, WHOLE)
+    assert node.publisher.forget(["MIG-a"]) == ""
+    assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
+    assert node.publisher.forget(["GPU-1"]) == ""
+    assert NamedDevices(node.cdi).names() == frozenset()
+
+
+def test_gpu_that_cannot_be_read_keeps_its_entries(node: Node) -> None:
+    node.publish(MIG)
+    before = node.nodes("MIG-a")
+    lost = ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost")
+    assert node.publish(MIG, WHOLE, gpu=lost).missing == {"GPU-1": "GPU is lost"}
+    assert node.nodes("MIG-a") == before
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"devices": 1}', b"[]", b'{"cdiVersion": "0.5.0"}'])
+def test_half_written_file_is_written_anew(node: Node, content: bytes) -> None:
+    node.publish(MIG)
+    (node.cdi / FILE_NAME).write_bytes(content)
+    assert node.publisher.forget(["MIG-a"]) == ""
+    assert node.publish(MIG) == Published()
+    assert node.nodes("MIG-a")
+
+
+@pytest.mark.parametrize(("owner", "step"), [(Path, "open"), (os, "fsync"), (Path, "replace")])
+def test_crash_while_writing_leaves_the_old_file(
+    node: Node, owner: object, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    node.publish(WHOLE)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, killed)
+        with pytest.raises(KilledError):
+            replace_file(node.cdi / FILE_NAME, b"new")
+    assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
+    assert runtime.problems(node.cdi / FILE_NAME) == ""
+    node.restart()
+    assert node.publish(WHOLE, MIG) == Published()
+
+
+def test_folder_that_is_missing_is_made(node: Node) -> None:
+    folder = node.root / "run" / "cdi"
+    node.publisher = SpecificationPublisher(folder, proc=node.proc, folders=(node.cdi, folder))
+    assert node.publish(MIG) == Published()
+    assert (folder / FILE_NAME).exists()
+
+
+def test_folder_that_cannot_be_written_advertises_only_what_is_there(node: Node) -> None:
+    slices = [replace(WHOLE, id=f"GPU-1::10gb::{number}") for number in range(3)]
+    node.publish(*slices[:2])
+    (node.cdi / f".{FILE_NAME}.tmp").mkdir()  # opening it for writing fails, for root as well
+    found = node.publish(*slices)
+    assert list(found.missing) == [slices[2].id]
+    assert "cannot be written" in found.problem
+    assert "cannot be written" in node.publisher.forget([slices[0].id])
+    assert node.publish(*slices[:2]) == Published()
+
+
+def test_second_writer_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(path: Path, content: bytes) -> None:
+        replace_file(path, content.replace(b"MIG-a", b"MIG-z"))
+
+    monkeypatch.setattr("nodeagent.cdi.publisher.replace_file", overtaken)
+    found = node.publish(MIG)
+    assert "another program writes the CDI specification" in found.missing["MIG-a"]
+
+
+def test_names_are_read_again_when_the_file_changes(node: Node) -> None:
+    named = NamedDevices(node.cdi)
+    assert named.names() == frozenset()
+    node.publish(MIG)
+    assert named.names() == frozenset({"MIG-a"})
+    (node.cdi / FILE_NAME).write_text("half")
+    assert isinstance(named.names(), Unreadable)
+    node.publish(MIG, WHOLE)
+    assert named.names() == frozenset({"MIG-a", "GPU-1"})

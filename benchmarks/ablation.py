@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
-from controller.model.views import Snapshot
+from controller.model.snapshot import Snapshot
 from controller.planner import search
 from controller.planner.placement import admission, existing_supply, split
 from controller.planner.strategy import level, priorities

@@ -24,7 +24,8 @@ from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
-from controller.model.views import PlannerOptions, PlanView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions, PlanView
 from crds.v1alpha1.names import Reason
 
 ROUNDS = 5

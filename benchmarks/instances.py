@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from controller.model.snapshot import Snapshot
 from controller.model.views import (
     GpuView,
     MigDesired,
@@ -20,7 +21,6 @@ from controller.model.views import (
     PlannedGpu,
     PlanView,
     PodView,
-    Snapshot,
     Taint,
     Toleration,
 )

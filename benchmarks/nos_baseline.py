@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.nos_workloads import NosRun, Raw, cluster_of, nos_runs, read_file, single_plan, title_of
 from benchmarks.replay import BrokenError, Cost, applied, bound, first_fit
 from controller.model.results import PlanningResult
-from controller.model.views import Snapshot
+from controller.model.snapshot import Snapshot
 from controller.planning import plan
 
 MOST_CYCLES = 8

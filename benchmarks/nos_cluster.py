@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from controller.model.known_geometries import model_named
-from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Snapshot, Taint
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Taint
 from partitioning.arrangements import arrangements
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel, ProfileSpec

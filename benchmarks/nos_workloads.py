@@ -17,7 +17,8 @@ from typing import Any
 from benchmarks.nos_cluster import Card, Server, card_model, pending_pod, server, snapshot
 from benchmarks.nos_counts import slice_name, whole_number
 from controller.api.pod_requests import amount
-from controller.model.views import PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
 from partitioning.resources import MigRequest, classify, profile_of_resource
 
 Raw = Mapping[str, Any]

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
-from controller.model.demand import Demand, collect, kind_of
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.demand import Demand, kind_of
+from controller.model.snapshot import Snapshot
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
 from controller.planner.inventory.supply import divide, supply_of
@@ -122,7 +122,7 @@ def exact_levels(snapshot: Snapshot, *, per_node: bool = True, seconds: float = 
 
 
 def _solve(snapshot: Snapshot, worth: Callable[[Demand], int], *, per_node: bool, seconds: float) -> Bound:
-    demands = collect(snapshot.pending, PlannerOptions()).helpable
+    demands = snapshot.demands.helpable
     stocks = take_stock(snapshot)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in demands])
     resources = sorted({resource for demand in demands for resource, _ in demand.wants})

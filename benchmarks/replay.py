@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from benchmarks.nos_cluster import offered
 from controller.model.demand import queue_order
 from controller.model.results import PlanningResult
-from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlanView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlanView
 from partitioning.layouts import Instance, check_layout
 from partitioning.mps import check_slices
 from partitioning.resources import mig_resource

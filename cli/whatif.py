@@ -24,7 +24,8 @@ from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.demand import is_partition
 from controller.model.phases import FINISHED
-from controller.model.views import NodeView, PlannerOptions, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import NodeView, PlannerOptions, PodView
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec

@@ -32,7 +32,8 @@ from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.gc_pause import collector_paused
 from controller.model.results import PlanningResult, Supply
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from kube.backoff import Backoff
 
 log = logging.getLogger(__name__)

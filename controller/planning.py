@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 from controller.explanation.explain import why_unplaced
 from controller.model.results import PlanningResult
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from controller.planner.isolation import without_failed
 from controller.planner.result.outcome import outcome
 from controller.planner.search import Reporter, search

@@ -26,7 +26,8 @@ from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
 from controller.cache.state import State
 from controller.model.results import NodeChange, NodeFailure, PlanningResult
-from controller.model.views import PlanView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlanView
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once

@@ -22,7 +22,8 @@ from controller.explanation.phrases import counted, gpus_of
 from controller.model.demand import lacks_host_ipc
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
-from controller.model.views import PodKey, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodKey, PodView
 from crds.v1alpha1.names import API_VERSION, KIND
 from kube.events import ObjectReference
 

@@ -18,7 +18,8 @@ from controller.cache.pods import PodStore
 from controller.cache.triggers import has_gpus
 from controller.cache.unreadable import UnreadableObjects
 from controller.model.scheduling import SchedulingContext
-from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
 POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 
@@ -45,6 +46,7 @@ class Known:
         self._ageing_seconds = ageing_seconds
         self._context = context
         self._lock = threading.RLock()
+        self._scheduler_names = options.scheduler_names
         self._pods = PodStore(options)
         self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
         self._bind_failures = BindFailures(bind_seconds=bind_seconds)
@@ -86,6 +88,7 @@ class Known:
             context=self._context(),
             other_nodes=tuple(others[name] for name in sorted(others)),
             other_pods=tuple(sorted(other_pods, key=POD_ORDER)),
+            scheduler_names=self._scheduler_names,
         )
 
     def plans(self) -> tuple[PlanReading, ...]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from controller.cache.triggers import counts_differently, preempts_on, same_request, wants_planning
+from controller.cache.triggers import counts_differently, preempts_on, same_request
 from controller.model.phases import FINISHED
+from controller.model.serving import Serving, wants_planning
 from controller.model.views import PlannerOptions, PodKey, PodView
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -41,7 +42,7 @@ class PodStore:
     """All unfinished pods of the cluster."""
 
     def __init__(self, options: PlannerOptions) -> None:
-        self._options = options
+        self._serving = Serving(scheduler_names=options.scheduler_names)
         self._default_spread = any(profile.default_spread for profile in options.profiles.values())
         self._reservations: dict[str, str] = {}
         self._reserved_nodes: frozenset[str] = frozenset()
@@ -214,7 +215,7 @@ class PodStore:
         return node if node in self._reserved_nodes or self.needs_all_nodes() else ""
 
     def _demand(self, pod: PodView) -> str:
-        if not wants_planning(pod, self._options):
+        if not wants_planning(pod, self._serving):
             return ""
         self.demands.setdefault(pod.uid, self._now)
         if pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread):

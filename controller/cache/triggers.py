@@ -10,20 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from controller.model.demand import collect
-from controller.model.phases import FINISHED
-from controller.model.views import GpuView, MigDesired, NodeView, PlannerOptions, PlanView, PodView
+from controller.model.views import GpuView, MigDesired, NodeView, PlanView, PodView
 from crds.v1alpha1.names import Mode
 from partitioning.resources import WHOLE, classify
-
-
-def wants_planning(pod: PodView, options: PlannerOptions) -> bool:
-    """A pending pod that planning can serve, or owes a reason."""
-    if pod.node or pod.phase in FINISHED:
-        return False
-    demands = collect([pod], options)
-    # A pod that completes a gang starts it, tried or not.
-    return bool(demands.helpable or demands.refused or (pod.gang and demands.untried))
 
 
 def same_request(old: PodView, new: PodView) -> bool:

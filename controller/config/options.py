@@ -19,7 +19,8 @@ from controller.config.scheduler_source import scheduler_profiles
 from controller.config.settings import Settings
 from controller.model.known_geometries import KnownGeometries
 from controller.model.results import PlanningResult
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from kube.settings import SettingsError
 from partitioning.models import GpuModel
 

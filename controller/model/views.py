@@ -1,8 +1,8 @@
-"""Frozen readings of pods, nodes and plans: what a planning pass reads, and the options of the planner.
+"""Frozen readings of pods, nodes and plans, and the options of the planner.
 
 `controller.api` makes the views from raw JSON once per watch event: quantities are integers already (cpu in milli,
 memory in bytes, everything else in units), selectors are small tuples, so that a pass never parses anything and a
-controller can hold 5,000 nodes and 50,000 pods. `controller.planning` turns a Snapshot into a result.
+controller can hold 5,000 nodes and 50,000 pods. `controller.model.snapshot` has all of them at one moment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from controller.model.capacity import Capacity
 from controller.model.known_geometries import KnownGeometries
 from controller.model.scheduling import (
-    NO_CONTEXT,
     ClaimUse,
     FilterProfile,
     HostPort,
@@ -21,7 +20,6 @@ from controller.model.scheduling import (
     NodeSelectorTerm,
     PodAffinityTerm,
     Requirement,
-    SchedulingContext,
     SpreadConstraint,
     Taint,
     Toleration,
@@ -34,6 +32,7 @@ from partitioning.mps import MpsSlice, in_order
 __all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
 
 PodKey = tuple[str, str]  # namespace and name
+DEFAULT_SCHEDULERS = frozenset({"default-scheduler"})
 IMPROVE_STEPS = 5_000
 """How many exchanges of planned pods are tried where the settings give no other number."""
 
@@ -243,36 +242,11 @@ class PlanView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The cluster at one moment: nodes and plans sorted by name, pods by namespace and name.
-
-    `pods` are bound and not finished (terminating ones included), `pending` neither. A node without a plan has none in
-    `plans`. `reservations` (pod uid -> node) come from `placed` of the passes before: who was planned where goes there
-    again if it still fits, so that supply under way is not assigned again. They may be empty, as after a start.
-    """
-
-    nodes: tuple[NodeView, ...] = ()
-    pods: tuple[PodView, ...] = ()
-    pending: tuple[PodView, ...] = ()
-    plans: tuple[PlanView, ...] = ()
-    reservations: Mapping[str, str] = field(default_factory=dict)
-    context: SchedulingContext = NO_CONTEXT
-    other_nodes: tuple[NodeView, ...] = ()
-    """Nodes without GPUs, and in `other_pods` the pods on them: only while spreading or pod affinity counts them."""
-    other_pods: tuple[PodView, ...] = ()
-    bind_failures: Mapping[str, str] = field(default_factory=dict)
-    """Pods (uid -> node) that had their partitions there twice and were not bound: left alone for a while."""
-    finished_gangs: frozenset[tuple[str, str]] = frozenset()
-    """Namespace and name of gangs of which a member has run and ended while others are there: replacements may come."""
-    aged: frozenset[str] = frozenset()
-    """Uids of pending pods that have waited so long that they count as the next priority level."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerOptions:
     """What a person can turn. Effort is a count of trials, so that the result never depends on the machine."""
 
-    scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
+    scheduler_names: frozenset[str] = DEFAULT_SCHEDULERS
+    """Schedulers whose pods are served; the cache writes them into each snapshot."""
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
     improve_steps: int = IMPROVE_STEPS

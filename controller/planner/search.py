@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from controller.model.demand import Demand, DemandSet, collect, queue_order
+from controller.model.demand import Demand, DemandSet, queue_order
 from controller.model.scheduling import SchedulerProfiles
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from controller.planner.board.assignment import Ask
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
@@ -57,14 +58,7 @@ def search(
     snapshot: Snapshot, options: PlannerOptions, failed: Collection[str] = (), reporter: Reporter | None = None
 ) -> Finished:
     """`failed` are names of nodes that are left out, since planning them raised an error."""
-    collected = collect(
-        snapshot.pending,
-        options,
-        dra_resources=snapshot.context.dra_resources,
-        bind_failures=snapshot.bind_failures,
-        advertised=_advertised(snapshot),
-    )
-    demands, gangs = without_incomplete(collected, snapshot)
+    demands, gangs = without_incomplete(snapshot)
     stocks = take_stock(snapshot, options.geometries, failed)
     claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
@@ -109,13 +103,6 @@ def search(
         profiles=options.profiles,
         relabelled=relabelled,
     )
-
-
-def _advertised(snapshot: Snapshot) -> frozenset[str]:
-    """Resources of all nodes; read only where a pod's request looks mistyped."""
-    if not any(pod.misnamed for pod in snapshot.pending):
-        return frozenset()
-    return frozenset(chain.from_iterable(node.allocatable for node in snapshot.nodes))
 
 
 def _place(board: Board, levels: Sequence[Sequence[Ask]], rules: Rules) -> Reservation | None:

@@ -13,7 +13,8 @@ from benchmarks.nos_cluster import Card, ImpossibleError, card_model, server
 from benchmarks.nos_workloads import cluster_of, slices_of
 from benchmarks.replay import BrokenError, applied, bound
 from controller.model.results import NodeChange, PlanningResult
-from controller.model.views import MigDesired, PlannedGpu, PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import MigDesired, PlannedGpu, PlannerOptions
 from controller.planning import plan
 from partitioning.layouts import Instance, Layout
 

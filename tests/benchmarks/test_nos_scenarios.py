@@ -11,7 +11,8 @@ from benchmarks.nos_cases import Case, NotRun, read_case
 from benchmarks.nos_expected import most_pods
 from benchmarks.nos_scenarios import judge, main, verdicts
 from controller.model.results import NodeChange, PlanningResult
-from controller.model.views import MigDesired, PlannedGpu, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import MigDesired, PlannedGpu
 from partitioning.layouts import Instance, Layout
 
 DATA = Path(__file__).parent / "data" / "nos_scenarios.yaml"

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from controller.actions.reporter import Reporter
-from controller.model.views import GpuView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView
 from controller.planning import plan
 from kube.events import EventType, ObjectReference
 from tests.controller.cluster import Bench

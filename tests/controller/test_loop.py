@@ -16,7 +16,8 @@ from controller.actions.plan_writer import Writer
 from controller.actions.reporter import Reporter
 from controller.loop import Loop, Parts, causes, rest_seconds
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from tests.builders.objects import Json, item, node, pod
 from tests.controller.actions.test_plan_writer import planned
 from tests.controller.actions.test_reporter import Recorder

@@ -12,7 +12,8 @@ from controller.actions.plan_writer import Outcome, Written
 from controller.actions.written import as_written
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
-from controller.model.views import MigDesired, PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import MigDesired, PlannerOptions
 from controller.planning import plan as plan_pods
 from sandbox.apiserver import Disconnect, Refuse
 from tests.builders.objects import gpu, item, node, pod, status

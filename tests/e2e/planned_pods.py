@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from benchmarks.replay import applied, bound
 from controller.actions.nominations import due
 from controller.model.demand import is_partition, queue_order
-from controller.model.views import NodeView, PlanView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import NodeView, PlanView, PodView
 from controller.planning import plan
 from kube import apply
 from tests.e2e.random_pods import Json

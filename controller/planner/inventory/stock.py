@@ -14,7 +14,8 @@ from functools import lru_cache
 
 from controller.model.demand import kind_of
 from controller.model.known_geometries import KnownGeometries
-from controller.model.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
 from partitioning.layouts import Instance, Layout, with_model_names

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
-from controller.model.views import PlannerOptions, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions, PodView
 from controller.planner.board.assignment import Ask
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach

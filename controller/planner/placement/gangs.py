@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from controller.model.demand import Demand, DemandSet
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
-from controller.model.views import PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
 from controller.planner.board.assignment import Ask
 from controller.planner.board.board import Board
 
@@ -85,8 +86,9 @@ class Gangs:
         )
 
 
-def without_incomplete(demands: DemandSet, snapshot: Snapshot) -> tuple[DemandSet, Gangs]:
-    """Demands without the pods of gangs that cannot start yet, and what the others need."""
+def without_incomplete(snapshot: Snapshot) -> tuple[DemandSet, Gangs]:
+    """The snapshot's demands without the pods of gangs that cannot start yet, and what the others need."""
+    demands = snapshot.demands
     if not any(demand.pod.gang for demand in demands.helpable):
         return demands, Gangs(needs={}, found={})
     bound = _count(snapshot.pods)

@@ -11,7 +11,8 @@ from controller.api.plan_items import desired_of
 from controller.api.plans import PlanReading
 from controller.api.pods import read_pod
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
-from controller.model.views import MigDesired, PlannedGpu, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import MigDesired, PlannedGpu
 from crds.v1alpha1.spec import GpuItem
 from kube import apply
 from partitioning.layouts import Layout

@@ -13,7 +13,7 @@ from controller.actions.plan_writer import Outcome, Written
 from controller.actions.reporter import Reporter
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Counts, NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
-from controller.model.views import Snapshot
+from controller.model.snapshot import Snapshot
 from kube.events import EventType, ObjectReference
 from tests.builders.objects import SLICE, gpu, item, node, partition, pod, status
 from tests.builders.views import pod_view

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from controller.model.demand import collect, demand_of, queue_order
+from controller.model.demand import demand_of, queue_order
 from controller.model.misnamed import about_misnamed, nearest_slice
 from controller.model.reasons import UnplacedReason
-from controller.model.views import PlannerOptions, PodView
+from controller.model.serving import Serving, collect
+from controller.model.views import PodView
 from partitioning.resources import is_misnamed
 from tests.controller.planner.builders import pod, replaced
 
@@ -15,7 +16,7 @@ MIG = "1g.5gb"
 
 
 def collected(*pods: PodView) -> tuple[list[str], list[str], dict[str, UnplacedReason]]:
-    found = collect(pods, PlannerOptions())
+    found = collect(pods, Serving())
     return (
         [demand.pod.name for demand in found.helpable],
         [demand.pod.name for demand in found.untried],
@@ -100,7 +101,7 @@ def test_these_are_no_demand(somebody: PodView) -> None:
     ],
 )
 def test_these_get_a_reason_with_a_remedy(somebody: PodView, reason: UnplacedReason, remedy: str) -> None:
-    found = collect([somebody], PlannerOptions())
+    found = collect([somebody], Serving())
 
     assert not found.helpable
     (refused,) = found.refused
@@ -120,7 +121,7 @@ def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> N
     one = replaced(pod("a"), **{"misnamed": ("nvidia.com/mig-1g5gb",), **misnamed})
     offered, mapped = frozenset({"nvidia.com/mig-1g.5gb.shared"}), frozenset({"nvidia.com/gpu-class"})
 
-    assert not collect([one], PlannerOptions(), advertised=offered, dra_resources=mapped).refused
+    assert not collect([one], Serving(advertised=offered, dra_resources=mapped)).refused
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_our_own_nomination_is_no_preemption() -> None:
 
 
 def test_two_slices_in_two_containers_are_served() -> None:
-    (demand,) = collect([pod("a", ("10gb", 2))], PlannerOptions()).helpable
+    (demand,) = collect([pod("a", ("10gb", 2))], Serving()).helpable
 
     assert demand.wants == (("nvidia.com/gpu-10gb", 2),)
     assert demand.single is None

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.model.demand import is_partition
+from controller.model.snapshot import Snapshot
 from controller.model.views import (
     Desired,
     GpuView,
@@ -18,7 +19,6 @@ from controller.model.views import (
     PlanView,
     PodView,
     Requirement,
-    Snapshot,
     Taint,
     Toleration,
 )

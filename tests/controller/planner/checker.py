@@ -10,7 +10,8 @@ from collections import Counter
 
 from controller.model.demand import is_partition
 from controller.model.results import NodeChange, PlanningResult
-from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PlanView, Snapshot, WholeDesired
+from controller.model.snapshot import Snapshot
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PlanView, WholeDesired
 from controller.simulator import Fit, filter_node
 from partitioning.layouts import Instance, check_layout
 from partitioning.mps import check_slices

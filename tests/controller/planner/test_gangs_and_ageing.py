@@ -10,7 +10,8 @@ from benchmarks.instances import MIXES, instance
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.scheduling import SchedulingContext
-from controller.model.views import PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.checker import check

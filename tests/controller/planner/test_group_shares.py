@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from controller.model.views import PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check

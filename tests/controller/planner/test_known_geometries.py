@@ -9,7 +9,8 @@ from controller.config.geometries_file import read_geometries
 from controller.model.known_geometries import KnownGeometries
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.views import PlannerOptions, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from controller.planning import plan
 from tests.controller.planner.builders import A100, H100, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check, layouts

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.model.views import GpuView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView
 from controller.planning import plan
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from tests.controller.planner.builders import A30, A100, T4, cluster, holder, mps, pod, server

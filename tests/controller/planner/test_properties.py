@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
 from controller.model.results import PlanningResult, Supply
-from controller.model.views import Snapshot
+from controller.model.snapshot import Snapshot
 from controller.planning import plan
 from tests.controller.planner.checker import check
 from tests.controller.planner.world import applied, bound

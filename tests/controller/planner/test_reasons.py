@@ -7,7 +7,8 @@ import pytest
 from controller.explanation.phrases import counted
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
-from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Requirement, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Requirement
 from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import H100, cluster, holder, mig, mps, node, pod, server

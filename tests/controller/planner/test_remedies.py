@@ -6,7 +6,8 @@ import pytest
 
 from controller.explanation.causes import Cause, nearest
 from controller.model.reasons import UnplacedReason
-from controller.model.views import HostPort, PartitionView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import HostPort, PartitionView, PodView
 from controller.planner.inventory.stock import Closed
 from controller.planning import plan
 from partitioning.resources import WHOLE

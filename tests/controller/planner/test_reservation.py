@@ -13,7 +13,8 @@ from benchmarks.instances import MIXES, instance
 from benchmarks.replay import applied, bound
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.views import GpuView, NodeView, PlanView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, NodeView, PlanView, PodView
 from controller.planning import plan
 from partitioning.resources import mig_resource
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server

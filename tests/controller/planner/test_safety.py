@@ -6,7 +6,8 @@ import pytest
 
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.views import GpuView, MigDesired, NodeView, PartitionView, PlanView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, MigDesired, NodeView, PartitionView, PlanView, PodView
 from controller.planning import plan
 from tests.controller.planner.builders import A100, cluster, holder, layout, mig, mps, node, plan_of, pod, server
 from tests.controller.planner.checker import check

@@ -26,7 +26,8 @@ from controller.model.scheduling import (
     StorageClassView,
     VolumeView,
 )
-from controller.model.views import NodeView, PlannerOptions, PlanView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import NodeView, PlannerOptions, PlanView, PodView
 from controller.planning import plan
 from controller.simulator import ClusterState
 from tests.controller.planner.builders import cluster, mig, mps, node, plan_of, pod, replaced
@@ -192,16 +193,16 @@ def test_each_pod_is_filtered_by_its_own_scheduler() -> None:
     lax = FilterProfile(scheduler_name="lax", filters=tuple(name for name in FILTERS if name != "TaintToleration"))
     gpus = [mig(0)]
     tainted = (node("t1", gpus=gpus, labels={HOST: "t1", "pool": "x"}, taints=["k"]), plan_of("t1", gpus=gpus))
-    options = PlannerOptions(
-        scheduler_names=frozenset({"strict", "lax", "default-scheduler"}), profiles={"strict": strict, "lax": lax}
-    )
+    names = frozenset({"strict", "lax", "default-scheduler"})
+    options = PlannerOptions(profiles={"strict": strict, "lax": lax})
     pending = [replaced(pod(name, SLICE), scheduler_name=name) for name in ("strict", "lax", "default-scheduler")]
-    result = plan(cluster(tainted, server("p1", pool="y"), server("n1"), pending=pending), options)
+    everywhere = cluster(tainted, server("p1", pool="y"), server("n1"), pending=pending)
+    result = plan(replace(everywhere, scheduler_names=names), options)
 
     assert where(result)["strict"] == "p1"
     assert where(result)["default-scheduler"] in ("p1", "n1")
     assert "lax" in where(result)
-    alone = plan(cluster(tainted, pending=pending), options)
+    alone = plan(replace(cluster(tainted, pending=pending), scheduler_names=names), options)
     assert where(alone) == {"lax": "t1"}
     assert "has taint k:NoSchedule" in told(alone)["strict"][1]
 

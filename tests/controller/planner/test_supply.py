@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.views import MigDesired, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import MigDesired, PodView
 from controller.planning import plan
 from tests.controller.planner.builders import A100, cluster, holder, layout, mig, node, plan_of, pod, server
 from tests.controller.planner.checker import check

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
-from controller.model.views import Snapshot
+from controller.model.snapshot import Snapshot
 from controller.planning import plan
 from tests.controller.planner.builders import A30, cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check

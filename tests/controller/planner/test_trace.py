@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.model.views import PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
 from controller.planning import plan
 from tests.controller.planner.builders import H100, cluster, mig, node, plan_of, pod
 from tests.controller.planner.checker import check

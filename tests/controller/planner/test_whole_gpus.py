@@ -6,7 +6,8 @@ import pytest
 
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult, Supply
-from controller.model.views import GpuView, PodView, Snapshot, WholeDesired
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, PodView, WholeDesired
 from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server

@@ -14,7 +14,8 @@ from itertools import product
 from hypothesis import strategies as st
 
 from controller.model.results import PlanningResult
-from controller.model.views import GpuView, NodeView, PlanView, PodView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, NodeView, PlanView, PodView
 from partitioning.models import GpuModel
 from partitioning.resources import mig_resource
 from tests.controller.planner.builders import A30, A100, cluster, holder, mig, pod, server

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from controller.model.demand import is_partition
 from controller.model.results import PlanningResult
-from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, Snapshot
+from controller.model.snapshot import Snapshot
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView
 from partitioning.resources import mig_resource
 
 

@@ -1,0 +1,168 @@
+"""Judge the request of a pending pod: what it demands of our GPUs, or why it is not served, or that it is not ours.
+
+Takes a pod and what decides besides it: schedulers, DeviceClasses, the names of resources that nodes have. The cache
+judges each pod as it is observed, a snapshot all pending pods at once, in the scheduler's queue order (priority, then
+creation). Whether anything fits is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from controller.model.demand import Demand, DemandSet, demand_of, kind_of, queue_order
+from controller.model.misnamed import about_misnamed
+from controller.model.reasons import UnplacedReason
+from controller.model.results import Unplaced
+from controller.model.views import DEFAULT_SCHEDULERS, PodView
+from partitioning.resources import WHOLE, AckRequest, NoMemoryRequest, SharedRequest, WholeRequest
+
+NO_BIND_FAILURES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What decides, besides the pod, whether its request is served."""
+
+    scheduler_names: frozenset[str] = DEFAULT_SCHEDULERS
+    dra_resources: frozenset[str] = frozenset()
+    """Mapped by a DeviceClass: pods that request them are left to DRA."""
+    advertised: frozenset[str] = frozenset()
+    """Resources of nodes: a name that one of them has is right, whatever its form."""
+
+
+def judge(
+    pod: PodView, serving: Serving, *, bind_failures: Mapping[str, str] = NO_BIND_FAILURES
+) -> Demand | Unplaced | None:
+    """None: it requests nothing that is ours to provide or to explain.
+
+    `bind_failures` are pods that were not bound where their partitions were, with that node: left alone now.
+    """
+    if pod.deleting:
+        return None
+    misnamed = sorted({*pod.misnamed} - serving.advertised - serving.dra_resources) if pod.misnamed else []
+    if misnamed and pod.scheduler_name in serving.scheduler_names:
+        return _not_served(pod, about_misnamed(misnamed[0]))
+    if not pod.gpu or _is_others_business(pod, serving):
+        return None
+    refusal = _refusal(pod, serving) or _unbindable(pod, bind_failures)
+    if refusal is not None:
+        return refusal
+    demand = demand_of(pod)
+    return demand if demand.wants else None
+
+
+def wants_planning(pod: PodView, serving: Serving) -> bool:
+    """It is pending, and planning can serve it or owes a reason; a pod may complete its gang, tried or not."""
+    judged = judge(pod, serving) if not pod.node else None
+    return isinstance(judged, Unplaced) or (judged is not None and (pod.unschedulable or bool(pod.gang)))
+
+
+def collect(
+    pending: Iterable[PodView], serving: Serving, *, bind_failures: Mapping[str, str] = NO_BIND_FAILURES
+) -> DemandSet:
+    """All of them, and which of them the scheduler has tried."""
+    helpable: list[Demand] = []
+    untried: list[Demand] = []
+    refused: list[Unplaced] = []
+    queue = sorted(pending, key=queue_order)
+    # A gang's other pods may be held back until all can start: they are meant as well.
+    waiting_gangs = {(pod.namespace, pod.gang) for pod in queue if pod.gang and pod.unschedulable}
+    for pod in queue:
+        judged = judge(pod, serving, bind_failures=bind_failures)
+        if isinstance(judged, Unplaced):
+            refused.append(judged)
+        elif judged is not None:
+            tried = pod.unschedulable or (pod.gang and (pod.namespace, pod.gang) in waiting_gangs)
+            (helpable if tried else untried).append(judged if tried else replace(judged, tried=False))
+    return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused))
+
+
+def _is_others_business(pod: PodView, serving: Serving) -> bool:
+    """Whole GPUs are served by others as well: a pod of another scheduler, or of DRA, needs no explanation."""
+    if not all(isinstance(kind_of(resource), WholeRequest) for resource, _ in pod.gpu):
+        return False
+    return pod.claims or WHOLE in serving.dra_resources or pod.scheduler_name not in serving.scheduler_names
+
+
+def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
+    """Why a pod that requests a share of a GPU is not planned for; None if it is."""
+    kinds = [kind_of(resource) for resource, _ in pod.gpu]
+    for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
+        if isinstance(kind, SharedRequest):
+            return _not_served(pod, f"{resource} is not served. Request nvidia.com/gpu-<N>gb, an MPS slice of N GB.")
+        if isinstance(kind, AckRequest):
+            gb = -(-amount * 2**30 // 10**9)
+            return _not_served(pod, f"{resource}: {amount} is not served. Request nvidia.com/gpu-{gb}gb: 1.")
+        if isinstance(kind, NoMemoryRequest):
+            return _not_served(
+                pod, f"{resource} is not served: a slice has at least 1 GB. Request nvidia.com/gpu-<N>gb."
+            )
+    mapped = sorted(resource for resource, _ in pod.gpu if resource in serving.dra_resources)
+    if mapped:
+        return _not_served(pod, f"A DeviceClass maps {mapped[0]}, so DRA serves this pod. Request another resource.")
+    if pod.claims:
+        return _not_served(
+            pod, "The pod has resource claims, which DRA serves. Request the partition in resources.limits alone."
+        )
+    return _unusable(pod, serving) or _not_now(pod)
+
+
+def _unusable(pod: PodView, serving: Serving) -> Unplaced | None:
+    """What the pod would get, it could not use."""
+    if pod.mixed_container:
+        kinds_of = " and ".join(pod.mixed_container)
+        return _not_served(
+            pod,
+            f"A container can use only one kind of GPU resource, but one here requests {kinds_of}. "
+            "Request one kind, or use several containers.",
+        )
+    if pod.most_mps_per_container > 1:
+        return _not_served(
+            pod,
+            f"A container can use only one MPS slice, but one here requests {pod.most_mps_per_container}. "
+            "Request one larger slice, or use several containers.",
+        )
+    if pod.scheduler_name not in serving.scheduler_names:
+        return _not_served(
+            pod,
+            f"Its scheduler {pod.scheduler_name} is not in the controller's setting schedulerNames "
+            f"({', '.join(sorted(serving.scheduler_names))}). Ask an administrator to add it.",
+        )
+    return None
+
+
+def _not_now(pod: PodView) -> Unplaced | None:
+    if pod.scheduling_gates:
+        gates = ", ".join(pod.scheduling_gates)
+        return _unplaced(
+            pod, UnplacedReason.SCHEDULING_GATED, f"Waiting for its scheduling gates ({gates}) to be removed."
+        )
+    if pod.nominated_node and not pod.nomination_ours:
+        return _unplaced(
+            pod,
+            UnplacedReason.PREEMPTING,
+            f"Its scheduler is evicting pods on node {pod.nominated_node} to make room for it.",
+        )
+    return None
+
+
+def _unbindable(pod: PodView, bind_failures: Mapping[str, str]) -> Unplaced | None:
+    node = bind_failures.get(pod.uid)
+    if node is None:
+        return None
+    return _unplaced(
+        pod,
+        UnplacedReason.FILTERED_BY_SCHEDULER,
+        f"Its partitions were ready twice, last on node {node}, but {pod.scheduler_name} did not bind it. The pod's "
+        "PodScheduled condition says which filter rejects it. It is planned again later.",
+    )
+
+
+def _not_served(pod: PodView, message: str) -> Unplaced:
+    return _unplaced(pod, UnplacedReason.NOT_SERVED, message)
+
+
+def _unplaced(pod: PodView, reason: UnplacedReason, message: str) -> Unplaced:
+    return Unplaced(uid=pod.uid, key=pod.key, reason=reason, message=message)

@@ -71,10 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: process.stop())
     process.start()
     try:
-        process.run()
+        ended_by = process.run()
     finally:
         process.close()
-    return 3 if process.ended_by else 0
+    return 3 if ended_by else 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import traceback
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +33,7 @@ from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.reading import HardwareReader
+from nodeagent.health import Health, Passes
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
@@ -42,7 +42,7 @@ from nodeagent.observed.pods import PodBook, parse_pod
 from nodeagent.observed.witnesses import Witnesses
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.outcomes import Outcomes
-from nodeagent.report.publish import StatusWriter
+from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
@@ -56,14 +56,8 @@ log = logging.getLogger(__name__)
 LEAST_PAUSE_SECONDS = 0.1
 """A burst of events is one pass."""
 FAILED_PAUSE_SECONDS = 5.0
-STUCK_SECONDS = 600.0
-"""A pass, or a driver call, that takes longer hangs: the health page reports it."""
-SILENT_SECONDS = 60.0
-"""An agent that completes no pass does not keep the status true: then it must not seem alive."""
-
-
-class NoPassError(Exception):
-    """No pass completes, so a heartbeat would wrongly promise that the status is kept true."""
+PLAN, NODE, PODS = "the plan", "this node", "pods"
+"""What the watches read, as the readiness page names it."""
 
 
 class AgentProcess:
@@ -72,52 +66,31 @@ class AgentProcess:
     def __init__(self, node_name: str, settings: Settings, api: ApiClient, driver: GpuDriver) -> None:
         self._node_name, self._settings, self._api = node_name, settings, api
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._passed_at, self._passes, self._failure = time.monotonic(), 0, ""
-        self._driver_loss, self.ended_by = DriverLoss(time.monotonic), ""
-        """Why `run` returned without `stop`: this process cannot continue, and a new one can."""
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
-        pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
-        self._cache = NodeCache(pods, wake=self._wake.set)
+        self._passes, self._driver_loss = Passes(time.monotonic), DriverLoss(time.monotonic)
+        self._cache = NodeCache(
+            PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds), wake=self._wake.set
+        )
         self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
         self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
-        self.metrics = AgentMetrics(node_name, __version__)
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
-        self._heartbeat = self._build_heartbeat()
-        self._budget = RequestBudget()
-        self._status = StatusWriter(
-            api,
-            node_name,
-            self._cache.plan,
-            self._heartbeat,
-            self._budget,
-            clock=time.monotonic,
-            interval_seconds=settings.status_interval_seconds,
-        )
-        self.metrics.watch_status(lambda: self._status.failures)
-        self.metrics.watch_heartbeat(self._heartbeat.age_seconds)
+        self._budget, self._failures = RequestBudget(), StatusFailures()
+        self.heartbeat = self._build_heartbeat()
+        self.metrics = AgentMetrics(node_name, __version__)
+        self.metrics.watch_status(self._failures.counted)
+        self.metrics.watch_heartbeat(self.heartbeat.age_seconds)
         self._agent = self._build_agent()
-        plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
-        own = {"fieldSelector": f"metadata.name={node_name}"}
-        bound = {"fieldSelector": f"spec.nodeName={node_name}"}
-        self._plans = Reflector(api, plans, params=own, project=parse_plan, on_change=self._cache.on_plan)
-        self._bound = Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=self._cache.on_pod)
-        self._watches: dict[str, Reflector[Any]] = {
-            "the plan": self._plans,
-            "this node": Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=self._cache.on_node),
-            "pods": self._bound,
-        }
+        self._watches = self._build_watches()
         self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
-        self.server = self._build_server()
-
-    def _build_server(self) -> Server:
-        return Server(
-            self._settings.metrics_address,
-            self._settings.metrics_port,
+        self.health = Health(self._passes, self._driver, self._watches, needed=PLAN)
+        self.server = Server(
+            settings.metrics_address,
+            settings.metrics_port,
             {
                 "/metrics": metrics_page(self.metrics.registry),
-                "/healthz": check_page(self._health),
-                "/readyz": check_page(self._readiness),
+                "/healthz": check_page(self.health.problems),
+                "/readyz": check_page(self.health.unready),
             },
         )
 
@@ -131,13 +104,19 @@ class AgentProcess:
             manager=names.AGENT_MANAGER,
             lease_seconds=4 * renew_seconds,
             renew_seconds=renew_seconds,
-            before=self._check_passes,
-            annotations=self._lease_annotations,
+            before=self._passes.check,
+            annotations=self._failures.annotations,
         )
 
-    def _lease_annotations(self) -> dict[str, str]:
-        problem = self._status.problem
-        return {names.ANNOTATION_STATUS_PROBLEM: problem} if problem else {}
+    def _build_watches(self) -> dict[str, Reflector[Any]]:
+        api, cache, name = self._api, self._cache, self._node_name
+        plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+        own, bound = {"fieldSelector": f"metadata.name={name}"}, {"fieldSelector": f"spec.nodeName={name}"}
+        return {
+            PLAN: Reflector(api, plans, params=own, project=parse_plan, on_change=cache.on_plan),
+            NODE: Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=cache.on_node),
+            PODS: Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=cache.on_pod),
+        }
 
     def _build_agent(self) -> Agent:
         settings, clock, cache, state = self._settings, time.monotonic, self._cache, self._state
@@ -171,8 +150,18 @@ class AgentProcess:
         )
 
     def _build_reporter(self) -> Reporter:
+        status = StatusWriter(
+            self._api,
+            self._node_name,
+            self._cache.plan,
+            self._budget,
+            beats=self.heartbeat,
+            failures=self._failures,
+            clock=time.monotonic,
+            interval_seconds=self._settings.status_interval_seconds,
+        )
         return Reporter(
-            write=self._status.write,
+            write=status.write,
             emit=self._events.emit,
             metrics=self.metrics,
             clock=time.monotonic,
@@ -182,19 +171,24 @@ class AgentProcess:
 
     def start(self) -> None:
         self._events.start()
-        self._heartbeat.start()
+        self.heartbeat.start()
         self.server.start()
         for watch in self._watches.values():
             watch.start()
         self._files.ensure()
 
-    def run(self) -> None:
-        """Make passes until `stop`."""
+    def run(self) -> str:
+        """Make passes until `stop`. Returns why this process cannot continue, where a new one can; else nothing."""
+        ended_by = ""
         while not self._stopping.is_set():
-            due_seconds = self._pass()
+            due_seconds, ended_by = self._pass()
+            if ended_by:
+                log.error("%s", ended_by)
+                break
             self._stopping.wait(LEAST_PAUSE_SECONDS)
             self._wake.wait(due_seconds)
             self._wake.clear()
+        return ended_by
 
     def stop(self) -> None:
         """Make `run` return after the current step; safe in a signal handler."""
@@ -205,7 +199,7 @@ class AgentProcess:
         for watch in self._watches.values():
             watch.stop()
         self._files.stop()
-        self._heartbeat.stop()
+        self.heartbeat.stop()
         self._events.stop()
         self.server.stop()
         self._kubelet.close()
@@ -213,11 +207,12 @@ class AgentProcess:
             self._lock.release()
         # Else the lock ends with the process: no other agent may start on top of a call that still runs.
 
-    def _pass(self) -> float:
+    def _pass(self) -> tuple[float, str]:
+        """The seconds until the next one is due, and why there can be none in this process."""
         # Before the plan was read, "no plan" would be believed and every GPU counted as unmanaged.
-        if not self._plans.synced.is_set():
-            return LEAST_PAUSE_SECONDS
-        if self._bound.synced.is_set():
+        if not self._watches[PLAN].synced.is_set():
+            return LEAST_PAUSE_SECONDS, ""
+        if self._watches[PODS].synced.is_set():
             self._cache.pods.set_synced()
         self._files.ensure()
         self._budget.renew()
@@ -225,52 +220,14 @@ class AgentProcess:
         try:
             ended = self._agent.reconcile()
         except Exception as error:  # noqa: BLE001 - the next pass may work, whatever this was; it is logged
-            self._pass_failed(error)
-            return FAILED_PAUSE_SECONDS
-        self._failure = ""
-        self._passed_at, self._passes = time.monotonic(), self._passes + 1
-        self.ended_by = self._driver_loss.note(ended.driver_problem)
-        if self.ended_by:
-            log.error("%s", self.ended_by)
-            self.stop()
+            self._passes.fail(error)
+            self.metrics.error("pass")
+            return FAILED_PAUSE_SECONDS, ""
+        self._passes.complete()
         # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
-        self._heartbeat.retry_now()
-        self.metrics.pass_took(self._passed_at - started)
-        return ended.due_seconds
-
-    def _pass_failed(self, error: Exception) -> None:
-        """The same traceback every few seconds would bury everything else in the log."""
-        text = "".join(traceback.format_exception(error))
-        if text == self._failure:
-            log.warning("the pass failed again: %s: %s", type(error).__name__, error)
-        else:
-            log.error("the pass failed", exc_info=error)
-        self._failure = text
-        self.metrics.error("pass")
-
-    def _idle_seconds(self) -> float:
-        return time.monotonic() - self._passed_at
-
-    def _check_passes(self) -> None:
-        """No heartbeat while no pass completes."""
-        if self._idle_seconds() > SILENT_SECONDS:
-            raise NoPassError(f"not sent: no pass completed in {SILENT_SECONDS:g} s")
-
-    def _health(self) -> list[str]:
-        found = []
-        seconds = self._idle_seconds()
-        if self._plans.synced.is_set() and seconds > STUCK_SECONDS:
-            found.append(f"no pass completed in {seconds:.0f} s")
-        hanging = self._driver.hanging()
-        # Passes continue without the driver, and none of them can do anything.
-        if hanging is not None and hanging.seconds > STUCK_SECONDS:
-            found.append(f"{hanging.what}: no answer from the driver for {hanging.seconds:.0f} s")
-        return found
-
-    def _readiness(self) -> list[str]:
-        unread = [what for what, watch in self._watches.items() if not watch.synced.is_set()]
-        missing = [f"{what} not read from the API yet" for what in unread]
-        return missing or ([] if self._passes else ["no pass has completed yet"])
+        self.heartbeat.retry_now()
+        self.metrics.pass_took(time.monotonic() - started)
+        return ended.due_seconds, self._driver_loss.note(ended.driver_problem)
 
 
 def _utc_now() -> str:

@@ -43,7 +43,7 @@ from nodeagent.observed.witnesses import Witnesses
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.outcomes import Outcomes
-from nodeagent.report.publish import StatusWriter
+from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
@@ -153,8 +153,9 @@ class SimulatedNode:
             self._api,
             self.name,
             self._cache.plan,
-            self._heartbeat,
             self._budget,
+            beats=self._heartbeat,
+            failures=StatusFailures(),
             clock=clock,
             interval_seconds=interval_seconds,
         )

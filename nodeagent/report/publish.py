@@ -30,36 +30,50 @@ MOST_FAILURES = 3
 MOST_PROBLEM_CHARS = 512
 
 
+class StatusFailures:
+    """What keeps the status from the API, for the heartbeat and the metrics. Written by `StatusWriter` alone."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Writes that failed since the last one that the API accepted."""
+        self.problem = ""
+        """Why, after `MOST_FAILURES` while heartbeats got through; the heartbeat carries it to the controller."""
+
+    def counted(self) -> int:
+        return self.count
+
+    def annotations(self) -> dict[str, str]:
+        """Of the Lease."""
+        return {names.ANNOTATION_STATUS_PROBLEM: self.problem} if self.problem else {}
+
+
 class StatusWriter:
     def __init__(
         self,
         api: ApiClient,
         node_name: str,
         latest: LatestVersion[ObservedPlan],
-        beats: Beats,
         budget: RequestBudget,
         *,
+        beats: Beats,
+        failures: StatusFailures,
         clock: Callable[[], float],
         interval_seconds: float,
     ) -> None:
         self._api = api
         self._name = node_name
         self._latest = latest
-        self._beats, self._budget = beats, budget
+        self._beats, self._failures, self._budget = beats, failures, budget
         self._handback = Handback(beats, clock=clock)
         self._clock = clock
         self._interval_seconds = interval_seconds
         self._written_at: float | None = None
-        self.failures = 0
-        """Writes that failed since the last one that the API accepted."""
-        self.problem = ""
-        """Why, after `MOST_FAILURES` while heartbeats got through; the heartbeat carries it to the controller."""
         self._taken_before = 0
         """Heartbeats that were taken before the last failure."""
 
     def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
         """None when the API holds it; else the seconds after which to call again. Raises ApiError."""
-        handed_back = self._handback.may_write_ready(plan.status, reporting=not self.problem)
+        handed_back = self._handback.may_write_ready(plan.status, reporting=not self._failures.problem)
         live = plan.status
         if not handed_back:
             status, live = without_ready(status), without_ready(live)
@@ -88,21 +102,21 @@ class StatusWriter:
             self._failed(error)
             raise
         self._latest.accept(parse_plan(written))
-        self.failures = 0
-        if self.problem:
-            self.problem = ""
+        self._failures.count = 0
+        if self._failures.problem:
+            self._failures.problem = ""
             self._beats.beat_now()
         return True
 
     def _failed(self, error: ApiError) -> None:
-        self.failures += 1
+        self._failures.count += 1
         # Without heartbeats the API server is away: to report a refusal then would only unsettle Ready at its return.
         heard, self._taken_before = self._beats.taken > self._taken_before, self._beats.taken
-        if self.failures < MOST_FAILURES:
+        if self._failures.count < MOST_FAILURES:
             return
-        known = self.problem
+        known = self._failures.problem
         if known or heard:
-            self.problem = str(error)[:MOST_PROBLEM_CHARS]
+            self._failures.problem = str(error)[:MOST_PROBLEM_CHARS]
         if not known:
             self._beats.beat_now()
 

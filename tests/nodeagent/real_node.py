@@ -63,15 +63,20 @@ class Node:
         self.kubelet.start()
         self._plugin_thread.start()
         self.agent: AgentProcess | None = None
+        self.ended_by = ""
+        """Why the last agent ended by itself."""
 
     def start_agent(self) -> AgentProcess:
         agent = self.agent = AgentProcess(
             NODE, self.settings, clients.for_url(self.api.configuration.host), NvmlDriver()
         )
         agent.start()
-        self._agent_thread = threading.Thread(target=agent.run, daemon=True)
+        self._agent_thread = threading.Thread(target=self._run, args=(agent,), daemon=True)
         self._agent_thread.start()
         return agent
+
+    def _run(self, agent: AgentProcess) -> None:
+        self.ended_by = agent.run()
 
     def running(self) -> bool:
         """The agent still makes passes."""

@@ -16,7 +16,7 @@ from kube.latest import LatestVersion
 from nodeagent.advertise.taint import NodeGuard, NodeWriter, lowered, stale
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
-from nodeagent.report.publish import StatusWriter
+from nodeagent.report.publish import StatusFailures, StatusWriter
 from sandbox.apiserver import ApiServer
 
 R = "nvidia.com/mig-1g.10gb"
@@ -94,7 +94,10 @@ def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() 
         budget = RequestBudget(seconds=0.2, shortest_seconds=0.1)
         node = NodeWriter(api, "n", LatestVersion[ObservedNode](), budget)
         plans = LatestVersion[ObservedPlan]()
-        status = StatusWriter(api, "n", plans, Beats(), budget, clock=time.monotonic, interval_seconds=0.0)
+        failures = StatusFailures()
+        status = StatusWriter(
+            api, "n", plans, budget, beats=Beats(), failures=failures, clock=time.monotonic, interval_seconds=0.0
+        )
         started = time.monotonic()
 
         assert "no answer from the API server" in node.set_taint(True)

@@ -16,14 +16,15 @@ from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply, clients, leases
 from kube.errors import NotFound
-from nodeagent import process
+from nodeagent import health, process
 from nodeagent.__main__ import main
 from nodeagent.agent import Agent, PassEnd
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import PluginConfig, read_config
 from nodeagent.hardware import driver_loss
 from nodeagent.hardware.nvml import NvmlDriver
-from nodeagent.process import AgentProcess, NoPassError
+from nodeagent.health import NoPassError
+from nodeagent.process import AgentProcess
 from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.apiserver import ApiServer
 from sandbox.driver import faults, incidents
@@ -140,8 +141,8 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(process, "FAILED_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(process, "SILENT_SECONDS", 0.3)
-    monkeypatch.setattr(process, "STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(health, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(health, "STUCK_SECONDS", 0.3)
     node.plan(mig(0, ("1g.10gb", 0)))
     agent = node.start_agent()
     wait_until(node.ready)
@@ -155,18 +156,18 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
 
     monkeypatch.setattr(Agent, "reconcile", fails)
     wait_until(lambda: "the pass failed again: RuntimeError: a broken world" in caplog.text)
-    wait_until(lambda: agent._health() != [])
+    wait_until(lambda: agent.health.problems() != [])
 
     assert caplog.text.count("Traceback") == 1
     with pytest.raises(NoPassError, match="no pass completed in"):
-        agent._heartbeat.beat()
+        agent.heartbeat.beat()
 
     monkeypatch.setattr(leases, "RETRY_SECONDS", 600.0)
-    agent._heartbeat.beat_now()
-    wait_until(lambda: "no pass completed in" in agent._heartbeat.last_error)
-    taken = agent._heartbeat.taken
+    agent.heartbeat.beat_now()
+    wait_until(lambda: "no pass completed in" in agent.heartbeat.last_error)
+    taken = agent.heartbeat.taken
     broken.clear()
-    wait_until(lambda: agent._heartbeat.taken > taken)
+    wait_until(lambda: agent.heartbeat.taken > taken)
 
 
 def test_a_second_agent_is_refused(node: Node) -> None:
@@ -268,7 +269,7 @@ def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Nod
 def test_a_driver_that_stays_away_ends_the_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_loss, "GONE_SECONDS", 0.2)
     node.plan(mig(0, ("1g.10gb", 0)))
-    agent = node.start_agent()
+    node.start_agent()
     wait_until(node.ready)
     faults.inject(
         node.machine,
@@ -280,7 +281,7 @@ def test_a_driver_that_stays_away_ends_the_process(node: Node, monkeypatch: pyte
 
     wait_until(lambda: not node.running())
 
-    assert "the NVIDIA driver has been unusable" in agent.ended_by
+    assert "the NVIDIA driver has been unusable" in node.ended_by
 
 
 def test_wrong_settings_end_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from kube.errors import ApiError
 from kube.latest import LatestVersion
 from kube.leases import Heartbeat
 from nodeagent.desired.plan import ObservedPlan, parse_plan
-from nodeagent.report.publish import StatusWriter
+from nodeagent.report.publish import StatusFailures, StatusWriter
 from sandbox.apiserver import Refuse
 from tests.builders.objects import condition, node, status
 from tests.controller.cluster import Bench, Cluster
@@ -75,7 +75,7 @@ class Rig:
             agent_silent_seconds=60,
             taint_removal_seconds=180,
         )
-        self.latest = LatestVersion[ObservedPlan]()
+        self.latest, self.failures = LatestVersion[ObservedPlan](), StatusFailures()
         self.beats = Beats(
             Heartbeat(
                 self.cluster.api,
@@ -83,13 +83,18 @@ class Rig:
                 name=names.agent_lease("n1"),
                 identity="n1",
                 manager=names.AGENT_MANAGER,
-                annotations=lambda: (
-                    {names.ANNOTATION_STATUS_PROBLEM: self.writer.problem} if self.writer.problem else {}
-                ),
+                annotations=self.failures.annotations,
             )
         )
         self.writer = StatusWriter(
-            self.cluster.api, "n1", self.latest, self.beats, RequestBudget(), clock=bench.clock, interval_seconds=0.0
+            self.cluster.api,
+            "n1",
+            self.latest,
+            RequestBudget(),
+            beats=self.beats,
+            failures=self.failures,
+            clock=bench.clock,
+            interval_seconds=0.0,
         )
         self.ready: list[str] = []
         """Every status of Ready that anybody who watches has seen, without repetitions."""
@@ -204,10 +209,10 @@ def refusal(rig: Rig) -> Any:
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
     fault = refuse_the_agents(rig)
     for turn in range(3):
-        assert (rig.writer.failures, rig.beats.wanted) == (turn, False)
+        assert (rig.failures.count, rig.beats.wanted) == (turn, False)
         rig.agent_turn()
     # A heartbeat that gets through tells a refused status from an API server that is away.
-    assert (rig.writer.problem, rig.beats.wanted) == ("", True)
+    assert (rig.failures.problem, rig.beats.wanted) == ("", True)
     rig.beats.send()
     rig.agent_turn()
     return fault
@@ -248,7 +253,7 @@ def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig:
         rig.bench.clock.now += STEP_SECONDS
     assert rig.ready == ["Unknown", "True"]
     assert rig.says("AgentAlive") == ("True", "Heartbeat")
-    assert rig.writer.failures == 0
+    assert rig.failures.count == 0
 
 
 def test_two_failures_do_not_show_on_the_plan(rig: Rig) -> None:
@@ -257,10 +262,10 @@ def test_two_failures_do_not_show_on_the_plan(rig: Rig) -> None:
     fault = refuse_the_agents(rig)
     rig.agent_turn()
     rig.agent_turn()
-    assert (rig.writer.failures, rig.writer.problem) == (2, "")
+    assert (rig.failures.count, rig.failures.problem) == (2, "")
     rig.cluster.server.faults.remove(fault)
     rig.agent_turn()
-    assert rig.writer.failures == 0
+    assert rig.failures.count == 0
 
 
 def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
@@ -286,7 +291,7 @@ def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
 
     assert rig.says("AgentAlive") == ("True", "Heartbeat")
     assert "Unknown" not in rig.ready
-    assert rig.writer.failures == 0
+    assert rig.failures.count == 0
 
 
 def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: Rig) -> None:

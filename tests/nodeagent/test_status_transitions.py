@@ -12,7 +12,7 @@ from kube import apply, clients
 from kube.budget import RequestBudget
 from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan, parse_plan
-from nodeagent.report.publish import StatusWriter, same
+from nodeagent.report.publish import StatusFailures, StatusWriter, same
 from sandbox.apiserver import ApiServer
 from tests.crds.status_transitions import FULL, absent_fields, transitions
 
@@ -47,7 +47,16 @@ class Silent:
 def write(api: ApiClient, status: PlanStatus) -> None:
     """As the agent does; raises where the API refuses it."""
     latest = LatestVersion[ObservedPlan]()
-    writer = StatusWriter(api, NAME, latest, Silent(), RequestBudget(), clock=lambda: 0.0, interval_seconds=1.0)
+    writer = StatusWriter(
+        api,
+        NAME,
+        latest,
+        RequestBudget(),
+        beats=Silent(),
+        failures=StatusFailures(),
+        clock=lambda: 0.0,
+        interval_seconds=1.0,
+    )
     assert writer.write(parse_plan(apply.get(api, PLAN)), status.wire()) is None
 
 

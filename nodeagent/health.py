@@ -1,0 +1,97 @@
+"""Reports whether this agent works: to its health and readiness pages, and to the heartbeat, which must stop with it.
+
+Takes the end of each pass, returns sentences. An agent that completes no pass does not keep the status true, so it must
+not seem alive to the controller either. Ends nothing and repairs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from nodeagent.hardware.driver_thread import Hanging
+
+log = logging.getLogger(__name__)
+STUCK_SECONDS = 600.0
+"""A pass, or a driver call, that takes longer hangs: the health page reports it."""
+SILENT_SECONDS = 60.0
+"""Without a completed pass for this long the heartbeat is held back."""
+
+
+class NoPassError(Exception):
+    """No pass completes, so a heartbeat would wrongly promise that the status is kept true."""
+
+
+class Passes:
+    """Which passes completed; safe to read from any thread."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._completed_at, self._traceback = clock(), ""
+        self.completed = 0
+
+    def complete(self) -> None:
+        self._completed_at, self._traceback = self._clock(), ""
+        self.completed += 1
+
+    def fail(self, error: Exception) -> None:
+        """Log it: the same traceback every few seconds would bury everything else in the log."""
+        text = "".join(traceback.format_exception(error))
+        if text == self._traceback:
+            log.warning("the pass failed again: %s: %s", type(error).__name__, error)
+        else:
+            log.error("the pass failed", exc_info=error)
+        self._traceback = text
+
+    def idle_seconds(self) -> float:
+        """Since a pass completed; since the start, where none has."""
+        return self._clock() - self._completed_at
+
+    def check(self) -> None:
+        """Raises NoPassError where there must be no heartbeat."""
+        if self.idle_seconds() > SILENT_SECONDS:
+            raise NoPassError(f"not sent: no pass completed in {SILENT_SECONDS:g} s")
+
+
+class Watch(Protocol):
+    """See `kube.reflector.Reflector`."""
+
+    @property
+    def synced(self) -> Synced: ...
+
+
+class Synced(Protocol):
+    def is_set(self) -> bool: ...
+
+
+class DriverCalls(Protocol):
+    """See `hardware.driver_thread.ThreadedDriver`."""
+
+    def hanging(self) -> Hanging | None: ...
+
+
+class Health:
+    """The two pages: what is wrong, and what is not ready yet."""
+
+    def __init__(self, passes: Passes, driver: DriverCalls, watches: Mapping[str, Watch], *, needed: str) -> None:
+        """`needed` names the watch without which there are no passes."""
+        self._passes, self._driver, self._watches, self._needed = passes, driver, watches, needed
+
+    def problems(self) -> list[str]:
+        found = []
+        seconds = self._passes.idle_seconds()
+        if self._watches[self._needed].synced.is_set() and seconds > STUCK_SECONDS:
+            found.append(f"no pass completed in {seconds:.0f} s")
+        hanging = self._driver.hanging()
+        # Passes continue without the driver, and none of them can do anything.
+        if hanging is not None and hanging.seconds > STUCK_SECONDS:
+            found.append(f"{hanging.what}: no answer from the driver for {hanging.seconds:.0f} s")
+        return found
+
+    def unready(self) -> list[str]:
+        missing = [
+            f"{what} not read from the API yet" for what, watch in self._watches.items() if not watch.synced.is_set()
+        ]
+        return missing or ([] if self._passes.completed else ["no pass has completed yet"])

@@ -26,6 +26,7 @@ from controller.cache.agenda import Agenda
 from controller.cache.state import State
 from crds.v1alpha1.names import (
     API_VERSION,
+    CHANGING_TAINT,
     CONTROLLER_MANAGER,
     KIND,
     READY_OF_CONTROLLER,
@@ -36,6 +37,7 @@ from crds.v1alpha1.names import (
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once
 from kube.retry import RetryGate
+from kube.taints import taint_patch
 
 log = logging.getLogger(__name__)
 
@@ -179,17 +181,9 @@ class AgentLiveness:
 
     def _untaint(self, name: str) -> None:
         node = apply.get(self._api, paths.node(name))
-        taints = (node.get("spec") or {}).get("taints") or []
-        position = next((i for i, taint in enumerate(taints) if taint.get("key") == TAINT_CHANGING), None)
-        if position is None:
-            return
-        # The test makes sure that the position is still that of this taint: other controllers write taints as well.
-        operations = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
-            {"op": "remove", "path": f"/spec/taints/{position}"},
-        ]
-        apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
-        log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
+        if operations := taint_patch(node, CHANGING_TAINT, present=False):
+            apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
+            log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
 
     def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> None:
         """Whatever changes by it is observed; what is left to do goes back on the agenda."""

@@ -45,7 +45,8 @@ LABEL_COUNT = "nvidia.com/gpu.count"
 LABEL_MEMORY = "nvidia.com/gpu.memory"
 
 TAINT_CHANGING = "gpuplan.dev/changing"
-"""NoSchedule, set by the agent while the node's allocatable still counts a slice that is being withdrawn."""
+CHANGING_TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
+"""Set by the agent while the node's allocatable still counts a slice that is being withdrawn."""
 
 
 class Mode(StrEnum):

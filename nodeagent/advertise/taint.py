@@ -11,19 +11,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from kubernetes.client import ApiClient
 
-from crds.v1alpha1.names import AGENT_MANAGER, TAINT_CHANGING
+from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, Invalid
 from kube.latest import LatestVersion
+from kube.taints import taint_patch
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
-TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
 
 
 def lowered(node: ObservedNode, counts: Mapping[str, int]) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class NodeWriter:
         try:
             with self._budget.request() as timeouts:
                 raw = apply.get(self._api, self._path, timeouts=timeouts)
-            operations = _taint_operations(raw, present)
+            operations = taint_patch(raw, CHANGING_TAINT, present=present)
             if operations:
                 with self._budget.request() as timeouts:
                     raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
@@ -138,20 +138,3 @@ def _of_ours(node: ObservedNode, ours: Iterable[str]) -> ObservedNode:
     """Another plugin's resources on this node are left alone."""
     names = frozenset(ours)
     return replace(node, allocatable={name: count for name, count in node.allocatable.items() if name in names})
-
-
-def _taint_operations(raw: Mapping[str, Any], present: bool) -> list[dict[str, Any]]:
-    """A JSON patch with a test: a taint list that was sent whole would drop what others add meanwhile."""
-    taints = (raw.get("spec") or {}).get("taints") or []
-    places = [n for n, taint in enumerate(taints) if taint.get("key") == TAINT_CHANGING]
-    if bool(places) == present:
-        return []
-    unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": raw["metadata"]["resourceVersion"]}
-    if not present:
-        # From the back, so that the positions stay right.
-        return [unchanged, *({"op": "remove", "path": f"/spec/taints/{n}"} for n in reversed(places))]
-    if taints:
-        return [unchanged, {"op": "add", "path": "/spec/taints/-", "value": TAINT}]
-    if "spec" not in raw:
-        return [unchanged, {"op": "add", "path": "/spec", "value": {"taints": [TAINT]}}]
-    return [unchanged, {"op": "add", "path": "/spec/taints", "value": [TAINT]}]

@@ -13,6 +13,7 @@ from typing import Any
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from kube.quantities import to_int
+from kube.taints import has_taint
 from partitioning.resources import classify
 
 
@@ -45,12 +46,11 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
     """Read a Node of the API."""
     status = raw.get("status") or {}
     amounts = status.get("allocatable") or {}
-    taints = (raw.get("spec") or {}).get("taints") or []
     return ObservedNode(
         name=raw["metadata"]["name"],
         uid=raw["metadata"].get("uid", ""),
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
         version=raw["metadata"].get("resourceVersion", ""),
         allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
-        changing=any(taint.get("key") == TAINT_CHANGING for taint in taints),
+        changing=has_taint(raw, TAINT_CHANGING),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from crds.v1alpha1.names import CHANGING_TAINT
 from kube.events import EventType, ObjectReference
 from kube.latest import LatestVersion
-from nodeagent.advertise.taint import _taint_operations
+from kube.taints import taint_patch
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import same
@@ -77,7 +78,7 @@ class ApiMemory:
 
     def set_taint(self, present: bool) -> str:
         """NodeWriting, by the product's own patch."""
-        for operation in _taint_operations(self.node, present):
+        for operation in taint_patch(self.node, CHANGING_TAINT, present=present):
             taints = self.node["spec"].setdefault("taints", [])
             if operation["op"] == "add":
                 taints.extend(operation["value"] if isinstance(operation["value"], list) else [operation["value"]])

@@ -5,7 +5,7 @@ WORKERS ?= 4
 PROFILE ?= quick
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-load \
-  e2e-programs fmt lock image audit clean
+  e2e-programs fmt lock manifests image audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -45,6 +45,7 @@ contracts: .venv/.ready  ## who may import whom
 generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m crds --check
 	$(BIN)/python -m kube.kubelet_api --check
+	$(BIN)/python -m deploy.generate --check
 	$(BIN)/python -m pip check
 
 unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process
@@ -91,6 +92,9 @@ e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples,
 e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and PODS=10000 pods on a real control plane
 	K8S=$(K8S) $(BIN)/python -m benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),10000) \
 	  --rate $(or $(RATE),8) --heartbeat $(or $(HEARTBEAT),20) --limit-seconds 2400
+
+manifests: .venv/.ready  ## render what is generated of the chart, and deploy/manifests; builds helm once, with Go
+	helm="$$($(BIN)/python -m tests.e2e.rig helm)" && $(BIN)/python -m deploy.generate --write --helm "$$helm"
 
 e2e-programs: .venv/.ready
 	$(BIN)/python -m tests.e2e.rig $(if $(K8S),--kubernetes $(K8S)) build

@@ -30,7 +30,7 @@ from sandbox.ports import HeldPort
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.part import Part
 from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD
-from tests.e2e.rig.controlplane.tenants import AGENT, MANIFESTS, RealServers
+from tests.e2e.rig.controlplane.tenants import AGENT, ALLOCATABLE, MANIFESTS, RealServers
 
 WRITERS = 8
 CONTROLLER = "controller"
@@ -198,11 +198,11 @@ class Stage:
 
 
 def _rights(folder: Path) -> Path:
-    """Links to what deploy/ ships, without the programs."""
+    """Links to what deploy/ ships, without the programs; agents may write allocatable in addition."""
     folder.mkdir()
-    for path in sorted(MANIFESTS.glob("*.yaml")):
-        if path.name[0] <= ACCOUNTS_AND_RIGHTS:
-            (folder / path.name).symlink_to(path)
+    shipped = [path for path in sorted(MANIFESTS.glob("*.yaml")) if path.name[0] <= ACCOUNTS_AND_RIGHTS]
+    for path in (*shipped, ALLOCATABLE):
+        (folder / path.name).symlink_to(path)
     return folder
 
 

@@ -71,13 +71,14 @@ def test_every_path_that_a_program_uses_is_mounted(name: str, paths: set[Path], 
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("gpuplan-agent", {"/var/lib/gpuplan"}),
-        ("gpuplan-device-plugin", {"/var/lib/gpuplan", "/var/lib/kubelet/device-plugins", "/run/gpuplan/mps"}),
+        ("gpuplan-agent", {"/var/lib/gpuplan", "/tmp"}),
+        ("gpuplan-device-plugin", {"/var/lib/gpuplan", "/var/lib/kubelet/device-plugins", "/run/gpuplan/mps", "/tmp"}),
     ],
 )
 def test_only_what_a_program_writes_is_mounted_writable(name: str, written: set[str]) -> None:
     mounts = container(name)["volumeMounts"]
     assert {mount["mountPath"] for mount in mounts if not mount.get("readOnly")} == written
+    assert container(name)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 @pytest.mark.parametrize("name", ["gpuplan-agent", "gpuplan-device-plugin"])

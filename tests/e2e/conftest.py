@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.real_cluster import RealCluster
 from tests.e2e.rig.controlplane import Binaries, Missing, Places, RealControlPlane, obtain
+from tests.e2e.rig.controlplane.binaries import helm as build_helm
 
 HERE = Path(__file__).parent
 SECONDS = 600  # servers on a busy machine of two cores
@@ -43,6 +44,15 @@ def programs() -> Binaries:
     found = obtain(os.environ.get("K8S") or None, Places.of(os.environ, Path.home()), report=print)
     if isinstance(found, Missing):
         pytest.exit(f"no real control plane: {found.message}", returncode=os.EX_UNAVAILABLE)
+    return found
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program; the first run builds it."""
+    found = build_helm(Places.of(os.environ, Path.home()), report=print)
+    if isinstance(found, Missing):
+        pytest.exit(f"no helm: {found.message}", returncode=os.EX_UNAVAILABLE)
     return found
 
 

@@ -3,18 +3,17 @@
 A control plane of its own, for policies and rights are of the whole cluster.
 """
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crds.v1alpha1 import names
+from deploy.generate import manifests
 from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, PLANS, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
-from tests.e2e.rig.controlplane.tenants import manifests_of
+from tests.e2e.rig.controlplane.tenants import manifests_of, objects_of
 from tests.waiting import eventually
 
 ELSEWHERE = "team-gpus"
@@ -34,7 +33,7 @@ def empty(programs: Binaries, tmp_path: Path) -> Iterator[RealCluster]:
 
 
 def test_kustomize_ships_the_same_in_the_same_order(empty: RealCluster) -> None:
-    made = list(yaml.safe_load_all(empty.kubectl("kustomize", str(MANIFESTS.parent), check=True)))
+    made = list(objects_of(empty.kubectl("kustomize", str(MANIFESTS.parent), check=True)))
     assert _words(made) == _words(list(manifests_of(MANIFESTS)))
     said = empty.kubectl("apply", "-k", str(MANIFESTS.parent), check=True)
     assert said.count(" created") == len(made)
@@ -49,16 +48,10 @@ def _words(found: Any) -> Any:
     return " ".join(found.split()) if isinstance(found, str) else found
 
 
-def test_another_namespace(empty: RealCluster, tmp_path: Path) -> None:
-    """As the documentation has it: sed, for the policies know their accounts by name."""
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    for path in sorted(MANIFESTS.glob("*.yaml")):
-        replaced = subprocess.run(
-            ["sed", f"s/{names.NAMESPACE}/{ELSEWHERE}/g", str(path)], capture_output=True, text=True, check=True
-        )
-        (folder / path.name).write_text(replaced.stdout)
-    empty.kubectl("apply", "-f", str(folder), check=True)
+def test_another_namespace(empty: RealCluster, helm: Path) -> None:
+    """By the chart, for the policies know their accounts by name."""
+    printed = manifests.template(helm, "--namespace", ELSEWHERE, "--set", "namespace.create=true").stdout
+    empty.kubectl("apply", "-f", "-", stdin=printed, check=True)
     planned = plan("somewhere", planned={"gpus": []})
     eventually(lambda: call(empty.admin, "POST", PLANS, planned, dryRun="All").status == 403, "policies are in force")
 

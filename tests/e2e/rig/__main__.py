@@ -1,8 +1,9 @@
 """Runs the commands of `gpuplan sandbox` on a real control plane, and builds its programs: `python -m tests.e2e.rig`.
 
-`build` prints where the programs are, `servers` runs them until Ctrl-C and prints the administrator's KUBECONFIG line,
-`up`, `run` and `demo` are those of `gpuplan sandbox`. Reads the environment (KUBEBUILDER_ASSETS, XDG_CACHE_HOME) once.
-Exits with 69 (as in sysexits.h: unavailable) and a remedy where something is missing.
+`build` prints where the programs are, `helm` where that one is, `servers` runs them until Ctrl-C and prints the
+administrator's KUBECONFIG line, `up`, `run` and `demo` are those of `gpuplan sandbox`. Reads the environment
+(KUBEBUILDER_ASSETS, XDG_CACHE_HOME) once. Exits with 69 (as in sysexits.h: unavailable) and a remedy where something is
+missing.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from cli.__main__ import perform
 from sandbox.cli import declare
 from sandbox.control_plane import ControlPlaneFailed
 from tests.e2e.rig.controlplane import Binaries, Missing, Places, RealControlPlane, obtain
-from tests.e2e.rig.controlplane.binaries import pinned
+from tests.e2e.rig.controlplane.binaries import helm, pinned
 from tests.e2e.rig.controlplane.tenants import RealServers
 
 
@@ -25,9 +26,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.rig", description=__doc__)
     parser.add_argument("--kubernetes", metavar="VERSION", help=f"one of {', '.join(pinned())}")
     commands = declare(parser)
-    for name, help_text in (("build", "build the programs"), ("servers", "run the servers until Ctrl-C")):
+    for name, help_text in (
+        ("build", "build the programs"),
+        ("helm", "build helm"),
+        ("servers", "run the servers until Ctrl-C"),
+    ):
         commands.add_parser(name, help=help_text)
     arguments = parser.parse_args()
+    if arguments.sandbox_command == "helm":
+        return _helm()
     programs = obtain(arguments.kubernetes, Places.of(os.environ, Path.home()), report=_report)
     if isinstance(programs, Missing):
         _report(programs.message)
@@ -36,11 +43,20 @@ def main() -> int:
         case "build":
             for name, path in programs.programs.items():
                 print(f"{name} {path}")
-            return 0
+            return _helm()
         case "servers":
             return _serve(programs)
     arguments.control_plane = lambda: RealServers(RealControlPlane(programs))
     return perform(arguments)
+
+
+def _helm() -> int:
+    found = helm(Places.of(os.environ, Path.home()), report=_report)
+    if isinstance(found, Missing):
+        _report(found.message)
+        return 1 if found.broken else os.EX_UNAVAILABLE
+    print(found)
+    return 0
 
 
 def _serve(programs: Binaries) -> int:

@@ -25,6 +25,7 @@ PINS = Path(__file__).parent / "pins"
 CURRENT = KUBERNETES
 OLDEST = "1.30.14"
 ETCD = "3.7.3"
+HELM = "4.3.1"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 VERSION_SECONDS = 60.0
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -91,6 +92,18 @@ def obtain(
     return Binaries(kubernetes=version, programs=dict(sorted(found.items())))
 
 
+def helm(places: Places, *, report: Report = lambda _: None) -> Path | Missing:
+    """The program `helm`, built where it is not cached yet."""
+    folder = _cached_or_built(f"helm-v{HELM}", places, report)
+    return folder if isinstance(folder, Missing) else folder / "helm"
+
+
+def cached_helm(places: Places) -> Path | None:
+    """The same, only where it was built before."""
+    target = _target(f"helm-v{HELM}", places) / "helm"
+    return target if target.is_file() else None
+
+
 def version_of(program: Path) -> str | None:
     """What `--version` prints, without the v; None where it does not run."""
     try:
@@ -116,7 +129,7 @@ def _cached_or_built(module: str, places: Places, report: Report) -> Path | Miss
     pins = PINS / module
     if not pins.is_dir():
         return Missing(f"{module} is not pinned here; there are {', '.join(pinned())}")
-    target = places.cache / f"{module}-{_digest(pins)}"
+    target = _target(module, places)
     if target.is_dir():
         return target
     go = shutil.which("go", path=dict(places.environ).get("PATH"))
@@ -135,6 +148,10 @@ def _cached_or_built(module: str, places: Places, report: Report) -> Path | Miss
             return target
         report(f"building {module} with Go, once, which takes minutes; later runs take it from {target}")
         return _build(go, pins, target, places)
+
+
+def _target(module: str, places: Places) -> Path:
+    return places.cache / f"{module}-{_digest(PINS / module)}"
 
 
 def _digest(pins: Path) -> str:

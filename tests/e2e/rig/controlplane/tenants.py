@@ -20,6 +20,8 @@ from tests.e2e.rig.controlplane.plane import RealControlPlane
 from tests.e2e.rig.controlplane.rights import missing_rights
 
 MANIFESTS = Path(__file__).parents[4] / "deploy" / "manifests"
+ALLOCATABLE = Path(__file__).with_name("allocatable.yaml")
+"""The rights that agents need in addition where they write a Node's allocatable."""
 MANAGER = "gpuplan-sandbox"
 AGENT = "gpuplan-agent"
 CONTROLLER = "gpuplan-controller"
@@ -142,9 +144,16 @@ class RealServers:
 
 
 def manifests_of(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every document of every file, in the order in which kubectl applies them."""
+    """Every object of every file, in the order in which kubectl applies them."""
     for path in sorted(folder.glob("*.yaml")):
-        yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
+        yield from objects_of(path.read_text())
+
+
+def objects_of(text: str) -> Iterator[dict[str, Any]]:
+    """The objects of a file, those of its Lists one by one."""
+    for document in yaml.safe_load_all(text):
+        if document:
+            yield from document["items"] if document["kind"] == "List" else [document]
 
 
 def _for_sandbox(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+{{/* One line, so that it fits at any depth. */}}
+{{- define "gpuplan.labels" -}}
+{app.kubernetes.io/part-of: gpuplan{{ range $key, $value := .Values.commonLabels }}, {{ $key }}: {{ $value | quote }}{{ end }}}
+{{- end }}
+
+{{/* Of a program's objects and pods: (dict "root" $ "name" "gpuplan-agent" "extra" .Values.agent.podLabels). */}}
+{{- define "gpuplan.programLabels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/part-of: gpuplan
+{{- range $key, $value := merge (dict) (.extra | default dict) .root.Values.commonLabels }}
+{{ $key }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "gpuplan.image" -}}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* As whom the API server knows them. */}}
+{{- define "gpuplan.agent.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.agent.serviceAccount.name }}
+{{- end }}
+{{- define "gpuplan.controller.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.controller.serviceAccount.name }}
+{{- end }}
+
+{{/* The settings files. What the chart sets itself is no key of `settings`: values.schema.json refuses it there. */}}
+{{- define "gpuplan.controller.config" -}}
+namespace: {{ .Release.Namespace }}
+batchWindowTimeoutSeconds: {{ .Values.batchWindowTimeoutSeconds }}
+batchWindowIdleSeconds: {{ .Values.batchWindowIdleSeconds }}
+metricsAddress: 0.0.0.0
+metricsPort: {{ .Values.controller.metricsPort }}
+{{- if .Values.knownMigGeometries }}
+knownMigGeometriesFile: /etc/gpuplan/known-mig-geometries.yaml
+{{- end }}
+{{- if .Values.scheduler.config.name }}
+scheduler:
+  config: {{ toJson .Values.scheduler.config }}
+{{- end }}
+{{- with .Values.controller.settings }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "gpuplan.agent.config" -}}
+namespace: {{ .Release.Namespace }}
+stateDir: {{ .Values.nodes.stateDir }}
+kubeletDir: {{ .Values.nodes.kubeletDir }}
+metricsAddress: 0.0.0.0
+metricsPort: {{ .Values.agent.metricsPort }}
+{{- with .Values.agent.settings }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What agent and device plugin have in common: the nodes that they run on. */}}
+{{- define "gpuplan.nodePod" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- with .Values.nodes.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodes.tolerations }}
+tolerations:
+{{- range . }}
+  - {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- with .Values.nodes.selector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+{{- range .Values.nodes.labels }}
+        - matchExpressions:
+            - {key: {{ .key }}, operator: In, values: {{ toJson .values }}}
+{{- end }}
+{{- end }}
+
+{{/* What the schema cannot check, each with its name. */}}
+{{- define "gpuplan.check" -}}
+{{- if gt (float64 .Values.batchWindowIdleSeconds) (float64 .Values.batchWindowTimeoutSeconds) }}
+{{- fail (printf "batchWindowIdleSeconds (%v) must not be greater than batchWindowTimeoutSeconds (%v)" .Values.batchWindowIdleSeconds .Values.batchWindowTimeoutSeconds) }}
+{{- end }}
+{{- if .Values.devicePlugin.config.name }}
+{{- fail "devicePlugin.config.name must be empty: gpuplan advertises with a device plugin of its own and does not drive NVIDIA's. Its ConfigMap has no effect; leave the value out" }}
+{{- end }}
+{{- $election := .Values.controller.settings.leaderElection | default dict }}
+{{- if and (gt (int .Values.controller.replicas) 1) (eq (toString $election.enabled) "false") }}
+{{- fail "controller.settings.leaderElection.enabled is false and controller.replicas is greater than 1: all replicas would write. Set controller.replicas to 1, or leave leader election enabled" }}
+{{- end }}
+{{- if and .Values.monitoring.prometheusRule.enabled (not (.Files.Glob "rules/*.yaml")) }}
+{{- fail "monitoring.prometheusRule.enabled: this version of the chart has no alerts yet" }}
+{{- end }}
+{{- if and .Values.monitoring.dashboards.enabled (not (.Files.Glob "dashboards/*.json")) }}
+{{- fail "monitoring.dashboards.enabled: this version of the chart has no dashboards yet" }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,65 @@
+"""deploy/manifests: what `helm template` prints of the chart, one file per template.
+
+Takes the program `helm` and returns the files' texts. `fresh` compares the chart with the digest that was written
+next to them, without helm. Between helm and the files only the comments that name a template are removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+
+DEPLOY = Path(__file__).parents[1]
+CHART = DEPLOY / "chart"
+FOLDER = DEPLOY / "manifests"
+DIGEST = "chart.sha256"
+NAMESPACE = "gpuplan-system"
+OPTIONS = ("--namespace", NAMESPACE, "--set", "namespace.create=true")
+"""The values of the manifests: the chart's own, with the Namespace."""
+KUBERNETES = "1.30.0"
+_SOURCE = re.compile(r"^# Source: gpuplan/templates/(\S+)\n", re.MULTILINE)
+
+
+def template(helm: Path, *options: str, chart: Path = CHART) -> subprocess.CompletedProcess[str]:
+    """What `helm template` prints."""
+    return run(helm, "template", "gpuplan", str(chart), "--kube-version", KUBERNETES, *options)
+
+
+def run(helm: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Output and errors of helm."""
+    command = [str(helm), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def rendered(helm: Path) -> dict[str, str]:
+    """Every file of deploy/manifests by its name; raises where the chart cannot be rendered."""
+    done = template(helm, *OPTIONS)
+    if done.returncode != 0:
+        raise RuntimeError(f"helm template: {done.stderr.strip()}")
+    return {**split(done.stdout), DIGEST: f"{digest()}\n"}
+
+
+def split(printed: str) -> dict[str, str]:
+    """One file per template, its documents in the order in which helm prints them."""
+    found: dict[str, list[str]] = {}
+    for document in re.split(r"^---\n", printed, flags=re.MULTILINE):
+        named = _SOURCE.match(document)
+        if named is not None and document[named.end() :].strip():
+            found.setdefault(named.group(1), []).append(document[named.end() :].strip("\n") + "\n")
+    return {name: "---\n".join(documents) for name, documents in sorted(found.items())}
+
+
+def digest(chart: Path = CHART) -> str:
+    """Changes with whatever helm could render otherwise."""
+    found = hashlib.sha256(" ".join((*OPTIONS, KUBERNETES)).encode())
+    for path in sorted(path for path in chart.rglob("*") if path.is_file()):
+        found.update(f"{path.relative_to(chart)}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def fresh() -> bool:
+    """Were the manifests rendered from the chart as it is?"""
+    path = FOLDER / DIGEST
+    return path.is_file() and path.read_text().strip() == digest()

@@ -1,0 +1,344 @@
+"""The chart's values: every key with its type, default and meaning, from which its files are made.
+
+`Values` is the whole of values.yaml, in the order in which the file shows it. What the programs accept is taken from
+their own settings, so that chart and programs cannot differ. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, create_model
+
+from controller.config.settings import Seconds
+from controller.config.settings import Settings as ControllerProgram
+from crds.v1alpha1.names import FOREIGN_PARTITIONING_LABELS, LABEL_PARTITIONING
+from kube.settings import Section
+from nodeagent.settings import Settings as AgentProgram
+
+Name: TypeAlias = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+Texts: TypeAlias = dict[str, str]
+Quantity: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")] | int | float
+Directory: TypeAlias = Annotated[str, Field(pattern="^/[^:]*[^/:]$")]
+Port: TypeAlias = Annotated[int, Field(ge=1024, le=65_535)]
+Profile: TypeAlias = Annotated[str, Field(pattern=r"^[1-9][0-9]*g\.[0-9]+gb")]
+PRIORITY = "system-node-critical"
+
+
+class Image(Section):
+    """Which image all programs run."""
+
+    repository: Annotated[str, Field(pattern="^[a-z0-9][^ @]*$")] = "gpuplan"
+    """Registry and name. There is no published image yet: build it with `make image` and push it to your registry."""
+    tag: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$")] = ""
+    """Empty: the version of the chart."""
+    digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
+    """sha256:…; used instead of the tag."""
+    pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
+    """Always, IfNotPresent or Never."""
+
+
+class Namespace(Section):
+    """The namespace that gpuplan is installed into."""
+
+    create: bool = False
+    """Render the Namespace, with the Pod Security label that its pods need. `helm install` needs it earlier: false."""
+
+
+class Account(Section):
+    """A service account. Roles and admission policies name it."""
+
+    name: Name
+    """Its name in the namespace of the release."""
+    annotations: Texts = {}
+    """Of the ServiceAccount."""
+
+
+class Toleration(Section):
+    """As in a pod."""
+
+    key: str | None = None
+    operator: Annotated[str, Field(pattern="^(Exists|Equal)$")] | None = None
+    value: str | None = None
+    effect: Annotated[str, Field(pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")] | None = None
+    toleration_seconds: int | None = None
+
+
+class Resources(Section):
+    """As in a container."""
+
+    requests: dict[str, Quantity] = {}
+    """By which pods are scheduled."""
+    limits: dict[str, Quantity] = {}
+    """More is not given; null takes one away."""
+
+
+def _resources(cpu: str, memory: str, limit: str) -> Resources:
+    return Resources(requests={"cpu": cpu, "memory": memory}, limits={"memory": limit})
+
+
+class Program(Section):
+    """What all three programs have."""
+
+    pod_labels: Texts = {}
+    """Added to its pods."""
+    pod_annotations: Texts = {}
+    """Added to its pods."""
+
+
+def _settings(name: str, program: type[Section], set_by_chart: Iterable[str]) -> Any:
+    """The program's settings but those that the chart sets itself; none is given by default."""
+    fields: dict[str, Any] = {
+        field: (info.annotation if not info.metadata else Annotated[info.annotation, *info.metadata], info)
+        for field, info in program.model_fields.items()
+        if field not in set(set_by_chart)
+    }
+    return create_model(name, __base__=Section, **fields)
+
+
+COMMON = ("namespace", "metrics_address", "metrics_port")
+ControllerSettings = _settings(
+    "ControllerSettings",
+    ControllerProgram,
+    (
+        *COMMON,
+        "batch_window_timeout_seconds",
+        "batch_window_idle_seconds",
+        "scheduler",
+        "scheduler_config_file",
+        "known_mig_geometries_file",
+    ),
+)
+AgentSettings = _settings("AgentSettings", AgentProgram, (*COMMON, "state_dir", "kubelet_dir"))
+
+
+class Controller(Program):
+    """The Deployment that plans. One of its replicas leads."""
+
+    replicas: Annotated[int, Field(ge=0, le=5)] = 2
+    """With more than one there is a PodDisruptionBudget, and another one takes over within 15 s."""
+    settings: ControllerSettings = ControllerSettings()  # type: ignore[valid-type]
+    """Further settings, by the names of the settings file; those not given have the defaults of the program."""
+    metrics_port: Port = 9840
+    """Port of /metrics, /healthz, /readyz and /decisions."""
+    topology_keys: list[str] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    """Its replicas are spread over the values of these node labels, where that is possible."""
+    node_selector: Texts = {}
+    """Labels that its nodes must have."""
+    tolerations: list[Toleration] = []
+    """Taints that its pods tolerate."""
+    service_account: Account = Account(name="gpuplan-controller")
+    """The identity of its pods."""
+    priority_class_name: str = "system-cluster-critical"
+    """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
+    resources: Resources = _resources("100m", "256Mi", "1Gi")
+    """Of its container. docs/performance.md states what 1,000 nodes need."""
+    termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
+    """How long a pod may take to finish a pass and release its Lease."""
+
+
+class NodeLabel(Section):
+    """A label with the values that enable a node."""
+
+    key: str
+    """The label."""
+    values: Annotated[list[str], Field(min_length=1)]
+    """Any of these."""
+
+
+class Nodes(Section):
+    """The nodes that agent and device plugin run on, and where their files lie."""
+
+    labels: Annotated[list[NodeLabel], Field(min_length=1)] = [
+        NodeLabel(key=LABEL_PARTITIONING, values=["mig", "mps", "auto"]),
+        *(
+            NodeLabel(key=key, values=["mps"] if key.startswith("ack.") else ["mig", "mps"])
+            for key in FOREIGN_PARTITIONING_LABELS
+        ),
+    ]
+    """A node with any of these labels has an agent: ours, nos' two and ACK's. The controller uses the same."""
+    selector: Texts = {}
+    """Labels that a node must have, too: with GPU Operator 26.7 `nvidia.com/gpu.deploy.client: "true"`."""
+    tolerations: list[Toleration] = [Toleration(operator="Exists")]
+    """By default all taints: gpuplan's own, those of GPU nodes, and those of a node in trouble."""
+    runtime_class_name: str = ""
+    """`nvidia` where NVIDIA's container runtime is not the node's default, as with GPU Operator 25.10 or newer."""
+    kubelet_dir: Directory = "/var/lib/kubelet"
+    """The kubelet's root directory."""
+    state_dir: Directory = "/var/lib/gpuplan"
+    """What agent and device plugin remember; on the node's disk."""
+    mps_dir: Annotated[str, Field(pattern="^/[^:]*[^/:]$", max_length=40)] = "/run/gpuplan/mps"
+    """Pipe and log directories of the MPS daemons, mounted into pods with MPS slices."""
+
+
+class Agent(Program):
+    """The DaemonSet that partitions the GPUs of its node."""
+
+    settings: AgentSettings = AgentSettings()  # type: ignore[valid-type]
+    """Further settings, by the names of the settings file; those not given have the defaults of the program."""
+    metrics_port: Port = 9841
+    """Port of /metrics, /healthz and /readyz."""
+    max_unavailable: Annotated[str, Field(pattern="^[1-9][0-9]?%$")] | Annotated[int, Field(ge=1)] = "10%"
+    """How many agents an update may replace at a time. No container on the node notices it."""
+    service_account: Account = Account(name="gpuplan-agent")
+    """The identity of its pods."""
+    priority_class_name: str = PRIORITY
+    """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
+    resources: Resources = _resources("20m", "96Mi", "512Mi")
+    """Of its container."""
+    termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
+    """How long a pod may take to finish its step on a GPU and release its Lease."""
+
+
+class PluginConfig(Section):
+    """A ConfigMap of NVIDIA's device plugin."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """Must be empty: gpuplan has a device plugin of its own and does not drive NVIDIA's yet."""
+
+
+class DevicePlugin(Program):
+    """The DaemonSet that advertises partitions to the kubelet and runs the MPS daemons."""
+
+    config: PluginConfig = PluginConfig()
+    """nos' setting for NVIDIA's device plugin."""
+    log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    """Least severity that is logged."""
+    service_account: Account = Account(name="gpuplan-device-plugin")
+    """The identity of its pods. It has no token and no rights."""
+    priority_class_name: str = PRIORITY
+    """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
+    resources: Resources = _resources("20m", "64Mi", "512Mi")
+    """Of its container. The MPS servers of the node's clients count in it."""
+    termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
+    """How long a pod may take to end its MPS daemons."""
+
+
+class Mps(Section):
+    """MPS slices."""
+
+    user_id: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="userID")
+    """The user that pods with MPS slices run as, since one MPS server serves one user at a time. Given: an admission
+    policy warns the person who creates such a pod that runs as another user."""
+
+
+class Policies(Section):
+    """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
+
+    one_gpu_resource_per_container: bool = True
+    """Refuse pods with two kinds of GPU resource in one container, of which the kubelet would give only one."""
+
+
+class NetworkPolicy(Section):
+    """Who may reach gpuplan's pods, and what these may reach."""
+
+    enabled: bool = False
+    """Render them: inbound the metrics ports alone, outbound the API server and DNS; nothing for the device plugin."""
+    api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=1)] = [443, 6443]
+    """Ports of the API server, as the pods reach it and as it listens: a few distributions use others."""
+    metrics_from: Texts = {}
+    """Labels of namespaces that may read the metrics, e.g. `kubernetes.io/metadata.name: monitoring`. Empty: all."""
+
+
+class Monitor(Section):
+    """Objects of the Prometheus operator."""
+
+    enabled: bool = False
+    """Render them; its kinds must be installed."""
+    labels: Texts = {}
+    """By which a Prometheus selects them, e.g. `release: kube-prometheus-stack`."""
+
+
+class ServiceMonitor(Monitor):
+    """How metrics are read."""
+
+    interval: Annotated[str, Field(pattern="^([0-9]+(ms|s|m|h))?$")] = ""
+    """Time between two reads; empty: that of the Prometheus."""
+
+
+class Dashboards(Section):
+    """Grafana dashboards as ConfigMaps."""
+
+    enabled: bool = False
+    """Render them."""
+    labels: Texts = {"grafana_dashboard": "1"}
+    """By which Grafana's sidecar finds them."""
+
+
+class Monitoring(Section):
+    """Prometheus and Grafana."""
+
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    """Two Services and ServiceMonitors: controller and agents."""
+    prometheus_rule: Monitor = Monitor()
+    """The chart's alerts, as a PrometheusRule."""
+    dashboards: Dashboards = Dashboards()
+    """The chart's dashboards."""
+
+
+class SchedulerConfig(Section):
+    """A ConfigMap with a KubeSchedulerConfiguration."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """The ConfigMap with the KubeSchedulerConfiguration in force. It adds the right to read this one. Empty: pods are
+    filtered as by default."""
+    namespace: Name = "kube-system"
+    """Where it lies."""
+    key: Annotated[str, Field(max_length=253)] = ""
+    """Which of its keys; may be left out where it has but one."""
+
+
+class Scheduler(Section):
+    """The scheduler whose filters are simulated."""
+
+    config: SchedulerConfig = SchedulerConfig()
+    """nos' setting of the same name."""
+
+
+class Geometry(Section):
+    """What planning may make of some models."""
+
+    models: Annotated[list[str], Field(min_length=1)]
+    """Names of models."""
+    allowed_geometries: Annotated[list[dict[Profile, Annotated[int, Field(ge=1)]]], Field(min_length=1)]
+    """Counts by profile."""
+
+
+class Values(Section):
+    """gpuplan's values."""
+
+    image: Image = Image()
+    """Which image all programs run."""
+    image_pull_secrets: list[Name] = []
+    """Names of Secrets in the namespace."""
+    namespace: Namespace = Namespace()
+    """The namespace that gpuplan is installed into."""
+    common_labels: Texts = {}
+    """Added to every object."""
+    batch_window_timeout_seconds: Seconds = 60.0
+    """Longest time between the first pending pod of a batch and its planning, however many more arrive."""
+    batch_window_idle_seconds: Seconds = 10.0
+    """A batch is planned when no further pod arrived for this long."""
+    known_mig_geometries: list[Geometry] = []
+    """Models named here are partitioned in these ways only, in nos' format:
+    `[{models: [A30], allowedGeometries: [{1g.6gb: 4}]}]`."""
+    scheduler: Scheduler = Scheduler()
+    """The scheduler whose filters are simulated."""
+    controller: Controller = Controller()
+    """The Deployment that plans. One of its replicas leads."""
+    nodes: Nodes = Nodes()
+    """The nodes that agent and device plugin run on, and where their files lie."""
+    agent: Agent = Agent()
+    """The DaemonSet that partitions the GPUs of its node."""
+    device_plugin: DevicePlugin = DevicePlugin()
+    """The DaemonSet that advertises partitions to the kubelet and runs the MPS daemons. An update replaces its pod on a
+    node when you delete it: its end fails the CUDA processes in MPS slices."""
+    mps: Mps = Mps()
+    """MPS slices."""
+    policies: Policies = Policies()
+    """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
+    network_policy: NetworkPolicy = NetworkPolicy()
+    """Who may reach gpuplan's pods, and what these may reach."""
+    monitoring: Monitoring = Monitoring()
+    """Prometheus and Grafana."""

@@ -1,0 +1,307 @@
+"""The chart as helm renders it, without a cluster: what is refused, and how the programs' own parsers read the rest."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.__main__ import _arguments as parse_controller
+from controller.config.options import planner_options
+from controller.config.settings import load_settings
+from crds.v1alpha1 import names
+from deploy.generate import __main__ as generate
+from deploy.generate import manifests
+from kube.settings import load
+from nodeagent.__main__ import parse_arguments as parse_agent
+from nodeagent.device_plugin.__main__ import parse_arguments as parse_plugin
+from nodeagent.settings import Settings as AgentSettings
+from tests.deploy.wrong_values import CONTRADICTIONS, WRONG
+from tests.e2e.rig.controlplane.tenants import ALLOCATABLE, objects_of
+
+Json = dict[str, Any]
+GEOMETRIES = "[{models: [A30], allowedGeometries: [{1g.6gb: 4}, {2g.12gb: 2}]}]"
+
+
+class Rendered:
+    """What the chart makes of these values."""
+
+    def __init__(self, helm: Path, folder: Path, text: str = "", namespace: str = manifests.NAMESPACE) -> None:
+        given = folder / f"values-{hashlib.sha256(text.encode()).hexdigest()[:8]}.yaml"
+        given.write_text(text)
+        done = manifests.template(helm, "--namespace", namespace, "--values", str(given))
+        self.refusal = done.stderr if done.returncode else ""
+        self.objects = list(objects_of(done.stdout))
+        self._folder = folder
+
+    def all(self, kind: str) -> list[Json]:
+        return [body for body in self.objects if body["kind"] == kind]
+
+    def one(self, kind: str, name: str) -> Json:
+        (found,) = [body for body in self.all(kind) if body["metadata"]["name"] == name]
+        return found
+
+    def pod(self, kind: str, name: str) -> Json:
+        spec: Json = self.one(kind, name)["spec"]["template"]["spec"]
+        return spec
+
+    def arguments(self, kind: str, name: str) -> list[str]:
+        """The container's, with the mounted settings where they were written here."""
+        (container,) = self.pod(kind, name)["containers"]
+        return [word.replace("/etc/gpuplan", str(self.mounted(name))) for word in container["args"]]
+
+    def mounted(self, name: str) -> Path:
+        """The ConfigMap as the kubelet mounts it."""
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        for file, text in self.one("ConfigMap", name)["data"].items():
+            (folder / file).write_text(text.replace("/etc/gpuplan", str(folder)))
+        return folder
+
+
+@pytest.fixture
+def render(helm: Path, tmp_path: Path) -> Any:
+    return lambda text="", namespace=manifests.NAMESPACE: Rendered(helm, tmp_path, text, namespace)
+
+
+def test_lint_finds_nothing(helm: Path) -> None:
+    done = manifests.run(helm, "lint", "--strict", str(manifests.CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+def test_the_manifests_are_what_the_chart_prints(helm: Path) -> None:
+    assert generate.main(["--check", "--helm", str(helm)]) == 0
+
+
+@pytest.mark.parametrize(("text", "named"), [*WRONG.values(), *CONTRADICTIONS.values()], ids=[*WRONG, *CONTRADICTIONS])
+def test_a_wrong_value_is_refused_with_its_name(render: Any, text: str, named: str) -> None:
+    assert named in render(text).refusal
+
+
+# ------------------------------------------------------------------------------------------ what the programs get
+
+
+def test_the_controller_reads_its_settings(render: Any) -> None:
+    text = f"""
+    batchWindowTimeoutSeconds: 20
+    batchWindowIdleSeconds: 2.5
+    knownMigGeometries: {GEOMETRIES}
+    scheduler: {{config: {{name: scheduler-config, namespace: sched, key: config.yaml}}}}
+    controller:
+      metricsPort: 9999
+      settings:
+        {{improveSteps: 10000000, schedulerNames: [a, b], leaderElection: {{retryPeriodSeconds: 1}}, logLevel: debug}}
+    """
+    found = render(text, "my-gpus")
+    program, *arguments = found.arguments("Deployment", "gpuplan-controller")
+    settings = load_settings(parse_controller(arguments).config)
+
+    assert program == "gpuplan-controller"
+    assert (settings.batch_window_timeout_seconds, settings.batch_window_idle_seconds) == (20, 2.5)
+    assert (settings.namespace, settings.metrics_address, settings.metrics_port) == ("my-gpus", "0.0.0.0", 9999)
+    assert (settings.improve_steps, settings.scheduler_names, settings.log_level) == (10_000_000, ("a", "b"), "debug")
+    assert settings.leader_election.retry_period_seconds == 1
+    assert settings.scheduler.config.model_dump() == {
+        "name": "scheduler-config",
+        "namespace": "sched",
+        "key": "config.yaml",
+    }
+    geometries = planner_options(settings).geometries
+    assert geometries is not None
+    assert {key: len(entries) for key, entries in geometries.entries.items()} == {"A30-24GB": 2}
+    assert geometries.warnings == ()
+    role = found.one("Role", "gpuplan-controller-scheduler-config")
+    assert role["metadata"]["namespace"] == "sched"
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["scheduler-config"], "verbs": ["get"]}
+    ]
+
+
+def test_without_values_the_controller_has_the_programs_defaults(render: Any) -> None:
+    found = render()
+    settings = load_settings(parse_controller(found.arguments("Deployment", "gpuplan-controller")[1:]).config)
+    assert settings == type(settings)(metricsAddress="0.0.0.0")
+    assert found.all("NetworkPolicy") == found.all("ServiceMonitor") == found.all("Service") == []
+    assert [body["metadata"]["name"] for body in found.all("Role")] == ["gpuplan-controller", "gpuplan-agent"]
+
+
+def test_new_settings_make_new_pods(render: Any) -> None:
+    def checksum(text: str) -> str:
+        template = render(text).one("Deployment", "gpuplan-controller")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    texts = ("", "batchWindowIdleSeconds: 5", f"knownMigGeometries: {GEOMETRIES}", "knownMigGeometries: []")
+    checksums = [checksum(text) for text in texts]
+    assert checksums[0] == checksums[3]
+    assert len(set(checksums)) == 3
+
+
+def test_agent_and_plugin_read_their_settings(render: Any) -> None:
+    text = """
+    nodes: {kubeletDir: /data/kubelet, stateDir: /data/gpuplan, mpsDir: /run/mps}
+    agent: {metricsPort: 9500, settings: {heartbeatSeconds: 20, writeAllocatable: true}}
+    devicePlugin: {logLevel: DEBUG}
+    """
+    found = render(text)
+    agent = parse_agent(found.arguments("DaemonSet", "gpuplan-agent")[1:])
+    settings = load(AgentSettings, agent.config)
+    assert agent.node_name == "$(NODE_NAME)"
+    assert (str(settings.state_dir), str(settings.kubelet_dir)) == ("/data/gpuplan", "/data/kubelet")
+    assert (settings.metrics_port, settings.heartbeat_seconds, settings.write_allocatable) == (9500, 20, True)
+
+    words = found.pod("DaemonSet", "gpuplan-device-plugin")["containers"][0]["args"]
+    plugin = parse_plugin(words[2:])
+    assert words[:2] == ["gpuplan-nodeagent", "plugin"]
+    assert [str(plugin.state_dir), str(plugin.kubelet_dir), str(plugin.mps_root)] == [
+        "/data/gpuplan",
+        "/data/kubelet",
+        "/run/mps",
+    ]
+    assert plugin.log_level == "DEBUG"
+    for name in ("gpuplan-agent", "gpuplan-device-plugin"):
+        pod = found.pod("DaemonSet", name)
+        volumes = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+        for mount in pod["containers"][0]["volumeMounts"]:
+            assert volumes[mount["name"]] in (None, mount["mountPath"])
+    assert [body for body in found.objects if body["metadata"]["name"] == "gpuplan-agent-allocatable"] == list(
+        objects_of(ALLOCATABLE.read_text())
+    )
+
+
+# ---------------------------------------------------------------------------------------------- what pods look like
+
+
+def test_nodes_image_and_labels_are_values(render: Any) -> None:
+    digest = f"sha256:{'a' * 64}"
+    text = f"""
+    image: {{repository: example.com/g, digest: "{digest}", pullPolicy: Always}}
+    imagePullSecrets: [registry]
+    commonLabels: {{team: gpus}}
+    nodes:
+      runtimeClassName: nvidia
+      selector: {{nvidia.com/gpu.deploy.client: "true"}}
+      labels: [{{key: own, values: ["yes"]}}]
+      tolerations: []
+    """
+    found = render(text)
+    for kind, name in workloads():
+        pod = found.pod(kind, name)
+        (container,) = pod["containers"]
+        assert (container["image"], container["imagePullPolicy"]) == (f"example.com/g@{digest}", "Always")
+        assert pod["imagePullSecrets"] == [{"name": "registry"}]
+        if kind == "DaemonSet":
+            assert (pod["runtimeClassName"], "tolerations" in pod) == ("nvidia", False)
+            assert pod["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
+            required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            assert required["nodeSelectorTerms"] == [
+                {"matchExpressions": [{"key": "own", "operator": "In", "values": ["yes"]}]}
+            ]
+    assert [
+        body["metadata"]["name"] for body in found.objects if body["metadata"]["labels"].get("team") != "gpus"
+    ] == []
+
+
+def workloads() -> Iterator[tuple[str, str]]:
+    yield "Deployment", "gpuplan-controller"
+    yield "DaemonSet", "gpuplan-agent"
+    yield "DaemonSet", "gpuplan-device-plugin"
+
+
+def test_no_workload_requests_a_gpu_and_all_have_a_read_only_root(render: Any) -> None:
+    found = render()
+    for kind, name in workloads():
+        (container,) = found.pod(kind, name)["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert not [key for part in container["resources"].values() for key in part if "/" in key]
+
+
+def test_policies_and_rights_know_the_accounts_by_the_values_names(render: Any) -> None:
+    text = "{agent: {serviceAccount: {name: a-1}}, controller: {serviceAccount: {name: c-1}}}"
+    found = render(text, "my-gpus")
+    assert {body["metadata"]["name"] for body in found.all("ServiceAccount")} == {"a-1", "c-1", "gpuplan-device-plugin"}
+    subjects = [
+        subject for kind in ("RoleBinding", "ClusterRoleBinding") for b in found.all(kind) for subject in b["subjects"]
+    ]
+    assert {(subject["name"], subject["namespace"]) for subject in subjects} == {("a-1", "my-gpus"), ("c-1", "my-gpus")}
+    policies = yaml.safe_dump(found.all("ValidatingAdmissionPolicy"))
+    assert "system:serviceaccount:my-gpus:a-1" in policies
+    assert "system:serviceaccount:my-gpus:c-1" in policies
+    assert names.NAMESPACE not in policies
+    assert f"{names.NAMESPACE}:" not in yaml.safe_dump(found.objects)
+
+
+def test_policies_are_installed_after_workloads_in_the_charts_order(helm: Path) -> None:
+    """Helm sorts kinds that it does not know last: a List keeps what is in it together."""
+    printed = [body["kind"] for body in yaml.safe_load_all(manifests.template(helm).stdout) if body]
+    assert printed[-len([kind for kind in printed if kind == "List"]) :] == ["List"] * printed.count("List")
+    kinds = [body["kind"] for body in objects_of(manifests.template(helm).stdout)]
+    last_policy = max(n for n, kind in enumerate(kinds) if kind.startswith("ValidatingAdmissionPolicy"))
+    assert last_policy < min(n for n, kind in enumerate(kinds) if kind.endswith("RoleBinding"))
+
+
+def test_one_replica_has_no_disruption_budget(render: Any) -> None:
+    assert len(render().all("PodDisruptionBudget")) == 1
+    assert render("controller: {replicas: 1}").all("PodDisruptionBudget") == []
+
+
+def test_the_policy_about_two_resources_can_be_left_out(render: Any) -> None:
+    left = {body["metadata"]["name"] for body in render("policies: {oneGpuResourcePerContainer: false}").objects}
+    assert "gpuplan-pods" not in left
+
+
+# ------------------------------------------------------------------------------------------------- optional objects
+
+
+def test_network_policies_let_metrics_in_and_the_api_server_out(render: Any) -> None:
+    text = (
+        "networkPolicy: {enabled: true, apiServerPorts: [8443], metricsFrom: {kubernetes.io/metadata.name: monitoring}}"
+    )
+    found = render(text)
+    controller = found.one("NetworkPolicy", "gpuplan-controller")["spec"]
+    assert controller["ingress"] == [
+        {
+            "ports": [{"port": 9840, "protocol": "TCP"}],
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        }
+    ]
+    assert [port["port"] for port in controller["egress"][0]["ports"]] == [53, 53, 8443]
+    plugin = found.one("NetworkPolicy", "gpuplan-device-plugin")["spec"]
+    assert plugin["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in plugin
+    assert "egress" not in plugin
+
+
+def test_metrics_are_read_from_every_pod(render: Any) -> None:
+    text = "monitoring: {serviceMonitor: {enabled: true, labels: {release: p}, interval: 30s}}"
+    found = render(text)
+    for name, port in (("gpuplan-controller", 9840), ("gpuplan-agent", 9841)):
+        monitor = found.one("ServiceMonitor", name)
+        service = found.one("Service", name)
+        workload = found.one("Deployment" if port == 9840 else "DaemonSet", name)["spec"]
+        assert monitor["metadata"]["labels"]["release"] == "p"
+        assert monitor["spec"]["endpoints"][0]["interval"] == "30s"
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert service["spec"]["selector"].items() <= workload["template"]["metadata"]["labels"].items()
+        (container,) = workload["template"]["spec"]["containers"]
+        assert container["ports"] == [{"name": service["spec"]["ports"][0]["targetPort"], "containerPort": port}]
+
+
+def test_alerts_and_dashboards_are_taken_from_the_chart_as_they_are(helm: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(manifests.CHART, chart)
+    rules = (
+        "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0, annotations: {summary: '{{ $labels.node }}'}}\n"
+    )
+    for file, content in (("rules/alerts.yaml", rules), ("dashboards/fleet.json", '{"title": "{{node}}"}')):
+        (chart / file).parent.mkdir(exist_ok=True)
+        (chart / file).write_text(content)
+    both = ("--set", "monitoring.prometheusRule.enabled=true,monitoring.dashboards.enabled=true")
+    done = manifests.template(helm, *both, chart=chart)
+    found = {body["metadata"]["name"]: body for body in objects_of(done.stdout)}
+    assert found["gpuplan-alerts"]["spec"] == yaml.safe_load(rules)
+    assert found["gpuplan-dashboard-fleet"]["data"] == {"fleet.json": '{"title": "{{node}}"}'}
+    assert found["gpuplan-dashboard-fleet"]["metadata"]["labels"]["grafana_dashboard"] == "1"

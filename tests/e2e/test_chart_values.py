@@ -11,7 +11,7 @@ import yaml
 
 from controller.__main__ import _arguments as parse_controller
 from controller.config.options import planner_options
-from controller.config.settings import load_settings
+from controller.config.settings import load_settings, read_settings
 from crds.v1alpha1 import names
 from deploy.generate import __main__ as generate
 from deploy.generate import manifests
@@ -124,7 +124,7 @@ def test_the_controller_reads_its_settings(render: Any) -> None:
 def test_without_values_the_controller_has_the_programs_defaults(render: Any) -> None:
     found = render()
     settings = load_settings(parse_controller(found.arguments("Deployment", "gpuplan-controller")[1:]).config)
-    assert settings == type(settings)(metricsAddress="0.0.0.0")
+    assert settings == read_settings({"metricsAddress": "0.0.0.0"})
     assert found.all("NetworkPolicy") == found.all("ServiceMonitor") == found.all("Service") == []
     assert [body["metadata"]["name"] for body in found.all("Role")] == ["gpuplan-controller", "gpuplan-agent"]
 

@@ -1,9 +1,12 @@
-"""The documentation names files that exist.
+"""The documentation names files, modules and functions that exist.
 
-Reads every Markdown file of the repository and compares its relative links, and the index of decisions, with the files.
+Reads every Markdown file of the repository and compares its links, the paths and functions that it names, the tables of
+the map and the index of decisions with the tree.
 """
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,3 +34,67 @@ def test_every_decision_is_in_the_index_once() -> None:
     folder = ROOT / "docs/decisions"
     indexed = LINK.findall("\n".join(line for line in (folder / "README.md").read_text().split("\n") if "| [" in line))
     assert indexed == sorted(page.name for page in folder.glob("[0-9]*.md"))
+
+
+# ------------------------------------------------------------------------------- paths and functions that pages name
+
+TOKEN = re.compile(r"`([^`\n]+)`")
+TOPS = "benchmarks|cli|controller|crds|deploy|docs|examples|kube|nodeagent|partitioning|requirements|sandbox|tests"
+PATH = re.compile(rf"(?:{TOPS})/[\w./*-]*")
+FUNCTION = re.compile(r"([\w/]+\.py):([\w.]+)")
+BASE = re.compile(r"The (?:rooms|stages) of `([\w/]+)/`")
+
+
+def tokens(text: str) -> list[str]:
+    return TOKEN.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def defined(file: Path) -> set[str]:
+    """Names of functions and classes, and `Class.method`."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, kinds):
+            found.add(node.name)
+            found |= {f"{node.name}.{inner.name}" for inner in ast.walk(node) if isinstance(inner, kinds)}
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=str)
+def test_paths_of_the_repository_exist(page: Path) -> None:
+    named = [token for token in tokens((ROOT / page).read_text()) if PATH.fullmatch(token)]
+    assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=str)
+def test_functions_exist(page: Path) -> None:
+    named = [match for token in tokens((ROOT / page).read_text()) if (match := FUNCTION.fullmatch(token))]
+    missing = [m[0] for m in named if not (ROOT / m[1]).is_file() or m[2] not in defined(ROOT / m[1])]
+    assert missing == []
+
+
+def rooms() -> Iterator[tuple[str, str, str]]:
+    """The rows of the map's tables: folder, its rooms, its modules."""
+    base = ""
+    for line in (ROOT / "docs/architecture.md").read_text().split("\n"):
+        if found := BASE.match(line):
+            base = found[1]
+        elif line.startswith("## "):
+            base = ""
+        cells = line.strip("|").split("|")
+        if base and line.startswith("| `") and len(cells) == 3:
+            yield base, cells[0], cells[2]
+
+
+def test_rooms_and_modules_of_the_map_exist() -> None:
+    missing, seen = [], 0
+    for base, first, last in rooms():
+        places = [ROOT / base / room for room in TOKEN.findall(first)]
+        missing += [str(place) for place in places if not place.exists()]
+        folders = [place for place in places if place.is_dir()]
+        for module in re.findall(r"`(\w+)`", last):
+            seen += 1
+            if not any((folder / f"{module}.py").is_file() for folder in folders):
+                missing.append(f"{base}: {first.strip()}: {module}")
+    assert missing == []
+    assert seen > 50

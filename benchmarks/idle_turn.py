@@ -1,6 +1,6 @@
 """What a turn of the controller costs when nothing happened: `python -m benchmarks.idle_turn --nodes N --pods P`.
 
-Builds a State with N nodes of 8 GPUs whose plans say all there is to say, and P pending pods that are nominated. Prints
+Builds a State with N nodes of 8 GPUs whose plans need no change, and P pending pods that are nominated. Prints
 milliseconds of each step of a turn, the least of several rounds: when every name is judged, as before there was an
 agenda, and when only what changed or is due is judged. Sends nothing.
 """
@@ -55,13 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10_000)
-    asked = parser.parse_args(arguments)
-    turn = filled(instance(nodes=asked.nodes, gpus=8, pods=asked.pods, seed=1, mix=MIXES["plain"]))
+    arguments_read = parser.parse_args(arguments)
+    turn = filled(instance(nodes=arguments_read.nodes, gpus=8, pods=arguments_read.pods, seed=1, mix=MIXES["plain"]))
     every = {name: least_ms(step, lambda: touch_all(turn)) for name, step in turn.steps().items()}
     for step in turn.steps().values():
         step()
     due = {name: least_ms(step, lambda: None) for name, step in turn.steps().items()}
-    print(f"{asked.nodes} nodes, {asked.pods} pending pods; ms per turn")
+    print(f"{arguments_read.nodes} nodes, {arguments_read.pods} pending pods; ms per turn")
     print(f"{'step':12}{'every name':>12}{'what is due':>14}")
     for name, milliseconds in every.items():
         print(f"{name:12}{milliseconds:12.2f}{due[name]:14.3f}")

@@ -1,7 +1,7 @@
 """Random planning instances: clusters partly in use, and pending pods, from a seed.
 
-In go sizes, a mix and a seed, out comes a Snapshot. Nodes are H100 servers whose GPUs hold used and idle MIG instances
-or MPS slices; pods ask for profiles in proportions seen in practice, or for slices of memory. The same arguments give
+Takes sizes, a mix and a seed, returns a Snapshot. Nodes are H100 servers whose GPUs hold used and idle MIG instances
+or MPS slices; pods request profiles in proportions seen in practice, or for slices of memory. The same arguments give
 the same snapshot on every machine.
 """
 
@@ -53,7 +53,7 @@ class Mix:
     shared_nodes: float = 0.0
     """Share of nodes whose GPUs are shared by MPS."""
     mps_pods: float = 0.0
-    """Share of pods that ask for a slice of memory."""
+    """Share of pods that request a slice of memory."""
 
 
 MIXES = {

@@ -1,9 +1,9 @@
 """The exact bound of a planning instance: how many pending pods could run at most, by mixed-integer programming.
 
-In goes a Snapshot, out comes the most pods that any plan can place, in all or level by level, solved by HiGHS
+Takes a Snapshot and returns the most pods that any plan can place, in all or level by level, solved by HiGHS
 (`highspy`, the benchmark extra).
 Per set of nodes it chooses how many GPUs in each state become which geometry, and how many pods of each kind go there.
-With one set per node this is exact; with one set per group of nodes that pods cannot tell apart it is an upper bound,
+With one set per node this is exact; with one set per group of nodes that are alike to every pod it is an upper bound,
 and fast. It shares with the planner how a snapshot is read, and nothing of how it searches.
 """
 

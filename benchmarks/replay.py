@@ -1,8 +1,8 @@
 """What becomes of a cluster when plans come true and pods are bound: one cycle after the other, without any API.
 
-In go a snapshot and what planning made of it, out comes the next snapshot, with what the change cost. Plans are applied
-exactly as planned; pods are bound to the nodes that they are told; the kubelet hands out any free partition of the
-resource. Raises where something is not there that the plan promised. Pure.
+Takes a snapshot and the result of planning it, returns the next snapshot and what the change cost. Plans are applied
+exactly as planned; pods are bound to the nodes that were planned; the kubelet hands out any free partition of the
+resource. Raises where something is not there that was planned. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from benchmarks.nos_cluster import offered
+from benchmarks.nos.cluster import offered
 from controller.model.demand import queue_order
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot

@@ -2,9 +2,9 @@
 
 FILE holds clusters as (gzipped) JSON: nodes, running pods, pending pods, namespaces and, where there are any, claims,
 volumes, storage classes, services and workloads; the KubeSchedulerConfiguration in force; and per pending pod and node
-what the scheduler's Filter plugins said: nothing, or the plugin's name and message.
+what the scheduler's Filter plugins returned: nothing, or the plugin's name and message.
 Prints how many pairs agree, down to the plugin's name, and every pair that does not; exit code 1 if there is one.
-Where a PreFilter decided before any node was looked at, it is enough that the simulator refuses, too.
+Where a PreFilter decided before any node was tried, it is enough that the simulator refuses, too.
 """
 
 from __future__ import annotations

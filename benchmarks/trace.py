@@ -1,7 +1,7 @@
 """Manifests from a real trace: `python -m benchmarks.trace FILE.csv --rows 300 --nodes 10 > cluster.yaml`.
 
-In goes a pod list of Alibaba's cluster-trace-gpu-v2023 (Weng et al., USENIX ATC 2023); out come nodes of 8
-H100-80GB and the first rows that ask for one GPU or a part of one, as manifests for `gpuplan sandbox run -f`. A
+Reads a pod list of Alibaba's cluster-trace-gpu-v2023 (Weng et al., USENIX ATC 2023) and prints nodes of 8 H100-80GB
+and the first rows that request one GPU or a fraction of one, as manifests for `gpuplan sandbox run -f`. A
 share of a GPU is read as a share of a 24 GB card: up to 10 GB is 1g.10gb, up to 20 GB 2g.20gb, else 3g.40gb.
 """
 
@@ -32,7 +32,7 @@ def profile_of(gpu_milli: int) -> str:
 
 
 def pods(path: Path, rows: int) -> Iterator[dict[str, Any]]:
-    """The first `rows` pods that ask for one GPU or a part of one."""
+    """The first `rows` pods that request one GPU or a fraction of one."""
     with path.open(newline="") as file:
         single = (row for row in csv.DictReader(file) if row["num_gpu"] == "1")
         for row in islice(single, rows):

@@ -1,8 +1,8 @@
 """Files of recorded scheduler verdicts -> clusters that the simulator understands.
 
-In goes the path of a (gzipped) JSON file of kube-scheduler's recorded verdicts, out come `Recorded` clusters. Objects
+Reads a (gzipped) JSON file of kube-scheduler's recorded verdicts, returns `Recorded` clusters. Objects
 are taken as the scheduler saw them: nothing that the API server fills in on creation is filled in here, so that limits
-without requests ask for nothing, as for the scheduler. Whatever does not have that form is a ValueError that names the
+without requests request nothing, as for the scheduler. Whatever does not have that form is a ValueError that names the
 cluster and the field.
 """
 
@@ -42,7 +42,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One cluster, and what the scheduler said: per pending pod and node nothing, or the plugin and its message."""
+    """One cluster, and what the scheduler decided: per pending pod and node nothing, or the plugin and its message."""
 
     nodes: Sequence[NodeView]
     running: Sequence[PodView]
@@ -53,7 +53,7 @@ class Recorded:
 
 
 def read_file(path: Path) -> list[Json]:
-    """The clusters of a file, gzipped or not, as they stand there."""
+    """The clusters of a file, gzipped or not, as they are."""
     content = path.read_bytes()
     try:
         clusters = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
@@ -106,12 +106,12 @@ def _expected(raw: Json, where: str, pods: Mapping[str, PodView], nodes: set[str
             raise ValueError(f"{place}: there is no such pod in {where}.Pods")
         if not isinstance(row, Mapping):
             raise ValueError(f"{place} is {_shape(row)}, an object of nodes is needed")
-        for node, said in row.items():
+        for node, verdict in row.items():
             if node not in nodes:
                 raise ValueError(f"{place}.{node}: there is no such node in {where}.Nodes")
-            if not isinstance(said or [], list) or not all(isinstance(word, str) for word in said or ()):
+            if not isinstance(verdict or [], list) or not all(isinstance(word, str) for word in verdict or ()):
                 raise ValueError(f"{place}.{node} must be empty, or name a plugin and its message")
-            verdicts.setdefault(pod, {})[node] = tuple(said or ())
+            verdicts.setdefault(pod, {})[node] = tuple(verdict or ())
     return verdicts
 
 

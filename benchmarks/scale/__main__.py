@@ -27,9 +27,9 @@ def main() -> int:
     args = _arguments()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(2))  # by way of what stops the servers
-    programs = obtain(os.environ.get("K8S") or None, Places.of(os.environ, Path.home()), report=_say)
+    programs = obtain(os.environ.get("K8S") or None, Places.of(os.environ, Path.home()), report=_report)
     if isinstance(programs, Missing):
-        _say(programs.message)
+        _report(programs.message)
         return 2
     named = {"batchWindowTimeoutSeconds": args.batch_timeout, "batchWindowIdleSeconds": args.batch_idle}
     agents = {"heartbeatSeconds": args.heartbeat, "writeAllocatable": args.write_allocatable or None}
@@ -45,9 +45,9 @@ def main() -> int:
     )
     directory = args.keep or Path(tempfile.mkdtemp(prefix="gpuplan-scale-"))
     try:
-        found = run(programs, sizes, directory, limit_seconds=args.limit_seconds, say=_say)
+        found = run(programs, sizes, directory, limit_seconds=args.limit_seconds, report=_report)
     except (StageError, ControlPlaneFailed) as error:
-        _say(f"{error} (logs in {directory})")
+        _report(f"{error} (logs in {directory})")
         return 2
     if args.keep is None:
         shutil.rmtree(directory)
@@ -73,7 +73,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,8 +1,8 @@
 """`python -m benchmarks.scale.agents FILE`: the nodes of one process, until SIGTERM.
 
 The file (JSON) names the kubeconfigs, the nodes with their agents' tokens, and the settings; `benchmarks.scale.stage`
-writes it. Out go the nodes' requests, and at the end a line of counts. Every agent writes with its own token, bound to
-its pod and node, as the admission policies want it; the three watches are shared.
+writes it. Sends the nodes' requests, and prints a line of counts at the end. Every agent writes with its own token,
+bound to its pod and node, as the admission policies want it; the three watches are shared.
 """
 
 from __future__ import annotations

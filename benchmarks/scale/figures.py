@@ -1,6 +1,6 @@
 """What a run is worth in numbers: percentiles of waiting times, requests per pod, CPU seconds.
 
-In go moments of pods, lines of the API server's audit log and readings of processes, out come rows for people and JSON.
+Takes moments of pods, lines of the API server's audit log and readings of processes, returns rows for people and JSON.
 Pure but for iterating over the lines that it is given.
 """
 
@@ -119,7 +119,7 @@ class Account:
     refused: int
     """Answered 403 or 429."""
     conflicts: int
-    """Answered 409 or 422: somebody else was faster."""
+    """Answered 409 or 422: another client was faster."""
     kinds: Mapping[str, int]
 
     def per_pod(self, pods: int) -> float:

@@ -1,6 +1,6 @@
 """The GPUs, the device plugin and the kubelet of a simulated node, in memory: what the real agent talks to.
 
-In go seeded GPUs and the agent's config for the plugin, out come the answers that NVML, pod-resources and the plugin's
+Takes seeded GPUs and the agent's config for the plugin, and gives the answers that NVML, pod-resources and the plugin's
 files would give. Everything that these parts do takes no time, but for the kubelet's status tick, which belongs to
 `node`. It is as strict as they are: an instance that does not fit is refused, and so is a pod without a free device.
 """
@@ -144,7 +144,7 @@ class SimulatedKubelet:
         self._devices: Devices = {}
         self._held: dict[PodKey, dict[str, Devices]] = {}
 
-    # ------------------------------------------------------------------------------- as the agent asks
+    # ------------------------------------------------------------------------------- as the agent calls it
 
     def listed(self) -> Listed:
         with self._lock:
@@ -175,7 +175,7 @@ class SimulatedKubelet:
             return dict.fromkeys(self._devices, True)
 
     def admit(self, pod: NodePod) -> bool:
-        """Give a new pod its devices; False: the kubelet refuses it for good."""
+        """Give a new pod its devices; False: the kubelet refuses it permanently."""
         with self._lock:
             if pod.key in self._held:
                 return True

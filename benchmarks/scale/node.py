@@ -1,6 +1,6 @@
 """One simulated node: the product's own agent, on hardware and a kubelet that are not there.
 
-In go what the shared watches bring, out goes every request that the agent and the kubelet of such a node would send:
+Takes what the shared watches bring, and sends every request that the agent and the kubelet of such a node would send:
 the agent's passes, taints, status writes, Events and heartbeats are those of `nodeagent`, unchanged; plugin and kubelet
 answer at once, but the Node's counts change at the kubelet's status tick. What differs from a real node: one watch
 serves many nodes, and no pass is made just because ten seconds are over (it would send nothing).

@@ -1,6 +1,6 @@
 """CPU time and peak memory of processes, from /proc.
 
-In go process ids by name, out come readings; the difference of two is what a process has used in between. Linux only.
+Takes process ids by name, returns readings; the difference of two is what a process has used in between. Linux only.
 """
 
 from __future__ import annotations

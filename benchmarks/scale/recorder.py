@@ -1,6 +1,6 @@
-"""When what happened to pods and plans, as a bystander with two watches sees it.
+"""When what happened to pods and plans, as two watches show it.
 
-In go watch events, out come the moments of each pod: the write of the plan, the plan's Ready, the bind. A pod's slice
+Takes watch events and records the moments of each pod: the write of the plan, the plan's Ready, the bind. A pod's slice
 is the partition that its node's plan shows it to hold; its plan was Ready when a Ready=True first came with that
 partition in it. Moments are those of the event's arrival here, on the monotonic clock.
 """
@@ -113,7 +113,7 @@ class Recorder:
                     self._slices.setdefault(pod.partition("/")[2], plan.ready[partition])
 
     def ready_plans(self) -> int:
-        """How many plans are Ready as they stand."""
+        """How many plans are Ready in their newest version."""
         with self._lock:
             return sum(plan.is_ready for plan in self._plans.values())
 

@@ -1,6 +1,6 @@
 """One run: the cluster comes up, pods arrive at their rate, and when they are bound the figures are drawn.
 
-In go programs and sizes, out comes one JSON-ready result. Every wait has an end: what is not bound by then is counted
+Takes programs and sizes, returns one JSON-ready result. Every wait has an end: what is not bound by then is counted
 as such. The pods' clock is this process's monotonic one.
 """
 
@@ -36,7 +36,7 @@ STALLED_SECONDS = 120.0
 LAST_STATUS_SECONDS = 15.0
 LOOK_SECONDS = 0.5
 _SERIES = re.compile(r"^(gpuplan_[a-z_]+)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
-TOLD = ("passes_total", "plans_applied_total", "nominations_total", "errors_total", "planning_duration_seconds_sum")
+REPORTED = ("passes_total", "plans_applied_total", "nominations_total", "errors_total", "planning_duration_seconds_sum")
 
 
 def run(
@@ -46,11 +46,11 @@ def run(
     *,
     limit_seconds: float,
     quiet_seconds: float = QUIET_SECONDS,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> dict[str, Any]:
     """Raises StageError where the cluster does not come up."""
     began = time.monotonic()
-    stage = Stage(programs, sizes, directory, say=say)
+    stage = Stage(programs, sizes, directory, report=report)
     recorder: Recorder | None = None
     try:
         stage.start()
@@ -58,9 +58,9 @@ def run(
         recorder.start()
         seen = recorder
         stage.until(lambda: seen.ready_plans() == sizes.nodes, "every node has a plan that is Ready")
-        say(f"{sizes.nodes} plans are Ready after {time.monotonic() - began:.0f} s")
+        report(f"{sizes.nodes} plans are Ready after {time.monotonic() - began:.0f} s")
         time.sleep(quiet_seconds)
-        measured = _measure(stage, sizes, recorder, deadline=began + limit_seconds, say=say)
+        measured = _measure(stage, sizes, recorder, deadline=began + limit_seconds, report=report)
     finally:
         if recorder is not None:
             recorder.stop()
@@ -70,14 +70,14 @@ def run(
 
 
 def _measure(
-    stage: Stage, sizes: Sizes, recorder: Recorder, *, deadline: float, say: Callable[[str], None]
+    stage: Stage, sizes: Sizes, recorder: Recorder, *, deadline: float, report: Callable[[str], None]
 ) -> dict[str, Any]:
     admin = stage.client("scale-load")
     before, counted_before, since = usages(stage.pids()), _all_requests(admin), time.time()
     load_began = time.monotonic()
     late_seconds = _send(admin, recorder, arrivals(sizes.pods, per_second=sizes.per_second, seed=sizes.seed))
     sent_seconds = time.monotonic() - load_began
-    say(f"{sizes.pods} pods created in {sent_seconds:.0f} s, {recorder.bound_pods()} bound so far")
+    report(f"{sizes.pods} pods created in {sent_seconds:.0f} s, {recorder.bound_pods()} bound so far")
     _await_bound(recorder, sizes.pods, deadline)
     bound_seconds = time.monotonic() - load_began
     _await_carried(recorder, deadline)
@@ -127,7 +127,7 @@ def _await_bound(recorder: Recorder, pods: int, deadline: float) -> None:
 
 
 def _await_carried(recorder: Recorder, deadline: float) -> None:
-    """Plans tell of holders some seconds after the bind."""
+    """Plans show holders some seconds after the bind."""
     _while_it_moves(recorder.carried_pods, recorder.bound_pods(), deadline, LAST_STATUS_SECONDS)
 
 
@@ -151,7 +151,7 @@ def _told(metrics: str) -> dict[str, float]:
     sums: dict[str, float] = {}
     for name, value in _SERIES.findall(metrics):
         sums[name] = sums.get(name, 0.0) + float(value)
-    return {name: round(sums[f"gpuplan_{name}"], 1) for name in TOLD if f"gpuplan_{name}" in sums}
+    return {name: round(sums[f"gpuplan_{name}"], 1) for name in REPORTED if f"gpuplan_{name}" in sums}
 
 
 def _sum(counts: Iterable[str]) -> dict[str, int]:

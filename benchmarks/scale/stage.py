@@ -1,8 +1,8 @@
-"""The cluster of a run: a real control plane, simulated nodes in few processes, and the real controller beside them.
+"""The cluster of a run: a real control plane, simulated nodes in few processes, and the real controller.
 
-In go programs and sizes, out comes a cluster whose plans are all Ready, before the first pod. Everybody has the rights
-that deploy/ gives: the controller its service account's token, each agent one that is bound to a pod on its node. Only
-kubelets and the load come as administrators. Everything ends with `stop`, or with this process.
+Takes programs and sizes, starts a cluster and waits until its plans are all Ready, before the first pod. Each part has
+the rights that deploy/ gives: the controller its service account's token, each agent one that is bound to a pod on its
+node. Only kubelets and the load come as administrators. Everything ends with `stop`, or with this process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONTROLLER = "controller"
 TOKEN_SECONDS = 24 * 3600
 START_SECONDS = 300.0
 ACCOUNTS_AND_RIGHTS = "3"
-"""Manifests up to the files that begin with this: the programs themselves run beside the cluster."""
+"""Manifests up to the files that begin with this: the programs themselves run outside the cluster."""
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -51,7 +51,7 @@ AUDIT_LOG_MB = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What is asked of a run."""
+    """The size of a run."""
 
     nodes: int
     pods: int
@@ -60,9 +60,9 @@ class Sizes:
     seed: int
     agent_processes: int
     settings: Mapping[str, float]
-    """The controller's, beside those of deploy/."""
+    """The controller's, in addition to those of deploy/."""
     agent_settings: Mapping[str, float | bool]
-    """The agents', beside the defaults."""
+    """The agents', in addition to the defaults."""
 
 
 class StageError(Exception):
@@ -70,10 +70,10 @@ class StageError(Exception):
 
 
 class Stage:
-    """`start`, look, `stop`."""
+    """`start`, measure, `stop`."""
 
-    def __init__(self, programs: Binaries, sizes: Sizes, directory: Path, *, say: Callable[[str], None]) -> None:
-        self._sizes, self._directory, self._say = sizes, directory, say
+    def __init__(self, programs: Binaries, sizes: Sizes, directory: Path, *, report: Callable[[str], None]) -> None:
+        self._sizes, self._directory, self._report = sizes, directory, report
         self._metrics_port = HeldPort()
         self.audit_log = directory / "audit.log"
         directory.mkdir(parents=True, exist_ok=True)
@@ -98,18 +98,18 @@ class Stage:
         """Up to the controller and the agents; their plans are Ready some time later."""
         self._servers.start()
         self._admin = self.client("scale-load")
-        objects = ClusterObjects(self._admin, report=self._say, stopping=threading.Event())
+        objects = ClusterObjects(self._admin, report=self._report, stopping=threading.Event())
         objects.install()
         objects.post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         nodes = node_names(self._sizes.nodes)
-        self._say(f"{len(nodes)} nodes and a token for each agent")
+        self._report(f"{len(nodes)} nodes and a token for each agent")
         self._each(nodes, lambda name: apply.create(self._admin, "/api/v1/nodes", node_object(name, self._sizes.gpus)))
         tokens = dict(zip(nodes, self._each(nodes, self._agent_token), strict=True))
         self._start_agents(tokens)
         self._start_controller()
 
     def stop(self) -> list[str]:
-        """End everything; what the agents' processes said at last."""
+        """End everything; returns the last line of each agents' process."""
         for part in reversed(self._parts):
             part.stop()
         self._servers.stop()

@@ -1,7 +1,7 @@
 """Work that is due at times, for many simulated nodes on few threads.
 
-In go jobs and when to run them, out come their runs on worker threads: never two of one job at once, a job that is
-woken while it runs runs once more, and at least `pause_seconds` lie between two runs of one. A job says itself when it
+Runs jobs on worker threads when they are due: never two of one job at once, a job that is
+woken while it runs runs once more, and at least `pause_seconds` lie between two runs of one. A job returns when it
 is due again. A job that raises is counted, and due again after a while.
 """
 

@@ -1,7 +1,7 @@
 """What the cluster of a run is made of: nodes with GPUs, pods, and when each pod arrives. All of it from a seed.
 
-In go sizes and a seed, out come Node and Pod objects, the GPUs behind each node, and arrival times. Four of five nodes
-are cut by MIG, the fifth is shared by MPS. A quarter of the MIG GPUs hold an idle instance that nobody asks for, so
+Takes sizes and a seed, returns Node and Pod objects, the GPUs of each node, and arrival times. Four of five nodes
+are cut by MIG, the fifth is shared by MPS. A quarter of the MIG GPUs hold an idle instance that no pod requests, so
 that agents must withdraw and destroy as well as create; some pods end after a while. Reads no clock.
 """
 
@@ -31,7 +31,7 @@ MIX = (
     (mps_resource_gb(10), 15),
     (mps_resource_gb(20), 5),
 )
-"""What pods ask for, in percent."""
+"""What pods request, in percent."""
 LEFT_BEHIND = ((Instance(start=0, size=8, profile="7g.80gb"),), (Instance(start=0, size=4, profile="4g.40gb"),))
 LEFT_SHARE = 0.25
 ENDING_SHARE = 0.2
@@ -78,7 +78,7 @@ def shared_by_mps(node: str) -> bool:
 
 
 def gpus_of(node: str, count: int, seed: int) -> tuple[Gpu, ...]:
-    """The same for whoever asks: the agents' processes and this one."""
+    """The same in the agents' processes and in this one."""
     rng = random.Random(f"{seed} {node}")
     mig = not shared_by_mps(node)
     found = []

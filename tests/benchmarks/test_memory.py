@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import memory
-from benchmarks.memory_objects import Sizes, collections
+from benchmarks.memory import __main__ as memory
+from benchmarks.memory.objects import Sizes, collections
 from controller.api import paths
 from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import nos_baseline
-from benchmarks.nos_baseline import main
-from benchmarks.nos_cluster import Card, ImpossibleError, card_model, server
-from benchmarks.nos_workloads import cluster_of, slices_of
+from benchmarks.nos import baseline as nos_baseline
+from benchmarks.nos.baseline import main
+from benchmarks.nos.cluster import Card, ImpossibleError, card_model, server
+from benchmarks.nos.workloads import cluster_of, slices_of
 from benchmarks.replay import BrokenError, applied, bound
 from controller.model.results import NodeChange, PlanningResult
 from controller.model.snapshot import Snapshot

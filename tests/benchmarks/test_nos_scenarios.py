@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import nos_scenarios
-from benchmarks.nos_cases import Case, NotRun, read_case
-from benchmarks.nos_expected import most_pods
-from benchmarks.nos_scenarios import judge, main, verdicts
+from benchmarks.nos import scenarios as nos_scenarios
+from benchmarks.nos.cases import Case, NotRun, read_case
+from benchmarks.nos.expected import most_pods
+from benchmarks.nos.scenarios import judge, main, verdicts
 from controller.model.results import NodeChange, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import MigDesired, PlannedGpu

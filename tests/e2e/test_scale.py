@@ -20,7 +20,7 @@ def test_a_small_run_binds_every_pod_and_accounts_for_every_request(programs: Bi
         settings={"batchWindowTimeoutSeconds": 4.0, "batchWindowIdleSeconds": 1.0},
         agent_settings={"heartbeatSeconds": 5.0},
     )
-    found = run(programs, sizes, tmp_path / "run", limit_seconds=240.0, quiet_seconds=0.0, say=print)
+    found = run(programs, sizes, tmp_path / "run", limit_seconds=240.0, quiet_seconds=0.0, report=print)
     assert found["counts"]["pods bound"] == PODS, found
     assert found["waits"]["created -> bound"]["pods"] + found["counts"]["slices found ready"] == PODS
     assert found["waits"]["plan written -> plan Ready"]["pods"] > 0

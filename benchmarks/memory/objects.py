@@ -1,7 +1,7 @@
-"""A cluster of full size as an API server tells of it: nodes, pods, plans and Leases as JSON, one at a time.
+"""A cluster of full size as an API server lists it: nodes, pods, plans and Leases as JSON, one at a time.
 
-In go sizes, out come objects with all that real ones carry beside what is read of them: dozens of labels, managed
-fields, conditions, container statuses. The same sizes give the same objects. Nothing is kept.
+Takes sizes, returns objects with everything that real ones have, read by the controller or not: dozens of labels,
+managed fields, conditions, container statuses. The same sizes give the same objects. Nothing is kept.
 """
 
 from __future__ import annotations
@@ -191,16 +191,16 @@ def _held_here(number: int, sizes: Sizes) -> int:
 def _pod(number: int, sizes: Sizes) -> Json:
     if number < sizes.pending:
         profile = ("1g.10gb", "2g.20gb", "3g.40gb", "1g.10gb")[number % 4]
-        return _raw_pod(f"job-{number:06}", number, asks=f"nvidia.com/mig-{profile}")
+        return _raw_pod(f"job-{number:06}", number, requests=f"nvidia.com/mig-{profile}")
     place, node = divmod(number - sizes.pending, sizes.nodes)
     name = _name(node)
     held = place < _held_here(node, sizes)
-    asks = f"nvidia.com/mig-{LAYOUT[place % len(LAYOUT)][0]}" if held else ""
-    return _raw_pod(f"{name}-{place}", number, asks=asks, node=name)
+    requests = f"nvidia.com/mig-{LAYOUT[place % len(LAYOUT)][0]}" if held else ""
+    return _raw_pod(f"{name}-{place}", number, requests=requests, node=name)
 
 
-def _raw_pod(name: str, number: int, *, asks: str, node: str = "") -> Json:
-    amounts = {"cpu": f"{1 + number % 4}", "memory": f"{4 << number % 3}Gi", **({asks: "1"} if asks else {})}
+def _raw_pod(name: str, number: int, *, requests: str, node: str = "") -> Json:
+    amounts = {"cpu": f"{1 + number % 4}", "memory": f"{4 << number % 3}Gi", **({requests: "1"} if requests else {})}
     mounts = [{"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]
     container = {
         "name": "main",

@@ -1,8 +1,8 @@
 """nos' own test cases as data -> clusters to plan, with how many pods nos expects to place.
 
-In go a group's name and a case, out comes a Case, or a NotRun with the reason: it says nothing about pods, or it pairs
-models, profiles and placements that do not exist. Cases are told apart by their fields, not by name, so that others of
-the same form are understood as well. Where a case has no pods, every slice that it asks for is one pod's.
+Takes a group's name and a case, returns a Case, or a NotRun with the reason: it says nothing about pods, or it pairs
+models, profiles and placements that do not exist. Cases differ by their fields, not by name, so that others of
+the same form are understood as well. Where a case has no pods, every slice that it requests is one pod's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from benchmarks.nos_cluster import Card, Counts, ImpossibleError, Server, resource_of, server
-from benchmarks.nos_counts import counts_of, whole_number
-from benchmarks.nos_expected import first_matching, most_pods, needed
-from benchmarks.nos_pieces import (
+from benchmarks.nos.cluster import Card, Counts, ImpossibleError, Server, resource_of, server
+from benchmarks.nos.counts import counts_of, whole_number
+from benchmarks.nos.expected import first_matching, most_pods, needed
+from benchmarks.nos.pieces import (
     Form,
     card_of,
     less,
@@ -27,11 +27,11 @@ from benchmarks.nos_pieces import (
     profiles_in,
     smallest_profile,
 )
-from benchmarks.nos_workloads import slices_of
+from benchmarks.nos.workloads import slices_of
 from controller.model.views import PodView, Taint
 
 REFUSAL = Taint(key="nos.example/refused", effect="NoSchedule")
-"""Stands for a scheduler that says no to everything."""
+"""A scheduler that refuses everything."""
 _KINDS = {"planner_mig": "mig", "mig": "mig", "planner_mps": "mps", "mps": "mps"}
 Raw = Mapping[str, Any]
 
@@ -59,7 +59,7 @@ class _Node:
 
 
 def read_case(group: str, raw: object) -> Case | NotRun:
-    """What one case asks of a planner."""
+    """What one case expects of a planner."""
     if not isinstance(raw, Mapping):
         return NotRun(reason=f"not understood: {raw!r} is no case")
     kind = next((kind for prefix, kind in _KINDS.items() if group == prefix or group.startswith(f"{prefix}_")), None)
@@ -112,8 +112,8 @@ def _planning(form: Form, raw: Raw, expect: Raw) -> Case:
     if len(set(names)) < len(names):
         raise ImpossibleError(f"two of its nodes have one name: {', '.join(names)}")
     pods = [pod_of(number, pod) for number, pod in enumerate(raw["pods"] or ())]
-    said = raw.get("scheduler") or {}
-    refused = any(said.get(step, "success") != "success" for step in ("prefilter", "filter"))
+    scheduler = raw.get("scheduler") or {}
+    refused = any(scheduler.get(step, "success") != "success" for step in ("prefilter", "filter"))
     cards = [card for node in nodes for card in node.cards]
     entries = [_entry(entry) for entry in expect["gpus"] or ()]
     later = _assigned(form, cards, entries)
@@ -148,7 +148,7 @@ def _entry(entry: Raw) -> tuple[int | None, Counts]:
 
 
 def _assigned(form: Form, cards: Sequence[Card], entries: Sequence[tuple[int | None, Counts]]) -> dict[int, Card]:
-    """Each card with what nos expects beside its slices in use; in the order of the file if that is possible.
+    """Each card with what nos expects in addition to its slices in use; in the order of the file if that is possible.
 
     A GPU of which nothing is expected stays as it is.
     """
@@ -232,7 +232,7 @@ def _updating(form: Form, nodes: Sequence[_Node], required: Counts, expect: Raw)
 
 
 def _split(form: Form, cards: Sequence[Card], later: Counts) -> tuple[Card, ...] | None:
-    """Which of these slices each GPU could come to hold beside those in use; None if they do not fit together."""
+    """Which of these slices each GPU could come to hold with those in use; None if they do not fit together."""
     if not cards:
         return None if later else ()
     names = sorted(later)

@@ -1,7 +1,7 @@
-"""The least of an API server: lists in pages, watches that tell of every object once more when told to.
+"""The least of an API server: lists in pages, watches that send every object once more on request.
 
 Runs in a process of its own, so that what it needs does not count. Holds no objects; another controller always has the
-Lease, so that whoever listens never writes. Speaks HTTP on 127.0.0.1 only.
+Lease, so that the measured one never writes. Speaks HTTP on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from multiprocessing.synchronize import Event
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from benchmarks.memory_objects import Json, Sizes, collections
+from benchmarks.memory.objects import Json, Sizes, collections
 from controller.api import paths
 from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE
 from kube.leases import lease_path, micro_time
@@ -25,7 +25,7 @@ _QUIET_SECONDS = 3600.0
 
 
 def serve(port: Connection, again: Event, sizes: Sizes) -> None:
-    """Serve until the process is ended; the port goes out first. `again` has pods told of once more, as modified."""
+    """Serve until the process is ended; the port goes out first. `again` sends all pods once more, as modified."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.again, server.served = again, collections(sizes)
     port.send(server.server_address[1])
@@ -45,21 +45,21 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """A list, a watch, or the Lease."""
         where = urlsplit(self.path)
-        asked = {key: values[0] for key, values in parse_qs(where.query).items()}
+        query = {key: values[0] for key, values in parse_qs(where.query).items()}
         if where.path == lease_path(NAMESPACE, CONTROLLER_LEASE):
             self._answer(_lease_of_another())
-        elif asked.get("watch"):
+        elif query.get("watch"):
             self._watch(where.path)
         else:
-            self._answer(self._page(where.path, asked))
+            self._answer(self._page(where.path, query))
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
-    def _page(self, path: str, asked: Mapping[str, str]) -> Json:
+    def _page(self, path: str, query: Mapping[str, str]) -> Json:
         count, make = self.server.served.get(path, (0, lambda _number: {}))
-        first = int(asked.get("continue", 0))
-        end = min(first + int(asked.get("limit", _MOST_PER_PAGE)), count)
+        first = int(query.get("continue", 0))
+        end = min(first + int(query.get("limit", _MOST_PER_PAGE)), count)
         more = {"continue": str(end)} if end < count else {}
         metadata = {"resourceVersion": "1", **more}
         return {"kind": "List", "metadata": metadata, "items": [make(number) for number in range(first, end)]}

@@ -1,6 +1,6 @@
 """The pieces of nos' test cases: cards, pods and counts, in the short words of the file.
 
-In go fields of a case, out come cards and pending pods; whatever names no real hardware is an ImpossibleError. Pure.
+Takes fields of a case, returns cards and pending pods; raises ImpossibleError where no real hardware is named. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.nos_cluster import Card, Counts, ImpossibleError, card_model, pending_pod, resource_of
-from benchmarks.nos_counts import counts_of, slice_name, whole_number
-from benchmarks.nos_expected import Pool
+from benchmarks.nos.cluster import Card, Counts, ImpossibleError, card_model, pending_pod, resource_of
+from benchmarks.nos.counts import counts_of, slice_name, whole_number
+from benchmarks.nos.expected import Pool
 from controller.api.pod_requests import amount
 from controller.model.views import PodView
 from partitioning.models import GpuModel
@@ -21,7 +21,7 @@ from partitioning.resources import profile_of_resource
 MIB_PER_NOS_GB = 1000
 """nos reads the memory label, which is in MiB, as thousands."""
 ANY_CARD = "NVIDIA-A100-SXM4-40GB"
-"""Stands for the card of an MPS case that names none: only its memory counts, and that the case gives."""
+"""The card of an MPS case that names none: only its memory counts, and that the case gives."""
 _OTHER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _PROFILE = re.compile(r"\d+g\.\d+gb(?:\+[a-z.]+)?")
 

@@ -1,8 +1,8 @@
 """Clusters as nos' own tests and measurements describe them -> the views that our planner reads.
 
 nos counts slices per GPU and knows no placements; here they get some: slices in use sit at the highest free start, the
-largest first, and idle ones where they leave most room. In go counts, out come views, or the sentence why such a card
-cannot exist. Every slice in use is held by a pod of its own; only GPUs are scarce. Pure.
+largest first, and idle ones where they leave most room. Takes counts, returns views, or raises with the sentence why
+such a card cannot exist. Every slice in use is held by a pod of its own; only GPUs are scarce. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Counts = Mapping[str, int]
 
 
 class ImpossibleError(ValueError):
-    """No hardware is like that; the text says why."""
+    """No hardware is like that; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Card:
     used: Counts
     free: Counts
     later: Counts | None = None
-    """Slices that must have a place beside those in use, instead of the idle ones: what nos expects to come."""
+    """Slices that must have a place in addition to those in use, instead of the idle ones: what nos expects to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Server:
 
 
 def card_model(name: str, spellings: Collection[str] = ()) -> GpuModel:
-    """The catalogued model of this name, its profiles under the names that its driver gave them, where told."""
+    """The catalogued model of this name, its profiles under the names that its driver gave them, where given."""
     model = model_named(name)
     if model is None:
         raise ImpossibleError(f"there is no GPU model {name}")
@@ -65,7 +65,7 @@ def card_model(name: str, spellings: Collection[str] = ()) -> GpuModel:
 
 
 def _spelt(spec: ProfileSpec, spellings: Collection[str]) -> ProfileSpec:
-    """nos knows 7g.79gb, as early drivers called it: a pod that asks for it gets it from such a driver only."""
+    """nos knows 7g.79gb, as early drivers called it: a pod that requests it gets it from such a driver only."""
     name = next((alias for alias in spec.aliases if alias in spellings), spec.name)
     return replace(spec, name=name, aliases=tuple(sorted({spec.name, *spec.aliases} - {name})))
 

@@ -1,7 +1,7 @@
 """What the controller holds in memory: `python -m benchmarks.memory --nodes N --gpus G --pods P [--json]`.
 
 The controller as it ships lists and watches a cluster of JSON objects that a small server in another process makes up.
-Printed is its resident memory (MiB): before anything is listed, once all is listed, once a watch has told of every pod
+Prints its resident memory (MiB): before anything is listed, once all is listed, once a watch has sent every pod
 again, and after a planning pass over all of it; and the peak of each stretch. Linux only.
 """
 
@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from benchmarks.memory_objects import Sizes
-from benchmarks.memory_server import serve
+from benchmarks.memory.objects import Sizes
+from benchmarks.memory.server import serve
 from controller.config.settings import read_settings
 from controller.gc_pause import collector_paused
 from controller.planning import plan
@@ -102,14 +102,14 @@ def _wait(done: Callable[[], bool]) -> None:
 
 @contextmanager
 def _cluster(sizes: Sizes) -> Iterator[tuple[str, Event]]:
-    """A server in a process of its own: its URL, and what has it tell of all pods again."""
+    """A server in a process of its own: its URL, and a call that makes it send all pods again."""
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
+    here, there = context.Pipe()
     again = context.Event()
-    process = context.Process(target=serve, args=(theirs, again, sizes), daemon=True)
+    process = context.Process(target=serve, args=(there, again, sizes), daemon=True)
     process.start()
     try:
-        yield f"http://127.0.0.1:{ours.recv()}", again
+        yield f"http://127.0.0.1:{here.recv()}", again
     finally:
         process.kill()
         process.join()

@@ -1,7 +1,7 @@
-"""Ours beside nos' own planner: `python -m benchmarks.nos_baseline FILE [--json]`.
+"""Our planner compared with nos': `python -m benchmarks.nos.baseline FILE [--json]`.
 
 FILE holds workloads with what nos made of them (tests/benchmarks/data has a small one). Each is replayed as nos' was:
-first the scheduler binds what fits, then plan, apply, bind, cycle by cycle. Printed is nos' median run beside ours; the
+first the scheduler binds what fits, then plan, apply, bind, cycle by cycle. Prints nos' median run and ours; the
 comparison is with its best. Exit code 1 where ours is behind: fewer pods placed after the same cycle, or, where equally
 many are placed, more partitions destroyed or more GPUs re-cut.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nos_workloads import NosRun, Raw, cluster_of, nos_runs, read_file, single_plan, title_of
+from benchmarks.nos.workloads import NosRun, Raw, cluster_of, nos_runs, read_file, single_plan, title_of
 from benchmarks.replay import BrokenError, Cost, applied, bound, first_fit
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
@@ -46,7 +46,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One workload; `behind` says in which way ours is worse."""
+    """One workload; `behind` lists in which way ours is worse."""
 
     title: str
     pods: int
@@ -74,7 +74,7 @@ def compare(workload: Raw) -> Compared:
 
 
 def replay(cluster: Snapshot, *, cycles: int) -> Run:
-    """Bind what fits, then plan, apply and bind; until everybody runs, nothing changes, or the cycles are over."""
+    """Bind what fits, then plan, apply and bind; until every pod runs, nothing changes, or the cycles are over."""
     pods = len(cluster.pending)
     cluster = bound(cluster, first_fit(cluster))
     placed, plan_ms = [pods - len(cluster.pending)], []
@@ -187,7 +187,7 @@ def _spelled(value: Any) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nos_baseline", description=(__doc__ or "").split("\n", maxsplit=1)[0]
+        prog="python -m benchmarks.nos.baseline", description=(__doc__ or "").split("\n", maxsplit=1)[0]
     )
     parser.add_argument("file", type=Path)
     parser.add_argument("--json", action="store_true")

@@ -1,7 +1,7 @@
 """Workloads with what nos' planner made of them -> clusters to plan, and nos' own figures.
 
-In go the file's values, out come snapshots and runs; whatever is malformed or names no real hardware is a ValueError
-that says which field. What a workload leaves out is taken as nothing: no status is an uncut GPU, no runs of nos are no
+Takes the file's values, returns snapshots and runs; whatever is malformed or names no real hardware is a ValueError
+that names the field. What a workload leaves out is taken as nothing: no status is an uncut GPU, no runs of nos are no
 comparison. Pure, but for reading the file.
 """
 
@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nos_cluster import Card, Server, card_model, pending_pod, server, snapshot
-from benchmarks.nos_counts import slice_name, whole_number
+from benchmarks.nos.cluster import Card, Server, card_model, pending_pod, server, snapshot
+from benchmarks.nos.counts import slice_name, whole_number
 from controller.api.pod_requests import amount
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
@@ -26,7 +26,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NosRun:
-    """One recorded run of nos. `destroyed` is None where nobody counted."""
+    """One recorded run of nos. `destroyed` is None where it was not counted."""
 
     placed: tuple[int, ...]
     destroyed: int | None
@@ -53,9 +53,11 @@ def cluster_of(workload: object) -> Snapshot:
     if not isinstance(workload, Mapping):
         raise ValueError(f"{workload!r} is no workload")
     pods = [_pod(number, each, f"pods[{number}]") for number, each in enumerate(_list(workload, "pods"))]
-    asked = {profile_of_resource(resource) or "" for pod in pods for resource, _ in pod.gpu}
+    profiles = {profile_of_resource(resource) or "" for pod in pods for resource, _ in pod.gpu}
     kind = _kind(workload, pods)
-    servers = [_server(each, kind, asked, f"nodes[{number}]") for number, each in enumerate(_list(workload, "nodes"))]
+    servers = [
+        _server(each, kind, profiles, f"nodes[{number}]") for number, each in enumerate(_list(workload, "nodes"))
+    ]
     names = sorted(one.node.name for one in servers)
     twice = next((name for name, other in pairwise(names) if name == other), None)
     if twice is not None:
@@ -113,7 +115,7 @@ CYCLES = "placed_after_each_cycle"
 
 
 def _kind(workload: Raw, pods: Sequence[PodView]) -> str:
-    """`mig` or `mps`; where it is not given, what the pods ask for."""
+    """`mig` or `mps`; where it is not given, what the pods request."""
     mig = any(isinstance(classify(resource), MigRequest) for pod in pods for resource, _ in pod.gpu)
     kind = workload.get("kind") or ("mig" if mig else "mps")
     if kind not in ("mig", "mps"):
@@ -132,13 +134,13 @@ def _pod(number: int, raw: object, where: str) -> PodView:
     )
 
 
-def _server(raw: object, kind: str, asked: Collection[str], where: str) -> Server:
+def _server(raw: object, kind: str, profiles: Collection[str], where: str) -> Server:
     node = _mapping(raw, where)
     used, free = slices_of(_mapping(node.get("status") or {}, f"{where}.status"))
     there = {name for gpu in (*used.values(), *free.values()) for name in gpu}
     if not node.get("model"):
         raise ValueError(f"{where}.model is missing")
-    model = card_model(str(node["model"]), {*asked, *there})
+    model = card_model(str(node["model"]), {*profiles, *there})
     if node.get("memMiB"):
         model = replace(model, memory_mib=whole_number(node["memMiB"], f"{where}.memMiB"))
     count = whole_number(node.get("count", 1), f"{where}.count")

@@ -1,4 +1,4 @@
-"""nos' own test cases on our planner: `python -m benchmarks.nos_scenarios FILE`.
+"""nos' own test cases on our planner: `python -m benchmarks.nos.scenarios FILE`.
 
 FILE holds groups of cases as data (tests/benchmarks/data has some). Those of its planner, of MIG and of MPS are run
 where model, profile and placement exist, the others are listed with the reason. A case holds where at least as many
@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from benchmarks.nos_cases import Case, NotRun, read_case
-from benchmarks.nos_cluster import snapshot
+from benchmarks.nos.cases import Case, NotRun, read_case
+from benchmarks.nos.cluster import snapshot
 from benchmarks.replay import BrokenError, applied, bound
 from controller.planning import plan
 
@@ -27,7 +27,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One case. `problem` is empty where it holds; `reason` says why it was not run."""
+    """One case. `problem` is empty where it holds; `reason` is why it was not run."""
 
     group: str
     case: str
@@ -84,7 +84,7 @@ def _run(case: Case) -> tuple[int, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nos_scenarios", description=(__doc__ or "").split("\n", maxsplit=1)[0]
+        prog="python -m benchmarks.nos.scenarios", description=(__doc__ or "").split("\n", maxsplit=1)[0]
     )
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args(argv)

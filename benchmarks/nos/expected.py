@@ -1,6 +1,6 @@
 """How many pods a given set of slices serves at most: nos' expectations are geometries, ours are pods.
 
-In go what each pod needs and what each node has, out comes the largest number of pods that can be served. Exact for the
+Takes what each pod needs and what each node has, returns the largest number of pods that can be served. Exact for the
 few pods of a test case; beyond that the pods that need least are counted first. Pure.
 """
 
@@ -18,12 +18,12 @@ Pool = Mapping[str, int]
 
 
 def needed(pod: PodView) -> Pool:
-    """The slices that a pod asks for; none where it asks for no GPU."""
+    """The slices that a pod requests; none where it requests no GPU."""
     return dict(pod.gpu)
 
 
 def most_pods(pods: Sequence[Pool], pools: Sequence[Pool]) -> int:
-    """A pod's slices come from one node; a pod that asks for none is not counted."""
+    """A pod's slices come from one node; a pod that requests none is not counted."""
     asking = sorted((pod for pod in pods if pod), key=lambda pod: (sum(pod.values()), sorted(pod.items())))
     names = sorted({name for pod in asking for name in pod})
     wants = [tuple(pod.get(name, 0) for name in names) for pod in asking]

@@ -88,7 +88,8 @@ class Settings(Section):
     known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""
     """A file in the format of nos' knownMigGeometries: models that it names are cut in these ways only. Empty: none."""
     ageing_seconds: Seconds = 600.0
-    """A pod that waits longer than this counts as the next priority level, so that others cannot starve it."""
+    """A pod that waits longer than this counts as the next priority level, and the oldest one without a place has a GPU
+    reserved."""
     bind_seconds: Seconds = 60.0
     """A pod that its scheduler passes over for this long, twice, although its slices are there, is left alone."""
     agent_silent_seconds: Seconds = 60.0

@@ -53,7 +53,8 @@ class AgentMetrics:
     def watch_status(self, failures: Callable[[], float]) -> None:
         """Status writes that failed since the last one that the API accepted, read at each scrape."""
         text = (
-            "Status writes that failed since the last one that the API accepted; from 3 on the plan shows CannotReport."
+            "Status writes that failed since the last one that the API accepted; from 3 on, while heartbeats get "
+            "through, the plan shows CannotReport."
         )
         self._gauge("status_write_failures", text).set_function(failures)
 

@@ -1,0 +1,91 @@
+"""The tables of the pages are those of the code: settings, metrics, conditions and reasons."""
+
+from itertools import dropwhile, islice, takewhile
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from controller.actions.metrics import ClusterGauges, Metrics
+from controller.cache.batcher import Batcher
+from controller.cache.state import State
+from controller.config.settings import Settings as ControllerSettings
+from controller.model.reasons import UnplacedReason
+from controller.model.views import PlannerOptions
+from crds.v1alpha1.names import Condition
+from kube.settings import Section
+from nodeagent.report.metrics import AgentMetrics
+from nodeagent.settings import Settings as AgentSettings
+from tests.clock import Clock
+
+ROOT = Path(__file__).parents[1]
+OPERATING = (ROOT / "docs/operating.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def table(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the first table below a heading, by their first cell."""
+    lines = page.split(f"\n## {heading}\n", 1)[1].split("\n")
+    rows = takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("|"), lines))
+    cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in islice(rows, 2, None)]
+    return {first: rest for first, *rest in cells}
+
+
+def shown(value: object) -> str:
+    """A default as the page has it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case Section():
+            return f"a mapping with {', '.join(str(field.alias) for field in type(value).model_fields.values())}"
+        case tuple():
+            return f"[{', '.join(map(str, value))}]"
+        case float():
+            return f"{value:g}"
+    return str(value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "heading"),
+    [(ControllerSettings, "Controller"), (AgentSettings, "Node agent and device plugin")],
+)
+def test_settings(settings: type[ControllerSettings | AgentSettings], heading: str) -> None:
+    rows = {key: " ".join(cells).strip() for key, cells in table(OPERATING, heading).items()}
+
+    fields = settings.model_fields.values()
+    assert rows == {
+        str(field.alias): " ".join(f"{shown(field.get_default())} {field.description}".split()) for field in fields
+    }
+
+
+def registered() -> dict[str, str]:
+    """Name and help of every series of controller and agent."""
+    metrics, agent = Metrics(CollectorRegistry()), AgentMetrics("a", "1")
+    agent.watch_heartbeat(lambda: 0.0)
+    agent.watch_status(lambda: 0.0)
+    clock = Clock()
+    state = State(window=Batcher(idle_seconds=1, timeout_seconds=1, clock=clock), options=PlannerOptions(), clock=clock)
+    metrics.registry.register(ClusterGauges(state, lambda: False))
+    families = [*metrics.registry.collect(), *agent.registry.collect()]
+    return {f"{one.name}_total" if one.type == "counter" else one.name: one.documentation for one in families}
+
+
+def test_metrics() -> None:
+    rows = {name: meaning for name, (meaning,) in table(OPERATING, "Metrics").items()}
+
+    series = registered()
+    assert sorted(rows) == sorted(series)
+    assert [name for name, text in series.items() if not rows[name].startswith(text.removesuffix("."))] == []
+
+
+def test_conditions() -> None:
+    assert list(table(OPERATING, "Conditions of a plan")) == list(Condition)
+
+
+def test_reasons_of_waiting_pods() -> None:
+    assert sorted(table(README, "Why does my pod wait?")) == sorted(UnplacedReason)
+
+
+def test_a_table_is_read() -> None:
+    page = "x\n## A\n\ntext\n\n| key | meaning |\n|---|---|\n| `a` | one |\n| b | two |\n\n| no | more |\n"
+    assert table(page, "A") == {"a": ["one"], "b": ["two"]}

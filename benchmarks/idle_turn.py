@@ -23,6 +23,7 @@ from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
+from controller.cache.cluster import Deadlines
 from controller.cache.state import State
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PlanView
@@ -72,7 +73,9 @@ def filled(cluster: Snapshot) -> Turn:
     """As the watches would leave it."""
     clock = time.monotonic
     window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=clock)
-    state = State(window=window, options=PlannerOptions(), clock=clock, agent_silent_seconds=_SILENT_SECONDS)
+    state = State(
+        window=window, options=PlannerOptions(), clock=clock, deadlines=Deadlines(agent_silent_seconds=_SILENT_SECONDS)
+    )
     metrics = Metrics(CollectorRegistry())
     api: Any = _NoApi()
     leads: dict[str, Any] = {"leading": lambda: True, "clock": clock}

@@ -7,9 +7,7 @@ plan's status reports them silent; a status is taken as it is. Never contacts an
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,11 +19,13 @@ from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable, epoch_seconds
 from controller.cache.batcher import Batcher
+from controller.cache.informers import FixedInformers
 from controller.cache.state import State
 from controller.model.demand import is_partition
 from controller.model.phases import FINISHED
+from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
-from controller.model.views import NodeView, PlannerOptions, PodView
+from controller.model.views import PlannerOptions, PodView
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
@@ -67,33 +67,18 @@ def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
     by_kind: dict[str, list[Raw]] = {kind: [] for kind in KINDS}
     for raw in objects:
         by_kind[raw["kind"]].append(raw)
-    reader = _Reader(options)
-    with _unlogged():
-        reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
-        reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
-    found = reader.result()
-    found.snapshot = replace(found.snapshot, context=context_of(by_kind))
-    return found
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """What a controller would log is part of the result."""
-    logger = logging.getLogger(State.__module__)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    reader = _Reader(options, context_of(by_kind))
+    reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
+    reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
+    return reader.result()
 
 
 class _Reader:
     """Fills a State of the controller, as its watches would."""
 
-    def __init__(self, options: PlannerOptions) -> None:
+    def __init__(self, options: PlannerOptions, context: SchedulingContext) -> None:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
-        self._state = State(window=window, options=options, clock=lambda: 0.0, on_label_warning=self._remark)
+        self._state = State(window=window, options=options, clock=lambda: 0.0, informers=FixedInformers(context))
         self._holders: dict[str, list[PodView]] = {}
         self._requested: set[str] = set()
         """MIG profiles that pending pods request."""
@@ -148,6 +133,8 @@ class _Reader:
                 self._leave_out(view)
             else:
                 self._state.observe_node(name, view)
+                if warning := enablement(view.labels).warning:
+                    self._remarks.append(f"node {name}: {warning}")
         known = {raw["metadata"]["name"] for raw in nodes}
         for name in sorted(plans.keys() - known):
             self._left_out.append(LeftOut(kind=KIND, name=name, reason="its node is not in the files"))
@@ -187,9 +174,6 @@ class _Reader:
 
     def _is_requested(self, model: GpuModel) -> bool:
         return any(spec.name in self._requested for spec in model.profiles)
-
-    def _remark(self, node: NodeView, text: str) -> None:
-        self._remarks.append(f"node {node.name}: {text}")
 
     def _leave_out(self, found: Unreadable) -> None:
         self._left_out.append(LeftOut(kind=_KINDS_READ[found.kind], name=found.name, reason=found.reason))

@@ -202,7 +202,7 @@ class Loop:
     def idle(self) -> bool:
         """Nothing is due and nothing is being done: what /decisions shows holds until the cluster changes."""
         open_ends = self._parts.window.open or self._retry_at is not None or self._at_once
-        open_ends = open_ends or self._parts.state.writes_refused
+        open_ends = open_ends or self._parts.state.open_ends
         return self._began and self._leading() and not (open_ends or self._in_pass or self._busy)
 
     def decisions(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from controller.api import paths
 from controller.api.nodes import read_node
 from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
+from controller.cache.cluster import Deadlines
 from controller.cache.informers import SchedulingInformers
 from controller.cache.state import State
 from controller.config.options import planner_options, warn_about_geometries
@@ -33,9 +34,8 @@ from controller.config.scheduler_source import SourceWatch
 from controller.config.settings import Settings
 from controller.loop import Loop, Parts, Planner
 from controller.model.phases import FINISHED
-from controller.model.views import NodeView
 from crds.v1alpha1.names import ANNOTATION_STATUS_PROBLEM, CONTROLLER_LEASE, CONTROLLER_MANAGER, agent_lease
-from kube.events import EventRecorder, ObjectReference
+from kube.events import EventRecorder
 from kube.leases import Elector, LeaseTiming, lease_path
 from kube.reflector import Reflector
 from kube.serve import Server, check_page, json_page, metrics_page
@@ -165,9 +165,7 @@ class Controller:
         settings, leading, metrics = self._settings, self._leading, self.metrics
         options = planner_options(settings, api)
         self._source = SourceWatch(settings, api, options.profiles, changed=self._scheduler_changed)
-        self._informers = SchedulingInformers(
-            api, options.profiles, changed=lambda path: self.state.context_changed(f"objects of {path}")
-        )
+        self._informers = SchedulingInformers(api, options.profiles, awake=self._awake)
         window: Batcher[str] = Batcher(
             idle_seconds=settings.batch_window_idle_seconds,
             timeout_seconds=settings.batch_window_timeout_seconds,
@@ -177,14 +175,14 @@ class Controller:
             window=window,
             options=options,
             clock=clock,
-            agent_silent_seconds=settings.agent_silent_seconds,
-            under_way_seconds=settings.under_way_seconds,
-            ageing_seconds=settings.ageing_seconds,
-            bind_seconds=settings.bind_seconds,
-            changed=self._awake.set,
-            on_label_warning=self._warn_about_labels,
-            require=self._informers.require,
-            context=self._informers.context,
+            deadlines=Deadlines(
+                agent_silent_seconds=settings.agent_silent_seconds,
+                under_way_seconds=settings.under_way_seconds,
+                ageing_seconds=settings.ageing_seconds,
+                bind_seconds=settings.bind_seconds,
+            ),
+            informers=self._informers,
+            awake=self._awake,
         )
         metrics.registry.register(ClusterGauges(state, lambda: window.open, self._watch_errors))
         writer = Writer(api, state, leading=leading, clock=clock)
@@ -253,10 +251,6 @@ class Controller:
     def _watch_errors(self) -> dict[str, str]:
         mine = {reflector.path: reflector.last_error for reflector in self._reflectors}
         return {**mine, **self._informers.watch_errors()}
-
-    def _warn_about_labels(self, node: NodeView, text: str) -> None:
-        about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
-        self._recorder.emit(about, "Warning", "PartitioningLabels", text)
 
     def _lease_changed(self, key: tuple[str, str], _old: object, new: tuple[str, str] | None) -> None:
         if new is not None:  # a Lease that is deleted just ages

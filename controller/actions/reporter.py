@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from controller.actions.label_warnings import LabelWarnings
 from controller.actions.metrics import Metrics
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
@@ -73,6 +74,7 @@ class Reporter:
         self._clock = clock
         self._now = now
         self._pod_events = PodEvents(recorder, clock=clock, waits=self._waits)
+        self._label_warnings = LabelWarnings(recorder, state, clock=clock)
         self._written_at: dict[str, float] = {}
         self._failed: dict[str, NodeFailure] = {}
         self._last_pass: tuple[object, ...] = ()
@@ -102,6 +104,7 @@ class Reporter:
 
     def follow(self) -> None:
         """Emit Events that became due, and measure how long written plans take until the node's GPUs are settled."""
+        self._label_warnings.run()
         self._pod_events.follow()
         if not self._written_at:
             return

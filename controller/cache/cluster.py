@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 
 from controller.api.plans import PlanReading
 from controller.cache.bind_failures import BindFailures
+from controller.cache.informers import Informers
 from controller.cache.plans import PlanStore
 from controller.cache.pods import PodStore
 from controller.cache.triggers import has_gpus
 from controller.cache.unreadable import UnreadableObjects
-from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
@@ -25,6 +26,16 @@ POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 
 FOREIGN_NOMINATION_SECONDS = 300.0
 """How long planning waits for the scheduler that another's nomination speaks of; others write it as a mere hint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long something is waited for; each is a setting of the controller."""
+
+    agent_silent_seconds: float = 60.0
+    under_way_seconds: float = 300.0
+    ageing_seconds: float = 600.0
+    bind_seconds: float = 60.0
 
 
 class Known:
@@ -35,21 +46,20 @@ class Known:
         *,
         options: PlannerOptions,
         clock: Callable[[], float],
-        agent_silent_seconds: float,
-        under_way_seconds: float,
-        ageing_seconds: float,
-        bind_seconds: float,
-        context: Callable[[], SchedulingContext],
+        deadlines: Deadlines,
+        informers: Informers,
     ) -> None:
-        """`context` is what filters read besides pods and nodes."""
+        """`informers` have what filters read besides pods and nodes."""
         self._clock = clock
-        self._ageing_seconds = ageing_seconds
-        self._context = context
+        self._ageing_seconds = deadlines.ageing_seconds
+        self._informers = informers
         self._lock = threading.RLock()
         self._scheduler_names = options.scheduler_names
-        self._pods = PodStore(options)
-        self._plans = PlanStore(agent_silent_seconds=agent_silent_seconds, under_way_seconds=under_way_seconds)
-        self._bind_failures = BindFailures(bind_seconds=bind_seconds)
+        self._pods = PodStore(default_spread=any(profile.default_spread for profile in options.profiles.values()))
+        self._plans = PlanStore(
+            agent_silent_seconds=deadlines.agent_silent_seconds, under_way_seconds=deadlines.under_way_seconds
+        )
+        self._bind_failures = BindFailures(bind_seconds=deadlines.bind_seconds)
         self._unreadable = UnreadableObjects()
         self._nodes: dict[str, NodeView] = {}
         self._node_gone_at: dict[str, float] = {}
@@ -85,7 +95,7 @@ class Known:
             aged=aged,
             bind_failures=bind_failures,
             finished_gangs=finished_gangs,
-            context=self._context(),
+            context=self._informers.context(),
             other_nodes=tuple(others[name] for name in sorted(others)),
             other_pods=tuple(sorted(other_pods, key=POD_ORDER)),
             scheduler_names=self._scheduler_names,
@@ -107,10 +117,10 @@ class Known:
             return dict(self._plans.views)
 
     @property
-    def writes_refused(self) -> bool:
-        """Some plan could not be written and is to be tried again."""
+    def open_ends(self) -> bool:
+        """A plan could not be written and is to be tried again, or informers have changes that were not taken yet."""
         with self._lock:
-            return self._plans.any_refused
+            return self._plans.any_refused or self._informers.changed
 
     def plan_exists(self, name: str) -> bool:
         """There is a plan of this name, readable or not."""

@@ -9,9 +9,9 @@ controller may not list, is None there, which means unknown; planning never wait
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
 
@@ -25,7 +25,13 @@ from controller.api.storage import (
     read_volume,
     read_workload,
 )
-from controller.model.scheduling import DEFAULT_PROFILE, FilterProfile, SchedulerProfiles, SchedulingContext
+from controller.model.scheduling import (
+    DEFAULT_PROFILE,
+    NO_CONTEXT,
+    FilterProfile,
+    SchedulerProfiles,
+    SchedulingContext,
+)
 from controller.model.views import PodView
 from kube.reflector import Key, Reflector
 
@@ -68,16 +74,56 @@ def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
     return needed
 
 
+class Informers(Protocol):
+    """What the state reads of this module."""
+
+    def require(self, pod: PodView) -> None:
+        """Watch what this pod needs from now on."""
+
+    def context(self) -> SchedulingContext:
+        """Everything that is known now."""
+
+    def dra_resources(self) -> frozenset[str]:
+        """Resources that a DeviceClass maps, as in the context."""
+
+    def take_changes(self) -> frozenset[str]:
+        """What has changed since this was called last, by path."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is such a change."""
+
+
+class FixedInformers:
+    """Watches nothing: for what is read from files, and for tests."""
+
+    changed = False
+
+    def __init__(self, context: SchedulingContext = NO_CONTEXT) -> None:
+        self._context = context
+
+    def require(self, pod: PodView) -> None:
+        """Nothing more is known."""
+
+    def context(self) -> SchedulingContext:
+        return self._context
+
+    def dra_resources(self) -> frozenset[str]:
+        return self._context.dra_resources
+
+    def take_changes(self) -> frozenset[str]:
+        return frozenset()
+
+
 class SchedulingInformers:
     """Every method may be called from any thread."""
 
-    def __init__(
-        self, api: ApiClient, profiles: SchedulerProfiles, *, changed: Callable[[str], None] = lambda _path: None
-    ) -> None:
-        """`changed` is called with the path of what changed."""
+    def __init__(self, api: ApiClient, profiles: SchedulerProfiles, *, awake: threading.Event) -> None:
+        """`awake` is set when something has changed."""
         self._api = api
         self._profiles = profiles
-        self._changed = changed
+        self._awake = awake
+        self._changes: set[str] = set()
         self._lock = threading.Lock()
         self._watches: dict[Kind, Reflector[Any]] = {}
         self._stopped = False
@@ -107,8 +153,23 @@ class SchedulingInformers:
             workloads={(name, *key): one for name, found in workloads.items() for key, one in (found or {}).items()}
             if known
             else None,
-            dra_resources=frozenset((self._items(Kind.DEVICE_CLASSES) or {}).values()) - {""},
+            dra_resources=self.dra_resources(),
         )
+
+    def dra_resources(self) -> frozenset[str]:
+        """Resources that a DeviceClass maps, as in the context."""
+        return frozenset((self._items(Kind.DEVICE_CLASSES) or {}).values()) - {""}
+
+    def take_changes(self) -> frozenset[str]:
+        """What has changed since this was called last, by path."""
+        with self._lock:
+            taken, self._changes = frozenset(self._changes), set()
+        return taken
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is such a change."""
+        return bool(self._changes)
 
     def watch_errors(self) -> dict[str, str]:
         """The last error of each watch, by path; without kinds that this API server does not serve."""
@@ -127,7 +188,9 @@ class SchedulingInformers:
         path, read = kind.value
 
         def heard(_key: Key, _old: object, _new: object) -> None:
-            self._changed(path)
+            with self._lock:
+                self._changes.add(path)
+            self._awake.set()
 
         def project(raw: dict[str, Any]) -> Any:
             found = read(raw)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from controller.cache.triggers import counts_differently, preempts_on, same_request
 from controller.model.phases import FINISHED
 from controller.model.serving import Serving, wants_planning
-from controller.model.views import PlannerOptions, PodKey, PodView
+from controller.model.views import PodKey, PodView
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -41,9 +41,10 @@ class PodChange:
 class PodStore:
     """All unfinished pods of the cluster."""
 
-    def __init__(self, options: PlannerOptions) -> None:
-        self._serving = Serving(scheduler_names=options.scheduler_names)
-        self._default_spread = any(profile.default_spread for profile in options.profiles.values())
+    def __init__(self, *, default_spread: bool = False) -> None:
+        """`default_spread`: a scheduler spreads pods that have no constraints of their own."""
+        self._default_spread = default_spread
+        self._serving = Serving()
         self._reservations: dict[str, str] = {}
         self._reserved_nodes: frozenset[str] = frozenset()
         self._unplaced: set[str] = set()
@@ -67,14 +68,18 @@ class PodStore:
         self._far_reaching: set[PodKey] = set()
         """Bound pods that keep others away from more than their own node."""
 
-    def observe(self, key: PodKey, seen: PodView | None, *, now: float = 0.0) -> PodChange:
-        """Take one pod as it is now; None or a finished one: it is gone."""
+    def observe(self, key: PodKey, seen: PodView | None, *, serving: Serving, now: float = 0.0) -> PodChange:
+        """Take one pod as it is now; None or a finished one: it is gone. `serving`: whose requests are served now."""
+        self._serving = serving
         needed_all_nodes = self.needs_all_nodes()  # before as well: the pod that leaves may be the reason
-        change = self._observe(key, seen, now)
-        if change.done in self._unplaced:
-            self._unplaced.discard(change.done)
-            change = replace(change, unplaced=bool(self._unplaced))
+        change = self._with_unplaced(self._observe(key, seen, now))
         return replace(change, everywhere=needed_all_nodes or self.needs_all_nodes()) if change.released else change
+
+    def _with_unplaced(self, change: PodChange) -> PodChange:
+        if change.done not in self._unplaced:
+            return change
+        self._unplaced.discard(change.done)
+        return replace(change, unplaced=bool(self._unplaced))
 
     def _observe(self, key: PodKey, seen: PodView | None, now: float) -> PodChange:
         self._now = now
@@ -93,6 +98,19 @@ class PodStore:
             gone = self._ended(old)
             return gone if new is None else replace(gone, demand=self._demand(new))
         return self._changed(old, new) if new is not None else PodChange()
+
+    def judge_again(self, serving: Serving, *, now: float) -> list[PodChange]:
+        """Other requests than before are served now: what follows for the pending pods."""
+        self._serving, self._now = serving, now
+        changes = []
+        for pod in self.pending.values():
+            was_demanded = pod.uid in self.demands
+            if self._demand(pod):
+                change = PodChange() if was_demanded else PodChange(demand=pod.uid)
+            else:
+                change = self._without_demand(pod.uid)
+            changes.append(self._with_unplaced(change))
+        return [change for change in changes if change != PodChange()]
 
     def known(self, key: PodKey) -> PodView | None:
         """The last view of a pod that is not finished."""
@@ -183,11 +201,15 @@ class PodStore:
         demand = self._demand(new)
         if demand:
             return PodChange(demand=demand)
-        done = self._end_demand(new.uid)
-        reserved = self._reservations.pop(new.uid, "") if done else ""
+        change = self._without_demand(new.uid)
         before, after = preempts_on(old) if old is not None else "", preempts_on(new)
         preempting = "" if before == after else before or self._if_counted(after)
-        return PodChange(done=done, released=reserved or preempting)
+        return replace(change, released=change.released or preempting)
+
+    def _without_demand(self, uid: str) -> PodChange:
+        """The pod needs no planning, or none any more: what was reserved for it is for others."""
+        done = self._end_demand(uid)
+        return PodChange(done=done, released=self._reservations.pop(uid, "") if done else "")
 
     def _runs(self, old: PodView, new: PodView) -> PodChange:
         """A bound pod changed: other resources are free, or the constraints of others see another pod."""

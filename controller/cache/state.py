@@ -1,32 +1,37 @@
 """The one mutable thing of the controller: what the watches have brought, and what was written since.
 
-Takes views and readings from the watch threads and from our own writes; `controller.known` answers from them. Whatever
-may change the result of planning is put into the batch window as a key that names it. Only new requests of pods
-extend the window; changes of capacity open it, and not even that while no pod waits for partitions. Never calls an API.
+Takes views and readings from the watch threads and from our own writes; `controller.cache.cluster` answers from them.
+Whatever may change the result of planning is put into the batch window as a key that names it. Only new requests of
+pods extend the window; changes of capacity open it, and not even that while no pod waits for partitions. Never calls
+an API.
 """
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Callable, Collection, Mapping
 
-from controller.api.nodes import enablement
 from controller.api.plan_reader import PlanReader
 from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import Known
+from controller.cache.cluster import Deadlines, Known
+from controller.cache.informers import FixedInformers, Informers
+from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held
-from controller.model.scheduling import NO_CONTEXT, SchedulingContext
+from controller.model.serving import Serving
+from controller.model.snapshot import advertised
 from controller.model.views import NodeView, PlannerOptions, PodKey, PodView
-
-log = logging.getLogger(__name__)
 
 GONE_PLAN_SECONDS = 86400.0
 """How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
 
 RESYNC_SECONDS = 300.0
 """While a pod waits, planning is never longer ago: a net under changes that should have started a pass and did not."""
+
+
+DEADLINES = Deadlines()
+NO_INFORMERS = FixedInformers()
 
 
 class State(Known):
@@ -38,32 +43,16 @@ class State(Known):
         window: Batcher[str],
         options: PlannerOptions,
         clock: Callable[[], float],
-        agent_silent_seconds: float = 60.0,
-        under_way_seconds: float = 300.0,
-        ageing_seconds: float = 600.0,
-        bind_seconds: float = 60.0,
-        changed: Callable[[], None] = lambda: None,
-        on_label_warning: Callable[[NodeView, str], None] = lambda _node, _text: None,
-        require: Callable[[PodView], None] = lambda _pod: None,
-        context: Callable[[], SchedulingContext] = lambda: NO_CONTEXT,
+        deadlines: Deadlines = DEADLINES,
+        informers: Informers = NO_INFORMERS,
+        awake: threading.Event | None = None,
     ) -> None:
-        """`on_label_warning` receives what is wrong with a node's labels.
-
-        `require` receives pods whose filters need more of `context`.
-        """
-        super().__init__(
-            options=options,
-            clock=clock,
-            agent_silent_seconds=agent_silent_seconds,
-            under_way_seconds=under_way_seconds,
-            ageing_seconds=ageing_seconds,
-            bind_seconds=bind_seconds,
-            context=context,
-        )
+        """`awake` is set when something has changed."""
+        super().__init__(options=options, clock=clock, deadlines=deadlines, informers=informers)
         self._window = window
-        self._changed = changed
-        self._on_label_warning = on_label_warning
-        self._require = require
+        self._awake = awake or threading.Event()
+        self._dra_resources = informers.dra_resources()
+        """As the pending pods were judged last."""
         self.read_plan = PlanReader()
         """For every caller of `observe_plan`."""
         self._listeners: list[Callable[[str], None]] = []
@@ -77,27 +66,18 @@ class State(Known):
     def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
         if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
-            self._require(seen)
+            self._informers.require(seen)
         with self._lock:
             left_out = self._unreadable.unknown_nodes()
             old = self._pods.known(key)
             new = self._unreadable.pod(key, seen, old)
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
                 self._capacity(node)
-            change = self._pods.observe(key, new, now=self._clock())
-            if change.done:
-                self._window.discard(_pod_key(change.done))
-            if change.bound is not None:
-                self._bind_failures.bound(change.bound, came_at=change.came_at)
-            if change.demand:
-                self._window.add(_pod_key(change.demand), extend=True)
-            if change.released and (change.everywhere or self._plans_for(change.released)):
-                self._capacity(change.released)
-            if change.unplaced:
-                self._window.add("pods without a place")
+            serving = self._serving(misnamed=new is not None and bool(new.misnamed))
+            self._pod_changed(self._pods.observe(key, new, serving=serving, now=self._clock()))
             if any(pod is not None and pod.gpu for pod in (old, new)):
                 self.version += 1
-        self._changed()
+        self._awake.set()
 
     def observe_node(self, name: str, seen: NodeView | Unreadable | None) -> None:
         """A node as it is now; None: it is gone."""
@@ -106,13 +86,12 @@ class State(Known):
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
-                self._check_labels(old, new)
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.needs_all_nodes()):
                 self._capacity(name)
             self._refresh(name)
             self._noticed(name)
-        self._changed()
+        self._awake.set()
 
     def observe_plan(self, name: str, seen: PlanReading | Unreadable | None) -> None:
         """A plan as it is now, from the watch or in answer to a write; None: it is gone."""
@@ -128,7 +107,7 @@ class State(Known):
             if changed:
                 self._plan_changed(name)
             self._noticed(name)
-        self._changed()
+        self._awake.set()
 
     def observe_heartbeat(self, node: str, renew_time: str, problem: str = "") -> None:
         """The Lease of a node's agent. The common case, thousands a minute, changes nothing."""
@@ -138,19 +117,13 @@ class State(Known):
             if view is None or (view.agent_alive and not problem):
                 return
             self._refresh(node)
-        self._changed()
-
-    def context_changed(self, what: str) -> None:
-        """Something that filters read besides pods and nodes has changed."""
-        with self._lock:
-            if self._pods.demands:
-                self._window.add(what)
-        self._changed()
+        self._awake.set()
 
     def tick(self) -> None:
-        """Let deadlines pass: agents that fell silent, GPUs that took too long, Nodes that are gone."""
+        """Take what the informers have brought, and let deadlines pass: of agents, GPUs, pods, Nodes that are gone."""
         with self._lock:
             now = self._clock()
+            self._take_changes(now)
             for name in self._plans.overdue(now):
                 self._refresh(name)
             self._bind_failures.keep(self._pods.demands)
@@ -192,7 +165,7 @@ class State(Known):
                 return  # it was deleted meanwhile
             self._plans.refused(name, message, until=until)
             self._refresh(name)
-        self._changed()
+        self._awake.set()
 
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod."""
@@ -201,11 +174,38 @@ class State(Known):
 
     # --------------------------------------------------------------------------------------------- inside
 
-    def _check_labels(self, old: NodeView | None, new: NodeView) -> None:
-        found = enablement(new.labels).warning
-        if found and (old is None or enablement(old.labels).warning != found):
-            log.warning("node %s: %s", new.name, found)
-            self._on_label_warning(new, found)
+    def _pod_changed(self, change: PodChange) -> None:
+        if change.done:
+            self._window.discard(_pod_key(change.done))
+        if change.bound is not None:
+            self._bind_failures.bound(change.bound, came_at=change.came_at)
+        if change.demand:
+            self._window.add(_pod_key(change.demand), extend=True)
+        if change.released and (change.everywhere or self._plans_for(change.released)):
+            self._capacity(change.released)
+        if change.unplaced:
+            self._window.add("pods without a place")
+
+    def _take_changes(self, now: float) -> None:
+        """A DeviceClass decides who serves a pod, other objects where it fits."""
+        changed = self._informers.take_changes()
+        dra_resources = self._informers.dra_resources()
+        if dra_resources != self._dra_resources:
+            self._dra_resources = dra_resources
+            misnamed = any(pod.misnamed for pod in self._pods.pending.values())
+            for change in self._pods.judge_again(self._serving(misnamed=misnamed), now=now):
+                self._pod_changed(change)
+        if self._pods.demands:
+            for path in sorted(changed):
+                self._window.add(f"objects of {path}")
+
+    def _serving(self, *, misnamed: bool) -> Serving:
+        """Whose requests are served; with the names of the nodes' resources only for misnamed requests."""
+        return Serving(
+            scheduler_names=self._scheduler_names,
+            dra_resources=self._dra_resources,
+            advertised=advertised(self._nodes.values()) if misnamed else frozenset(),
+        )
 
     def _node_uid(self, name: str) -> str:
         node = self._nodes.get(name)

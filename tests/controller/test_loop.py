@@ -19,8 +19,8 @@ from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from tests.builders.objects import Json, item, node, pod
+from tests.controller.actions.recorder import Recorder
 from tests.controller.actions.test_plan_writer import planned
-from tests.controller.actions.test_reporter import Recorder
 from tests.controller.cluster import Bench
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -308,7 +308,7 @@ def test_a_write_without_an_answer_is_read_back(bench: Bench, landed: bool, read
     known = bench.state.plan("n1")
     assert known is not None
     assert bool(known.planned) == (landed and readable)
-    assert bench.state.writes_refused == (written is Written.FAILED)
+    assert bench.state.open_ends == (written is Written.FAILED)
 
 
 def test_a_write_that_was_throttled_is_not_read_back(bench: Bench) -> None:
@@ -330,7 +330,7 @@ def test_a_plan_that_comes_back_is_refused_still(bench: Bench) -> None:
     bench.state.observe_plan("n1", None)
     bench.load()
     bench.cluster.server.faults.remove(refusal)
-    assert not bench.state.writes_refused
+    assert not bench.state.open_ends
     (outcome,) = writing.write(result, bench.state.snapshot())
     assert (outcome.written, outcome.message, outcome.repeated) == (Written.FAILED, "injected fault", True)
     assert bench.state.plan_views()["n1"].write_refused == "injected fault"

@@ -14,30 +14,12 @@ from controller.actions.reporter import Reporter
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Counts, NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.snapshot import Snapshot
-from kube.events import EventType, ObjectReference
 from tests.builders.objects import SLICE, gpu, item, node, partition, pod, status
 from tests.builders.views import pod_view
+from tests.controller.actions.recorder import Recorder
 from tests.controller.cluster import Bench
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-class Recorder:
-    """Keeps what would be written."""
-
-    def __init__(self) -> None:
-        self.emitted: list[tuple[str, str, str, str]] = []
-        self.series: list[str | None] = []
-
-    def emit(
-        self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
-    ) -> None:
-        self.emitted.append((f"{about.kind}/{about.name}", event_type, reason, message))
-        self.series.append(series)
-
-    def take(self) -> list[tuple[str, str, str, str]]:
-        taken, self.emitted = self.emitted, []
-        return taken
 
 
 class Desk:

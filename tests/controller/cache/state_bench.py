@@ -9,10 +9,36 @@ from controller.api.nodes import read_node
 from controller.api.plans import read_plan
 from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
+from controller.cache.informers import FixedInformers
 from controller.cache.state import State
-from controller.model.views import PlannerOptions
+from controller.model.scheduling import SchedulingContext
+from controller.model.views import PlannerOptions, PodView
 from tests.builders.objects import Json, confirmed, item, node, plan
 from tests.clock import Clock
+
+
+class ChangingInformers(FixedInformers):
+    """Informers whose context and changes are set by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.required: list[str] = []
+        self.changes: set[str] = set()
+
+    def require(self, pod: PodView) -> None:
+        self.required.append(pod.name)
+
+    def take_changes(self) -> frozenset[str]:
+        taken, self.changes = frozenset(self.changes), set()
+        return taken
+
+    def map_to_devices(self, *resources: str) -> None:
+        """DeviceClasses map these resources from now on."""
+        self.set_context(SchedulingContext(dra_resources=frozenset(resources)))
+
+    def set_context(self, context: SchedulingContext) -> None:
+        self._context = context
+        self.changes.add("objects")
 
 
 @dataclass
@@ -23,7 +49,8 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=self.clock)
-        self.state = State(window=self.window, options=PlannerOptions(), clock=self.clock)
+        self.informers = ChangingInformers()
+        self.state = State(window=self.window, options=PlannerOptions(), clock=self.clock, informers=self.informers)
 
     def pod(self, raw: Json) -> None:
         self.state.observe_pod((raw["metadata"]["namespace"], raw["metadata"]["name"]), read_pod(raw))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,13 +66,13 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def seen() -> list[str]:
-    return []
+def awake() -> threading.Event:
+    return threading.Event()
 
 
 @pytest.fixture
-def informers(server: ApiServer, seen: list[str]) -> Iterator[SchedulingInformers]:
-    found = SchedulingInformers(clients.for_url(server.url), {}, changed=seen.append)
+def informers(server: ApiServer, awake: threading.Event) -> Iterator[SchedulingInformers]:
+    found = SchedulingInformers(clients.for_url(server.url), {}, awake=awake)
     yield found
     found.stop()
 
@@ -85,14 +86,16 @@ def test_nothing_is_watched_before_a_pod_needs_it(informers: SchedulingInformers
 
 
 def test_namespaces_come_with_the_first_pod_that_selects_them(
-    server: ApiServer, informers: SchedulingInformers, seen: list[str]
+    server: ApiServer, informers: SchedulingInformers, awake: threading.Event
 ) -> None:
     informers.require(pod(affinity=(SELECTING,), gpu=()))
     informers.require(pod(affinity=(SELECTING,), gpu=()))
 
     namespaces = eventually(lambda: informers.context().namespaces, "the namespaces")
     assert "kube-system" in namespaces
-    assert "/api/v1/namespaces" in seen
+    assert awake.is_set()
+    assert (informers.changed, informers.take_changes()) == (True, frozenset({"/api/v1/namespaces"}))
+    assert (informers.changed, informers.take_changes()) == (False, frozenset())
     assert list(informers.watch_errors()) == ["/api/v1/namespaces"]
 
     labelled = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "labels": {"team": "x"}}}

@@ -2,8 +2,6 @@
 
 import pytest
 
-from controller.cache.state import State
-from controller.model.views import PlannerOptions
 from tests.builders.objects import Json, gpu, item, node, plan, pod, status
 from tests.controller.cache.state_bench import READY, Bench, settled
 
@@ -31,24 +29,6 @@ def test_a_node_without_gpus_is_left_out() -> None:
     raw["metadata"]["labels"] = {}
     bench.node(raw)
     assert bench.state.snapshot().nodes == ()
-
-
-def test_bad_labels_are_warned_about_once() -> None:
-    remarks: list[tuple[str, str]] = []
-    bench = Bench()
-    bench.state = State(
-        window=bench.window,
-        options=PlannerOptions(),
-        clock=bench.clock,
-        on_label_warning=lambda seen, text: remarks.append((seen.name, text)),
-    )
-    raw = node(mode="mips")
-    for _ in range(2):
-        bench.node(raw)
-    raw["metadata"]["labels"]["another"] = "label"
-    bench.node(raw)
-    assert [name for name, _ in remarks] == ["n1"]
-    assert "use one of mig, mps, auto" in remarks[0][1]
 
 
 def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:

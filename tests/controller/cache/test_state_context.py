@@ -13,6 +13,7 @@ from controller.model.views import PlannerOptions, PodView
 from tests.builders.objects import Json, node, pod
 from tests.builders.views import node_view, pod_view
 from tests.clock import Clock
+from tests.controller.cache.state_bench import Bench, ChangingInformers
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -82,25 +83,83 @@ def test_without_a_waiting_pod_the_snapshot_has_no_other_nodes() -> None:
 
 
 def test_pods_whose_filters_need_more_are_passed_on() -> None:
-    passed: list[str] = []
-    context = SchedulingContext(namespaces={"default": {}})
-    found = state(require=lambda view: passed.append(view.name), context=lambda: context)
+    informers, context = ChangingInformers(), SchedulingContext(namespaces={"default": {}})
+    informers.set_context(context)
+    found = state(informers=informers)
     observe(found, pod("requests"))
     observe(found, pod("plain", requests={}))
     observe(found, pod("repels", requests={}, node="cpu", affinity={"podAntiAffinity": term()}))
 
-    assert passed == ["requests", "repels"]
+    assert informers.required == ["requests", "repels"]
     assert found.snapshot().context is context
 
 
 def test_a_change_of_the_context_triggers_a_pass_while_a_pod_waits() -> None:
-    clock = Clock()
-    window: Batcher[str] = Batcher(idle_seconds=1.0, timeout_seconds=5.0, clock=clock)
-    found = State(window=window, options=PlannerOptions(), clock=clock)
+    bench = Bench()
 
-    found.context_changed("claims")
-    assert not window.open
-    observe(found, pod("waits"))
-    window.take()
-    found.context_changed("claims")
-    assert window.open
+    bench.informers.changes.add("claims")
+    bench.state.tick()
+    assert not bench.window.open
+    bench.pod(pod("waits"))
+    bench.window.take()
+    bench.informers.changes.add("claims")
+    bench.state.tick()
+    assert bench.triggers() == ("objects of claims",)
+
+
+WHOLE = "nvidia.com/gpu"
+
+
+def test_a_pod_that_dra_serves_triggers_no_pass() -> None:
+    bench = Bench()
+    bench.informers.map_to_devices(WHOLE)
+    bench.state.tick()
+    bench.pod(pod("dra", requests={WHOLE: 1}))
+
+    assert bench.triggers() == ()
+    bench.informers.changes.add("claims")
+    bench.clock.now += 1000.0  # a resync would be due
+    bench.state.tick()
+    assert bench.triggers() == ()
+
+
+def test_a_pod_that_dra_serves_from_now_on_needs_no_pass_any_more() -> None:
+    bench = Bench()
+    bench.node(node("n1"))
+    bench.pod(pod("whole", requests={WHOLE: 1}))
+    assert bench.window.open
+
+    bench.informers.map_to_devices(WHOLE)
+    bench.state.tick()
+    assert bench.triggers() == ()
+
+    bench.informers.map_to_devices()
+    bench.state.tick()
+    assert bench.triggers() == ("pod uid-whole", "objects of objects")
+
+
+def test_what_was_reserved_for_a_pod_is_free_once_dra_serves_it() -> None:
+    bench = Bench()
+    bench.node(node("n1"))
+    bench.pod(pod("whole", requests={WHOLE: 1}))
+    bench.pod(pod("partition"))
+    bench.state.reserve({"uid-whole": "n1"})
+    bench.triggers()
+
+    bench.informers.map_to_devices(WHOLE)
+    bench.state.tick()
+
+    assert bench.state.reservations() == {}
+    assert "node n1" in bench.triggers()
+
+
+def test_a_partition_that_dra_serves_owes_its_pod_a_reason() -> None:
+    bench = Bench()
+    bench.pod(pod("mapped"))
+    bench.triggers()
+    bench.informers.map_to_devices(*(resource for resource, _ in bench.state.pending()[0].gpu))
+    bench.state.tick()
+
+    (refused,) = bench.state.snapshot().demands.refused
+    assert "so DRA serves this pod" in refused.message
+    assert bench.triggers() == ("objects of objects",)

@@ -136,7 +136,8 @@ def test_only_pods_keep_the_window_open(constraints: Json) -> None:
     for number in range(9):
         bench.clock.now += 1
         bench.pod(other("n1", cpu=str(10 + number)))
-        bench.state.context_changed(f"claims {number}")
+        bench.informers.changes.add(f"claims {number}")
+        bench.state.tick()
     assert bench.window.due_in() == 1.0
     bench.pod(pod("third"))
     assert bench.window.due_in() == 10.0

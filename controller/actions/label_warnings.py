@@ -1,0 +1,39 @@
+"""Warn about labels of nodes that cannot be understood, or contradict each other.
+
+Takes the names of nodes that changed from the state, and writes a log line and an Event of the Node where what is wrong
+with its labels is new. Never decides whether a node is enabled: `controller.api.nodes` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from controller.actions.pod_events import Recorder
+from controller.api.nodes import enablement
+from controller.cache.agenda import Agenda
+from controller.cache.state import State
+from kube.change_log import ChangeLog
+from kube.events import ObjectReference
+
+log = logging.getLogger(__name__)
+
+
+class LabelWarnings:
+    """Run often: a node that did not change costs nothing."""
+
+    def __init__(self, recorder: Recorder, state: State, *, clock: Callable[[], float]) -> None:
+        self._recorder = recorder
+        self._state = state
+        self._log = ChangeLog(log)
+        self._agenda = Agenda(clock=clock, every=state.names)
+        state.listen(self._agenda.touch)
+
+    def run(self) -> None:
+        for name in self._agenda.take():
+            node = self._state.node(name)
+            problem = enablement(node.labels).warning if node is not None else ""
+            news = self._log.warn(f"node {name}: {problem}" if problem else "", about=name)
+            if node is not None and news:
+                about = ObjectReference(api_version="v1", kind="Node", name=name, uid=node.uid)
+                self._recorder.emit(about, "Warning", "PartitioningLabels", problem)

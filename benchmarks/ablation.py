@@ -34,10 +34,10 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
         (priorities, "_place_together", lambda *_: None),
         (priorities, "upper_bound", lambda *_: -1),
     ),
-    "choosing on counts": ((level, "choose", lambda *given: (list(given[2]), [])),),
+    "choosing on counts": ((level, "admit", lambda *given: (list(given[2]), [])),),
     "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
     "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
-    "thrift": ((level, "_place_thriftily", level._place_new),),
+    "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
     "failed pods first": ((level, "_REPEATED", -1),),
     "the price of idle partitions": ((existing_supply, "_PRICE", 10**9),),
 }

@@ -18,8 +18,9 @@ import numpy as np
 
 from controller.model.demand import Demand, kind_of
 from controller.model.snapshot import Snapshot
+from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
-from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib, take_stock
+from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from controller.planner.inventory.supply import divide, supply_of
 from partitioning.mps import MAX_CLIENTS
 from partitioning.resources import WHOLE, MigRequest
@@ -155,7 +156,7 @@ def _sets(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Sequence[s
         nodes.memory += max(0, free.memory_bytes)
         nodes.pods += max(0, free.pods)
         for gpu in stock.gpus:
-            if gpu.closed is None:
+            if gpu.ineligible is None:
                 nodes.gpus[_geometries(gpu, resources)] += 1
         supply = supply_of(stock)
         nodes.ready += Counter(divide(stock, supply)[0]) + Counter(supply.under_way)

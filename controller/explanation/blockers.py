@@ -85,9 +85,9 @@ def _fragmented(one: Candidate, resource: str) -> Answer:
 
 def _released(one: Candidate, resource: str) -> str:
     """What must be released for that, as long as what this pass has placed there stays."""
-    opening = [part for part in one.gpu.staying if _fits(one, _state_without(one, (part,)), resource)]
-    if opening:
-        which = _spelled(opening[0]) if len(opening) == 1 else f"one of {listed([_spelled(part) for part in opening])}"
+    setup = [part for part in one.gpu.staying if _fits(one, _state_without(one, (part,)), resource)]
+    if setup:
+        which = _spelled(setup[0]) if len(setup) == 1 else f"one of {listed([_spelled(part) for part in setup])}"
         return f"It has room once {which} is released."
     several = _fewest_to_release(one, resource)
     return f"It has room once {len(several)} partitions are released: {listed([_spelled(part) for part in several])}."

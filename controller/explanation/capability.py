@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from controller.model.demand import Wants, kind_of
-from controller.planner.inventory.stock import Closed, Cut, GpuStock, NodeStock
+from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, slice_of_gb
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
@@ -70,21 +70,21 @@ def label_allows(stock: NodeStock, wants: Wants) -> bool:
     return needed <= set(_CUTS.get(stock.node.partitioning, ()))
 
 
-def fully_open(stock: NodeStock, wants: Wants) -> bool:
+def all_eligible(stock: NodeStock, wants: Wants) -> bool:
     """Whether every GPU of the node may be cut for this request; said quickly, since it is the rule."""
     needed = {_cut_for(name) for name, _ in wants}
-    return all(gpu.closed is None and gpu.cut in needed for gpu in stock.gpus)
+    return all(gpu.ineligible is None and gpu.cut in needed for gpu in stock.gpus)
 
 
-def why_closed(gpu: GpuStock, wants: Wants) -> Closed | None:
+def why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
     """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
     if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):
         return None
-    if gpu.closed is not None:
-        return gpu.closed
+    if gpu.ineligible is not None:
+        return gpu.ineligible
     needed = {_cut_for(name) for name, _ in wants}
     if gpu.cut not in needed:
-        return Closed.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Closed.MIG_MODE_DISABLED
+        return Ineligible.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Ineligible.MIG_MODE_DISABLED
     return None
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.explanation.capability import fully_open, label_allows, why_closed
+from controller.explanation.capability import all_eligible, label_allows, why_ineligible
 from controller.explanation.phrases import Answer, gpus_on, listed, sentence
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
-from controller.planner.inventory.stock import Closed, NodeStock
+from controller.planner.inventory.stock import Ineligible, NodeStock
 
 _LABEL = "gpuplan.dev/gpu-partitioning"
 
@@ -26,7 +26,7 @@ class Cause(NamedTuple):
     node: int
     name: str
     gpu: int | None
-    closed: Closed
+    ineligible: Ineligible
     words: str = ""
     """What only this node can say of it."""
 
@@ -48,91 +48,93 @@ _BLOCKED, _AWAITING, _RELEASE = (
 )
 _ROWS = {
     # The nearest to serving first.
-    Closed.CHANGING: _Row(
+    Ineligible.CHANGING: _Row(
         UnplacedReason.CHANGE_UNDER_WAY,
         "{gpus} {are} being repartitioned.",
         "This pod will be reconsidered when that is done.",
     ),
-    Closed.NOT_REPORTED: _Row(
+    Ineligible.NOT_REPORTED: _Row(
         _AWAITING,
         "The node agent on {nodes} has not reported its GPUs yet.",
         "If this lasts, ask an administrator to check the agent's pod.",
     ),
-    Closed.NO_PLAN: _Row(
+    Ineligible.NO_PLAN: _Row(
         _AWAITING, "{nodes} {have} no plan yet.", "If this lasts, ask an administrator to check the node agent's pod."
     ),
-    Closed.USE_UNKNOWN: _Row(
+    Ineligible.USE_UNKNOWN: _Row(
         _AWAITING,
         "{gpus} may be in use as a whole GPU; the node agent is checking.",
         "If this lasts, ask an administrator to check status.gpus of {plans}.",
     ),
-    Closed.AGENT_SILENT: _Row(
+    Ineligible.AGENT_SILENT: _Row(
         _AWAITING,
         "The node agent on {nodes} has stopped responding.",
         "Ask an administrator to check the agent's pod.",
     ),
-    Closed.BACKING_OFF: _Row(
+    Ineligible.BACKING_OFF: _Row(
         _BLOCKED,
         "Changes of {gpus} failed and are retried automatically.",
         "The errors are in status.gpus of {plans}.",
     ),
-    Closed.RESERVED: _Row(
+    Ineligible.RESERVED: _Row(
         UnplacedReason.NO_CAPACITY,
         "{gpus} {are} reserved for a pod that has waited longer.",
         "Wait, or add a GPU node.",
     ),
-    Closed.HELD_WHOLE: _Row(_RELEASE, "{gpus} {are} in use as a whole GPU.", _WAIT_FOR_RELEASE),
-    Closed.WAITING: _Row(_RELEASE, "{gpus} {have} partitions in use that the plan does not keep.", _WAIT_FOR_RELEASE),
-    Closed.FOREIGN: _Row(_RELEASE, "{gpus} {have} partitions of the other kind in use.", _WAIT_FOR_RELEASE),
-    Closed.PAUSED: _Row(
+    Ineligible.HELD_WHOLE: _Row(_RELEASE, "{gpus} {are} in use as a whole GPU.", _WAIT_FOR_RELEASE),
+    Ineligible.WAITING: _Row(
+        _RELEASE, "{gpus} {have} partitions in use that the plan does not keep.", _WAIT_FOR_RELEASE
+    ),
+    Ineligible.FOREIGN: _Row(_RELEASE, "{gpus} {have} partitions of the other kind in use.", _WAIT_FOR_RELEASE),
+    Ineligible.PAUSED: _Row(
         _BLOCKED, "Changes to {nodes} are paused ({plans}, spec.paused).", "Ask the owner of the plan to resume it."
     ),
-    Closed.MANUAL: _Row(
+    Ineligible.MANUAL: _Row(
         _BLOCKED,
         "{nodes} {have} a plan in mode Manual, which gpuplan does not change.",
         "Add the partition to {plans}, or ask its owner.",
     ),
-    Closed.PINNED: _Row(
+    Ineligible.PINNED: _Row(
         _BLOCKED, "{gpus} {are} fixed in spec.gpus of {plans}.", "Add the partition there, or ask the plan's owner."
     ),
-    Closed.WRITE_REFUSED: _Row(
+    Ineligible.WRITE_REFUSED: _Row(
         _BLOCKED, "The plan of {nodes} could not be written: {words}.", "Ask an administrator to allow the write."
     ),
-    Closed.PLAN_FAILED: _Row(
+    Ineligible.PLAN_FAILED: _Row(
         _BLOCKED, "Planning {nodes} failed.", "Ask an administrator to check the Events of {plans}."
     ),
-    Closed.NODE_NOT_READY: _Row(
+    Ineligible.NODE_NOT_READY: _Row(
         _BLOCKED, "{nodes} {are} not ready.", "Ask an administrator to check the conditions of the node."
     ),
-    Closed.MIG_MODE_DISABLED: _Row(
+    Ineligible.MIG_MODE_DISABLED: _Row(
         UnplacedReason.MIG_MODE_DISABLED,
         "MIG mode is off on {gpus}.",
         "Ask an administrator to drain the node and run `nvidia-smi -i {indexes} -mig 1`.",
     ),
-    Closed.MIG_MODE_ENABLED: _Row(
+    Ineligible.MIG_MODE_ENABLED: _Row(
         _BLOCKED,
         "MIG mode is on for {gpus}, and MPS slices need it off.",
         "Ask an administrator to drain the node and run `nvidia-smi -i {indexes} -mig 0`.",
     ),
-    Closed.FAILED: _Row(_BLOCKED, "{gpus} {have} failed.", "Ask an administrator to check status.gpus of {plans}."),
-    Closed.NO_PLACEMENT: _Row(
+    Ineligible.FAILED: _Row(_BLOCKED, "{gpus} {have} failed.", "Ask an administrator to check status.gpus of {plans}."),
+    Ineligible.NO_PLACEMENT: _Row(
         _BLOCKED,
         "{gpus} {have} partitions without a placement, as a lost GPU does.",
         "Ask an administrator to check status.gpus of {plans}.",
     ),
-    Closed.NOT_ENABLED: _Row(
+    Ineligible.NOT_ENABLED: _Row(
         _BLOCKED,
         "{nodes} {are} not enabled for gpuplan.",
         f"Ask an administrator to label the node {_LABEL}=mig, mps or auto.",
     ),
-    Closed.UNKNOWN_MODEL: _Row(
+    Ineligible.UNKNOWN_MODEL: _Row(
         _BLOCKED, "{gpus} {are} of an unknown model.", "Ask an administrator to check status.models of {plans}."
     ),
-    Closed.OTHER_LABEL: _Row(
+    Ineligible.OTHER_LABEL: _Row(
         _BLOCKED, "{nodes} {serve} {words}.", "Ask an administrator for a node that serves this kind of partition."
     ),
-    Closed.NO_MIG: _Row(_BLOCKED, "{gpus} {have} no MIG.", "Request an MPS slice, nvidia.com/gpu-<N>gb."),
-    Closed.NO_MPS: _Row(
+    Ineligible.NO_MIG: _Row(_BLOCKED, "{gpus} {have} no MIG.", "Request an MPS slice, nvidia.com/gpu-<N>gb."),
+    Ineligible.NO_MPS: _Row(
         _BLOCKED, "{gpus} {are} older than Volta, so MPS cannot limit memory there.", "Request a whole GPU."
     ),
 }
@@ -143,23 +145,23 @@ _KINDS = {"mig": "MIG instances", "mps": "MPS slices"}
 def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
     """Why a node that could hold the partitions, or some of its GPUs, are left out."""
     name = stock.node.name
-    if stock.closed is not None:
-        return [Cause(number, name, None, stock.closed, stock.refusal)]
+    if stock.ineligible is not None:
+        return [Cause(number, name, None, stock.ineligible, stock.refusal)]
     if not label_allows(stock, wants):
         kind = stock.node.partitioning or ""
         words = f"{_KINDS.get(kind, kind)} only (label {_LABEL}={kind})"
-        return [Cause(number, name, None, Closed.OTHER_LABEL, words)]
-    if fully_open(stock, wants):
+        return [Cause(number, name, None, Ineligible.OTHER_LABEL, words)]
+    if all_eligible(stock, wants):
         return []
-    found = ((gpu.view.index, why_closed(gpu, wants)) for gpu in stock.gpus)
+    found = ((gpu.view.index, why_ineligible(gpu, wants)) for gpu in stock.gpus)
     return [Cause(number, name, index, closed) for index, closed in found if closed is not None]
 
 
 def in_flight(causes: Sequence[Cause]) -> list[tuple[int, Answer]]:
     """Per node what may still serve a pod there; changes before agents that have not reported."""
     found = []
-    for wanted in ((Closed.CHANGING,), (Closed.NOT_REPORTED,), (Closed.NO_PLAN,)):
-        these = [cause for cause in causes if cause.closed in wanted]
+    for wanted in ((Ineligible.CHANGING,), (Ineligible.NOT_REPORTED,), (Ineligible.NO_PLAN,)):
+        these = [cause for cause in causes if cause.ineligible in wanted]
         if these:
             answer = nearest(these)
             found += [(cause.node, answer) for cause in these]
@@ -171,17 +173,17 @@ def nearest(causes: Sequence[Cause]) -> Answer:
     if not causes:
         message = "No node has GPUs for all requested partitions together. Request one kind of partition per pod."
         return Answer(UnplacedReason.BLOCKED, message)
-    closed = min((cause.closed for cause in causes), key=_NEARNESS.__getitem__)
-    row, these = _ROWS[closed], [cause for cause in causes if cause.closed is closed]
-    others = [cause for cause in causes if cause.closed is not closed]
+    closed = min((cause.ineligible for cause in causes), key=_NEARNESS.__getitem__)
+    row, these = _ROWS[closed], [cause for cause in causes if cause.ineligible is closed]
+    others = [cause for cause in causes if cause.ineligible is not closed]
     return Answer(row.reason, f"{_filled(row.what, these)} {_filled(row.remedy, these)}", also(others))
 
 
 def also(causes: Sequence[Cause]) -> str:
     """One sentence per cause, without remedies."""
-    by_kind: dict[Closed, list[Cause]] = {}
-    for cause in sorted(causes, key=lambda cause: (_NEARNESS[cause.closed], cause.node)):
-        by_kind.setdefault(cause.closed, []).append(cause)
+    by_kind: dict[Ineligible, list[Cause]] = {}
+    for cause in sorted(causes, key=lambda cause: (_NEARNESS[cause.ineligible], cause.node)):
+        by_kind.setdefault(cause.ineligible, []).append(cause)
     return " ".join(_filled(_ROWS[closed].what, these) for closed, these in by_kind.items())
 
 

@@ -9,7 +9,7 @@ alone are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,22 +17,21 @@ from controller.explanation.blockers import Candidate, blocking
 from controller.explanation.capability import could_hold, label_allows
 from controller.explanation.causes import Cause, also, causes_of, in_flight, nearest
 from controller.explanation.filtered import kept_off, kept_off_by_others
-from controller.explanation.kept import Kept
+from controller.explanation.gangs import about_broken, about_incomplete
 from controller.explanation.never_fits import no_gpu
-from controller.explanation.phrases import Answer, counted, cpus, cpus_and_memory, gib, spelled
-from controller.explanation.shortfalls import lacking
+from controller.explanation.phrases import Answer
+from controller.explanation.reserved_gpu import ReservedGpu
+from controller.explanation.shortfalls import no_large_node, too_little_left
 from controller.explanation.whole_gpus import about_whole_gpus
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
-from controller.planner.board.assignment import Ask
+from controller.model.views import PodView
+from controller.planner.board.assignment import Assignment
 from controller.planner.inventory.node_groups import why_not
-from controller.planner.inventory.stock import Closed, NodeStock
+from controller.planner.inventory.stock import Ineligible, NodeStock
 from controller.planner.search import Finished
 from partitioning.resources import WHOLE
-
-_COMPARED = 100
-"""How many nodes are compared to name the best one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,74 +58,85 @@ class _Able(NamedTuple):
 
 def why_unplaced(finished: Finished) -> tuple[Unplaced, ...]:
     """All pending pods that request partitions and have no place, those that no planning could help first."""
-    explainer, gangs = _Explainer(finished), finished.gangs
-    waiting = [one for one in finished.tried if one.node < 0]
-    explained = (gangs.why_not(ask.demand.pod) or explainer.explain(ask) for ask in waiting)
-    return (*finished.demands.refused, *explained)
+    explainer = _Explainer(finished)
+    return (
+        *finished.demands.refused,
+        *(_unplaced(one.pod, about_incomplete(one)) for one in finished.gangs.incomplete),
+        *(_unplaced(one.pod, explainer.explain(one)) for one in finished.tried if not one.placed),
+    )
+
+
+def _unplaced(pod: PodView, answer: Answer) -> Unplaced:
+    return Unplaced(uid=pod.uid, key=pod.key, reason=answer.reason, message=answer.message, detail=answer.detail)
 
 
 class _Explainer:
     """Made once per pass, after the last request was placed."""
 
     def __init__(self, finished: Finished) -> None:
+        self._gangs = finished.gangs
         self._stocks = finished.stocks
         self._board = finished.board
-        self._singly = finished.singly
+        self._constrained = finished.constrained
         self._profiles = finished.profiles
         self._relabelled = finished.relabelled
-        self._kept = Kept.of(finished)
+        self._reserved = ReservedGpu.of(finished)
         self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
 
-    def explain(self, ask: Ask) -> Unplaced:
-        found = self._answer(ask)
-        pod, able = ask.demand.pod, self._able_nodes(ask.demand.wants)
+    def explain(self, assignment: Assignment) -> Answer:
+        broken = about_broken(assignment.pod, self._gangs)
+        if broken is not None:
+            return broken
+        found, able = self._answer(assignment), self._able_nodes(assignment.wants)
         hint = also(able.others) if able.nodes else ""
-        detail = f"{found.detail} {hint}".strip()
-        return Unplaced(uid=pod.uid, key=pod.key, reason=found.reason, message=found.message, detail=detail)
+        return found._replace(detail=f"{found.detail} {hint}".strip())
 
-    def _answer(self, ask: Ask) -> Answer:
-        if self._kept is not None and ask is self._kept.ask:
-            return self._kept.to_owner
-        wants = ask.demand.wants
+    def _answer(self, assignment: Assignment) -> Answer:
+        if self._reserved is not None and assignment is self._reserved.assignment:
+            return self._reserved.to_owner
+        wants = assignment.wants
         able = self._able_nodes(wants)
         if not able.nodes:
-            return nearest(able.others) if able.others else self._hopeless(wants)
-        large = [node for node in able.nodes if self._large_enough(ask, node)]
+            return nearest(able.others) if able.others else self._never_fits(wants)
+        large = [node for node in able.nodes if self._stocks[node].is_large_enough(assignment.needs)]
         if not large:
-            return self._no_large_node(ask, able.nodes)
-        outlook = self._outlook(ask, able.nodes)
-        if not any(self._large_enough(ask, node) for node in outlook.nodes):
-            return self._filtered(ask, large)
-        refusals = self._singly.refusals(ask, outlook.nodes)
+            return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
+        outlook = self._outlook(assignment, able.nodes)
+        if not any(self._stocks[node].is_large_enough(assignment.needs) for node in outlook.nodes):
+            return self._filtered(assignment, large)
+        refusals = self._constrained.refusals(assignment, outlook.nodes)
         if not refusals[""]:
             return kept_off_by_others(len(outlook.nodes), refusals)
         for node, answer in outlook.in_flight:
-            if self._board.fits(ask, node):
+            if self._board.fits(assignment, node):
                 return answer
-        return outlook.answer or self._no_node_resources(ask, outlook.with_room)
+        if outlook.answer is not None:
+            return outlook.answer
+        with_room = [(self._stocks[node].node, self._board.nodes[node]) for node in outlook.with_room]
+        return too_little_left(assignment.demand, with_room)
 
-    def _outlook(self, ask: Ask, able: Sequence[int]) -> _Outlook:
-        key = (ask.demand.wants, ask.groups)
+    def _outlook(self, assignment: Assignment, able: Sequence[int]) -> _Outlook:
+        key = (assignment.wants, assignment.groups)
         found = self._outlooks.get(key)
         if found is None:
-            wants = ask.demand.wants
-            nodes = [node for node in able if self._board.group_of[node] in ask.groups]
-            with_room = [node for node in nodes if self._board.has_partitions(ask, node)]
-            with_room.sort(key=lambda node: -self._board.rooms[node].cpu)
+            wants = assignment.wants
+            nodes = [node for node in able if self._board.group_of[node] in assignment.groups]
+            with_room = [node for node in nodes if self._board.has_partitions(assignment, node)]
+            with_room.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
-            if self._kept is not None:
-                causes += self._kept.causes(wants, nodes)
+            if self._reserved is not None:
+                causes += self._reserved.causes(wants, nodes)
             found = self._outlooks[key] = _Outlook(
                 nodes=nodes,
                 in_flight=in_flight(causes),
-                answer=None if with_room else self._about_gpus(ask, nodes, causes),
+                answer=None if with_room else self._about_gpus(assignment, nodes, causes),
                 with_room=with_room,
             )
         return found
 
-    # ------------------------------------------------------------------------------------- hopeless ones
+    # ------------------------------------------------------------------------------------- what could hold it
 
     def _able_nodes(self, wants: Wants) -> _Able:
         found = self._able.get(wants)
@@ -138,46 +148,26 @@ class _Explainer:
             found = self._able[wants] = _Able(meant, others)
         return found
 
-    def _hopeless(self, wants: Wants) -> Answer:
+    def _never_fits(self, wants: Wants) -> Answer:
         """No node's GPUs could hold it, even empty."""
         found = self._no_gpu.get(wants)
         if found is None:
             found = self._no_gpu[wants] = no_gpu(self._stocks, wants)
         return found
 
-    def _large_enough(self, ask: Ask, node: int) -> bool:
-        allocatable = self._stocks[node].node.allocatable
-        return ask.cpu <= allocatable.get("cpu", 0) and ask.memory <= allocatable.get("memory", 0)
-
-    def _no_large_node(self, ask: Ask, able: Iterable[int]) -> Answer:
-        nodes = [self._stocks[node].node for node in able]
-        cpu = max(node.allocatable.get("cpu", 0) for node in nodes)
-        memory = max(node.allocatable.get("memory", 0) for node in nodes)
-        short_of_cpu, short_of_memory = ask.cpu > cpu, ask.memory > memory
-        if short_of_cpu == short_of_memory:  # where neither is, no one node has enough of both
-            requested, largest = cpus_and_memory(ask.cpu, ask.memory), cpus_and_memory(cpu, memory)
-        elif short_of_cpu:
-            requested, largest = cpus(ask.cpu), f"{cpu / 1000:g}"
-        else:
-            requested, largest = gib(ask.memory), gib(memory)
-        return Answer(
-            UnplacedReason.NEVER_FITS,
-            f"The pod requests {requested}; the largest node with such GPUs has {largest}. Request less.",
-        )
-
-    def _filtered(self, ask: Ask, nodes: Sequence[int]) -> Answer:
+    def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
         rejected = []
         for number in nodes:
             node = self._stocks[number].node
-            misfit = why_not(ask.demand.pod, node, self._profiles, relabels=node.name in self._relabelled)
+            misfit = why_not(assignment.pod, node, self._profiles, relabels=node.name in self._relabelled)
             if misfit is not None:
                 rejected.append((node, misfit))
-        return kept_off(ask.demand.pod, rejected)
+        return kept_off(assignment.pod, rejected)
 
     # ----------------------------------------------------------------------------- what the GPUs would need
 
-    def _about_gpus(self, ask: Ask, nodes: Sequence[int], causes: Sequence[Cause]) -> Answer:
-        wants = ask.demand.wants
+    def _about_gpus(self, assignment: Assignment, nodes: Sequence[int], causes: Sequence[Cause]) -> Answer:
+        wants = assignment.wants
         if any(name == WHOLE for name, _ in wants):
             return about_whole_gpus(wants, [self._stocks[node] for node in nodes])
         hardest = min((name for name, _ in wants), key=self._board.sizes.index)
@@ -193,26 +183,11 @@ class _Explainer:
         found = blocking(candidates, hardest) or _full(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
 
-    def _no_node_resources(self, ask: Ask, nodes: Sequence[int]) -> Answer:
-        """`nodes` have the partitions; the one with most free CPU comes first."""
-        rooms = self._board.rooms
-        best = next((node for node in nodes[:_COMPARED] if rooms[node].cpu >= ask.cpu), nodes[0])
-        short = lacking(ask, rooms[best])
-        if short is None:
-            message = f"GPUs have room for {spelled(ask.demand.wants)}, but this pass found no place on their nodes."
-            return Answer(UnplacedReason.NO_NODE_RESOURCES, f"{message} The next pass tries again.")
-        return Answer(
-            UnplacedReason.NO_NODE_RESOURCES,
-            f"GPUs have room for {spelled(ask.demand.wants)}, but their nodes lack {short.what}: the pod requests "
-            f"{short.requested}. Request less, or add a GPU node.",
-            f"The best of {counted(len(nodes), 'node')}, {self._stocks[best].name}, has {short.left} left.",
-        )
-
 
 def _is_meant_for(stock: NodeStock, wants: Wants) -> bool:
     if any(name == WHOLE for name, _ in wants):
         return True  # whole GPUs need no label
-    return stock.closed is not Closed.NOT_ENABLED and label_allows(stock, wants)
+    return stock.ineligible is not Ineligible.NOT_ENABLED and label_allows(stock, wants)
 
 
 def _full(gpus: int) -> Answer:

@@ -13,7 +13,7 @@ from controller.explanation.causes import Cause, nearest
 from controller.explanation.phrases import Answer, short_resource, spelled
 from controller.model.demand import Wants, kind_of
 from controller.model.reasons import UnplacedReason
-from controller.planner.inventory.stock import Closed, NodeStock
+from controller.planner.inventory.stock import Ineligible, NodeStock
 from partitioning.models import GpuModel
 from partitioning.resources import MpsRequest, mps_resource_gb
 
@@ -79,14 +79,14 @@ def _forbidden(stocks: Sequence[NodeStock], models: Sequence[GpuModel], wants: W
 def _no_model(stocks: Sequence[NodeStock]) -> Answer:
     """No GPU is of a model that NVML, as its agent reports it, or the catalogue knows."""
     fresh = [
-        Cause(number, one.name, None, Closed.NOT_REPORTED)
+        Cause(number, one.name, None, Ineligible.NOT_REPORTED)
         for number, one in enumerate(stocks)
-        if one.node.product and one.closed in (Closed.NO_PLAN, Closed.NOT_REPORTED)
+        if one.node.product and one.ineligible in (Ineligible.NO_PLAN, Ineligible.NOT_REPORTED)
     ]
     if fresh:
         return nearest(fresh)
     unknown = [
-        Cause(number, one.name, gpu.view.index, Closed.UNKNOWN_MODEL)
+        Cause(number, one.name, gpu.view.index, Ineligible.UNKNOWN_MODEL)
         for number, one in enumerate(stocks)
         for gpu in one.gpus
     ]

@@ -1,18 +1,26 @@
-"""What a node lacks for a request besides its GPUs.
+"""Names what nodes lack for a pod besides GPUs: no node is large enough, or none has enough left.
 
-Takes the request and what the best node has left. The first thing that is short is named, in the order in which most
-nodes run short of it.
+Takes a demand and nodes whose GPUs would do, returns one answer. Of the node with most left the first thing that is
+short is named, in the order in which most nodes run short of it. Never looks at GPUs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from controller.explanation.phrases import counted, cpus, gib
-from controller.planner.board.assignment import Ask, Room
+from controller.explanation.phrases import Answer, counted, cpus, cpus_and_memory, gib, spelled
+from controller.model.capacity import Capacity
+from controller.model.demand import Demand
+from controller.model.reasons import UnplacedReason
+from controller.model.views import NodeView
+from controller.planner.board.nodes import NodeCapacity
+
+_COMPARED = 100
+"""How many nodes are compared to name the best one."""
 
 
-class Shortfall(NamedTuple):
+class _Shortfall(NamedTuple):
     """What is short, what the pod requests of it, and what the node has left."""
 
     what: str
@@ -20,20 +28,55 @@ class Shortfall(NamedTuple):
     left: str
 
 
-def lacking(ask: Ask, room: Room) -> Shortfall | None:
+def no_large_node(needs: Capacity, nodes: Iterable[NodeView]) -> Answer:
+    """No node, even empty, has the CPU and memory."""
+    capacities = [node.capacity for node in nodes]
+    cpu = max(one.cpu_milli for one in capacities)
+    memory = max(one.memory_bytes for one in capacities)
+    short_of_cpu, short_of_memory = needs.cpu_milli > cpu, needs.memory_bytes > memory
+    if short_of_cpu == short_of_memory:  # where neither is, no one node has enough of both
+        requested, largest = cpus_and_memory(needs.cpu_milli, needs.memory_bytes), cpus_and_memory(cpu, memory)
+    elif short_of_cpu:
+        requested, largest = cpus(needs.cpu_milli), f"{cpu / 1000:g}"
+    else:
+        requested, largest = gib(needs.memory_bytes), gib(memory)
+    return Answer(
+        UnplacedReason.NEVER_FITS,
+        f"The pod requests {requested}; the largest node with such GPUs has {largest}. Request less.",
+    )
+
+
+def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity]]) -> Answer:
+    """`nodes` have the partitions; the one with most free CPU comes first."""
+    enough_cpu = (one for one in nodes[:_COMPARED] if one[1].free.cpu_milli >= demand.needs.cpu_milli)
+    best, capacity = next(enough_cpu, nodes[0])
+    short = _first_short(demand, best, capacity)
+    if short is None:
+        message = f"GPUs have room for {spelled(demand.wants)}, but this pass found no place on their nodes."
+        return Answer(UnplacedReason.NO_NODE_RESOURCES, f"{message} The next pass tries again.")
+    return Answer(
+        UnplacedReason.NO_NODE_RESOURCES,
+        f"GPUs have room for {spelled(demand.wants)}, but their nodes lack {short.what}: the pod requests "
+        f"{short.requested}. Request less, or add a GPU node.",
+        f"The best of {counted(len(nodes), 'node')}, {best.name}, has {short.left} left.",
+    )
+
+
+def _first_short(demand: Demand, node: NodeView, capacity: NodeCapacity) -> _Shortfall | None:
     """None: nothing is short, and the pod is tried again in the next pass."""
-    if room.cpu < ask.cpu:
-        return Shortfall("CPU", cpus(ask.cpu), cpus(max(0, room.cpu)))
-    if room.memory < ask.memory:
-        return Shortfall("memory", gib(ask.memory), gib(max(0, room.memory)))
-    if room.pods < 1:
-        slots = counted(room.allocatable.get("pods", 0), "pod slot")
-        return Shortfall("pod slots", "1 pod slot", f"none of its {slots}")
-    for resource, amount in ask.demand.needs.other:
-        free = room.allocatable.get(resource, 0) - room.usage.held[resource]
-        if amount > free:
-            return Shortfall(resource, f"{amount} {resource}", f"{max(0, free)} {resource}")
-    if not ask.demand.pod.host_ports:
+    needs, free = demand.needs, capacity.free
+    short = set(free.short_of(needs))
+    if "cpu" in short:
+        return _Shortfall("CPU", cpus(needs.cpu_milli), cpus(max(0, free.cpu_milli)))
+    if "memory" in short:
+        return _Shortfall("memory", gib(needs.memory_bytes), gib(max(0, free.memory_bytes)))
+    if "pods" in short:
+        slots = counted(node.capacity.pods, "pod slot")
+        return _Shortfall("pod slots", "1 pod slot", f"none of its {slots}")
+    for resource, amount in needs.other:
+        if resource in short:
+            return _Shortfall(resource, f"{amount} {resource}", f"{max(0, free[resource])} {resource}")
+    if not demand.pod.host_ports:
         return None
-    ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in ask.demand.pod.host_ports}))
-    return Shortfall("free host ports", f"the host ports {ports}", "not all of these host ports")
+    ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in demand.pod.host_ports}))
+    return _Shortfall("free host ports", f"the host ports {ports}", "not all of these host ports")

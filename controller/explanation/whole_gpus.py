@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from controller.explanation.phrases import Answer, listed
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
-from controller.planner.inventory.stock import Closed, Cut, GpuStock, NodeStock
+from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
 from partitioning.resources import WHOLE
 
 _IN_USE = "in use"
@@ -49,11 +49,13 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
 
 
 def _use_of(gpu: GpuStock) -> str:
-    if gpu.closed in (Closed.HELD_WHOLE, Closed.USE_UNKNOWN) or any(part.resource == WHOLE for part in gpu.staying):
+    if gpu.ineligible in (Ineligible.HELD_WHOLE, Ineligible.USE_UNKNOWN) or any(
+        part.resource == WHOLE for part in gpu.staying
+    ):
         return _IN_USE
     if gpu.staying:
         return _CUT
     if gpu.cut is Cut.MIG:
         # A GPU without MIG that waits for its MIG mode is offered whole meanwhile, so a pod has it.
-        return _IN_USE if gpu.closed is Closed.MIG_MODE_DISABLED else _MIG
-    return _TAKEN if gpu.closed is None else _CLOSED
+        return _IN_USE if gpu.ineligible is Ineligible.MIG_MODE_DISABLED else _MIG
+    return _TAKEN if gpu.ineligible is None else _CLOSED

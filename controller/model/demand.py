@@ -6,6 +6,8 @@ tried yet may take what is free, no more. Whether a request is served is judged 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,6 +61,15 @@ def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:
 def demand_of(pod: PodView) -> Demand:
     wants, needs = _split(pod.requests)
     return Demand(pod=pod, wants=wants, needs=needs)
+
+
+def total_wants(demands: Iterable[Demand]) -> Counter[str]:
+    """Partitions per resource of all of them together."""
+    found: Counter[str] = Counter()
+    for demand in demands:
+        for resource, count in demand.wants:
+            found[resource] += count
+    return found
 
 
 @lru_cache(maxsize=4096)

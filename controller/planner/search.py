@@ -1,36 +1,35 @@
-"""Finds places for the pending pods of a snapshot: takes the snapshot, returns the finished board.
+"""Finds places for the pending pods of a snapshot.
 
-It sorts the demands, takes stock, sets up the board, and per priority level keeps reservations, uses what is there or
-under way and re-cuts eligible GPUs. A used partition is never touched, and an unsettled or pinned GPU never changed.
+Takes the snapshot, returns the finished board: sorts the demands, takes stock, sets up the board, and per priority
+level keeps reservations, uses what is there or under way and re-cuts eligible GPUs. Never touches a partition in use,
+and never changes an unsettled or pinned GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
-from controller.model.demand import Demand, DemandSet, queue_order
+from controller.model.demand import DemandSet, queue_order
 from controller.model.scheduling import SchedulerProfiles
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.board.devices import Reach
-from controller.planner.board.setup import add_gpus, add_stocks, asks_of, open_board
+from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bounds.aggregate import upper_bound
 from controller.planner.improvement.consolidate import consolidate
+from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
-from controller.planner.inventory.stock import NodeStock, take_stock
-from controller.planner.inventory.supply import divide, supply_of
-from controller.planner.isolation import by_node
-from controller.planner.placement.ageing import Ageing, Reservation
-from controller.planner.placement.constrained import Singly
+from controller.planner.inventory.stock import NodeStock
+from controller.planner.placement.ageing import Ageing, GpuReservation
+from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
 
 Reporter = Callable[[str, Mapping[str, str]], None]
-"""Hears after each phase of a pass: its name, and the node of every pod (by uid) that has a place by then."""
+"""Called after each phase of a pass with its name, and the node of every pod (by uid) that has a place by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +40,20 @@ class Finished:
     gangs: Gangs
     stocks: Sequence[NodeStock]
     board: Board
-    singly: Singly
-    all_pods: Sequence[Ask]
-    tried: Sequence[Ask]
-    """Those that the scheduler has tried: the result names each of them."""
-    reservation: Reservation | None
+    constrained: ConstrainedPlacement
+    assignments: Sequence[Assignment]
+    reservation: GpuReservation | None
     """The GPU that is kept for an aged pod without a place."""
     bound: int
     """No plan places more pods than this."""
     profiles: SchedulerProfiles
     relabelled: frozenset[str]
     """Nodes whose labels change when they begin to share GPUs."""
+
+    @property
+    def tried(self) -> list[Assignment]:
+        """Of the pods that the scheduler has tried: the result names each of them."""
+        return [one for one in self.assignments if one.tried]
 
 
 def search(
@@ -60,44 +62,34 @@ def search(
     """`failed` are names of nodes that are left out, since planning them raised an error."""
     demands, gangs = without_incomplete(snapshot)
     stocks = take_stock(snapshot, options.geometries, failed)
-    claims = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
+    queue = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
-    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in claims], options.profiles, relabelled)
-    board = _set_up(stocks, groups, claims)
-
+    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in queue], options.profiles, relabelled)
+    board = set_up(stocks, groups, queue)
+    levels = by_level(assignments_of(queue, groups), snapshot.aged)
+    assignments = list(chain.from_iterable(levels))
+    tried = [one for one in assignments if one.tried]
+    constrained = ConstrainedPlacement(snapshot, options, board, assignments)
     reservations = _reservations(snapshot)
-    demands_by_level = by_level(claims, snapshot.aged)
-    everybody = asks_of(chain.from_iterable(demands_by_level), groups)
-    rest = iter(everybody)
-    asks_by_level = [list(islice(rest, len(level))) for level in demands_by_level]
-    tried = [ask for ask in everybody if ask.demand.tried]
-    singly = Singly(snapshot, options, board, everybody)
-
-    def report(phase: str) -> None:
-        if reporter is not None:
-            placed = {ask.demand.pod.uid: snapshot.nodes[ask.node].name for ask in everybody if ask.node >= 0}
-            reporter(phase, placed)
-
     rules = Rules(
         reservations=reservations,
         gangs=gangs,
-        singly=singly,
+        constrained=constrained,
         improve_steps=options.improve_steps,
         most=upper_bound(board, tried),
-        ageing=Ageing(aged=snapshot.aged, stocks=stocks, reservations=reservations, singly=singly),
-        report=report,
+        ageing=Ageing(aged=snapshot.aged, stocks=stocks, reservations=reservations, constrained=constrained),
+        report=lambda phase: None if reporter is None else reporter(phase, _nodes_of(assignments, snapshot)),
     )
-    reservation = _place(board, asks_by_level, rules)
-    singly.verify()
+    reservation = _place(board, levels, rules)
+    constrained.verify()
     gangs.drop_broken(board, tried)
     return Finished(
         demands=demands,
         gangs=gangs,
         stocks=stocks,
         board=board,
-        singly=singly,
-        all_pods=everybody,
-        tried=tried,
+        constrained=constrained,
+        assignments=assignments,
         reservation=reservation,
         bound=rules.most,
         profiles=options.profiles,
@@ -105,29 +97,22 @@ def search(
     )
 
 
-def _place(board: Board, levels: Sequence[Sequence[Ask]], rules: Rules) -> Reservation | None:
+def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str, str]:
+    return {one.pod.uid: snapshot.nodes[one.node].name for one in assignments if one.placed}
+
+
+def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> GpuReservation | None:
     reservation = place_levels(board, levels, rules)
-    placed = [ask for level in levels for ask in level if ask.demand.tried and ask.node >= 0]
-    if consolidate(board, [ask for ask in placed if ask not in rules.singly], rules.improve_steps):
-        for ask in (ask for level in levels for ask in level if ask.node < 0 and moves_alone(ask, rules)):
-            board.place(ask)
+    placed = [one for level in levels for one in level if one.tried and one.placed]
+    if consolidate(board, [one for one in placed if one not in rules.constrained], rules.improve_steps):
+        for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one, rules)):
+            board.place(assignment)
     rules.report("consolidated")
-    if reservation is None or reservation.ask.node < 0:
+    if reservation is None or not reservation.assignment.placed:
         return reservation
     if reservation.device.reserved:  # it found another place since
-        board.release(reservation.ask, reservation.device)
+        board.release(reservation.assignment, reservation.device)
     return None
-
-
-def _set_up(stocks: Sequence[NodeStock], groups: NodeGroups, claims: Sequence[Demand]) -> Board:
-    resources = sorted({resource for demand in claims for resource, _ in demand.wants})
-    board = open_board(stocks, groups, resources)
-    supplies = by_node(lambda _, stock: supply_of(stock), stocks)
-    divided = by_node(lambda node, stock: divide(stock, supplies[node]), stocks)
-    add_stocks(board, [closed for closed, _ in divided], Reach.EXISTING)
-    add_stocks(board, [supply.under_way for supply in supplies], Reach.UNDER_WAY)
-    add_gpus(board, stocks, [ready for _, ready in divided])
-    return board
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, int]:

@@ -1,10 +1,9 @@
-"""Which nodes to try for a pod that needs several partitions, and which devices of a node give them.
+"""Tells which devices of a node give a pod its partitions, and which nodes to try for several partitions.
 
-`on_node` takes what the board knows of devices, an assignment and a node, and returns devices with what each gives, or
-None. `Queues` takes devices as the board adds them, and returns the nodes of a group that may have the partitions
-within reach, the fullest first, most others left out; whether a node really has them is for the board to see, which
-drops from a list what it has tried in vain, until something is taken off. Never takes a partition, never checks CPU or
-memory.
+`on_node` takes what the board knows of devices, a demand and a node, and returns devices with what each gives, or None.
+`NodeLists` takes devices as the board adds them, and returns the nodes of a group that may have the partitions within
+reach, the fullest first, most others left out; the caller drops from a list what it has tried in vain, until something
+is taken off. Never takes a partition, never checks CPU or memory.
 """
 
 from __future__ import annotations
@@ -13,13 +12,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from controller.model.demand import Wants
-from controller.planner.board.assignment import Ask, Group
+from controller.model.demand import Demand, Wants
 from controller.planner.board.devices import Device, Entry, Fitting, Reach, Tier
+from controller.planner.board.nodes import Group, NodeCapacity
+
+Found = list[tuple[Device, Fitting]]
 
 
 class Devices(Protocol):
-    """The part of the board that is looked at."""
+    """The part of the board that is read here."""
+
+    @property
+    def nodes(self) -> Sequence[NodeCapacity]: ...
 
     @property
     def devices(self) -> Sequence[Sequence[Device]]:
@@ -30,14 +34,14 @@ class Devices(Protocol):
         """Resources, the hardest to place first."""
 
 
-def on_node(board: Devices, ask: Ask, node: int, reach: Reach) -> list[tuple[Device, Fitting]] | None:
-    """Choose devices for all partitions of an ask, hardest first, each where it costs least."""
-    if ask.single is not None:
-        best = _best_device(board, node, ask.single, {}, (), reach=reach)
+def on_node(board: Devices, demand: Demand, node: int, reach: Reach) -> Found | None:
+    """Choose devices for all partitions of a pod, hardest first, each where it costs least."""
+    if demand.single is not None:
+        best = _best_device(board, node, demand.single, {}, (), reach=reach)
         return None if best is None else [best]
     states: dict[int, int] = {}
-    found: list[tuple[Device, Fitting]] = []
-    for resource, count in sorted(ask.demand.wants, key=lambda want: board.rank[want[0]]):
+    found: Found = []
+    for resource, count in sorted(demand.wants, key=lambda want: board.rank[want[0]]):
         for _ in range(count):
             best = _best_device(board, node, resource, states, found, reach=reach)
             if best is None:
@@ -56,7 +60,7 @@ def _best_device(
     *,
     reach: Reach,
 ) -> tuple[Device, Fitting] | None:
-    """`states` and `found` are what the same ask takes already."""
+    """`states` and `found` are what the same pod takes already."""
     best: tuple[Device, Fitting] | None = None
     least: tuple[bool, Entry] | None = None
     for device in board.devices[node]:
@@ -80,12 +84,12 @@ def _best_device(
     return best
 
 
-class Queues:
+class NodeLists:
     def __init__(self, groups: Sequence[Group], devices: Sequence[Sequence[Device]]) -> None:
         """`devices` are those of each node; more may come."""
         self._groups = groups
         self._devices = devices
-        self._queues: dict[tuple[Wants, int, Reach], list[int]] = {}
+        self._lists: dict[tuple[Wants, int, Reach], list[int]] = {}
         self._orders: dict[int, list[int]] = {}
         self._ready: dict[str, Counter[int]] = {}
         """Per resource and node, how many partitions needed no cut at first."""
@@ -99,19 +103,19 @@ class Queues:
             for resource in device.pool.serves:
                 self._ready.setdefault(resource, Counter())[device.node] += device.base
 
-    def queue(self, wants: Wants, group: int, reach: Reach) -> list[int]:
-        """May be shortened: it is the same list until `renew`, but for CHANGED."""
+    def nodes(self, wants: Wants, group: int, reach: Reach) -> list[int]:
+        """May be shortened: it is the same list until `renew`, except for CHANGED."""
         if reach is Reach.CHANGED:
             return self._with_changed(wants, group)
-        queue = self._queues.get((wants, group, reach))
-        if queue is None:
+        found = self._lists.get((wants, group, reach))
+        if found is None:
             nodes = self._fullest_first(group) if reach is Reach.NEW else self._with_ready(wants, group)
-            queue = self._queues[wants, group, reach] = list(nodes)
-        return queue
+            found = self._lists[wants, group, reach] = list(nodes)
+        return found
 
     def renew(self) -> None:
         """Something was taken off the board, so that nodes which had nothing may have something now."""
-        self._queues.clear()
+        self._lists.clear()
 
     def _with_ready(self, wants: Wants, group: int) -> list[int]:
         """Nodes that had enough that needs no cut before this pass began to give it away."""
@@ -134,7 +138,7 @@ class Queues:
         return [node for node in self._fullest_first(group) if node in nodes]
 
     def _fullest_first(self, group: int) -> list[int]:
-        """So that empty nodes stay whole. The order is not renewed for every ask: it is a preference."""
+        """So that empty nodes stay whole. The order is not renewed for every pod: it is a preference."""
         order = self._orders.get(group)
         if order is None:
             load = {node: sum([len(one.parts) for one in self._devices[node]]) for node in self._groups[group].nodes}

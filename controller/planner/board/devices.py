@@ -98,12 +98,16 @@ class Device:
     position: int = -1
     """In `pool.devices`."""
     reserved: bool = False
-    """Kept for a pod that waits until its holders finish: full for every other pod."""
+    """ReservedGpu for a pod that waits until its holders finish: full for every other pod."""
 
     @property
     def changed(self) -> bool:
         """Something that is not there yet was placed on it."""
         return bool(self.parts) and any(not part.ready for part in self.parts)
+
+    def restore(self) -> None:
+        """Work out the state from what is placed on it."""
+        self.state = self.pool.full if self.reserved else self.pool.restored(self)
 
 
 class Pool(ABC):
@@ -121,7 +125,7 @@ class Pool(ABC):
         """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
         self._orders: dict[str, list[Entry]] = {}
         self._entries: dict[tuple[int, str], Entry | None] = {}
-        self._thrifty = False
+        self._few = False
 
     @abstractmethod
     def room(self, state: int) -> int:
@@ -177,20 +181,20 @@ class Pool(ABC):
             if entry is not None:
                 order.remove(entry)
 
-    def be_thrifty(self, thrifty: bool) -> None:
-        """Where everybody fits, change few devices: those that change anyway first, then those that can hold most."""
-        if thrifty != self._thrifty:
-            self._thrifty = thrifty
-            self._rate_anew()
+    def prefer_few(self, few: bool) -> None:
+        """Where all pods fit, change few devices: those that change anyway first, then those that can hold most."""
+        if few != self._few:
+            self._few = few
+            self._rate_again()
 
     def rate(self, fitting: Fitting, key: int) -> Entry:
         """What taking this from a device in bucket `key` costs."""
         tier = key & 3
-        if self._thrifty and tier != Tier.CHANGED_ANYWAY:
+        if self._few and tier != Tier.CHANGED_ANYWAY:
             return Entry(_LAST - self.room(key >> 2), tier, fitting.regret, key)
         return Entry(fitting.loss, tier, fitting.regret, key)
 
-    def _rate_anew(self) -> None:
+    def _rate_again(self) -> None:
         """What places cost has changed."""
         self._orders.clear()
         self._entries.clear()

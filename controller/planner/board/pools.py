@@ -48,7 +48,7 @@ class MigPool(Pool):
     """MIG GPUs of one model. `demanded` are the profiles still to be placed: only they give free space a value."""
 
     def __init__(self, model: GpuModel, profiles: Mapping[str, str]) -> None:
-        """`profiles`: profile per resource name that pods ask for."""
+        """`profiles`: profile per requested resource name."""
         super().__init__(profiles)
         self.table = state_table(model)
         self.profiles = profiles
@@ -65,7 +65,7 @@ class MigPool(Pool):
         if demanded != self._demanded:
             self._demanded = demanded
             self._fittings = self._fittings_of.setdefault(demanded, {})
-            self._rate_anew()
+            self._rate_again()
 
     def fit(self, state: int, resource: str) -> Fitting | None:
         key = (state, resource, 0)
@@ -129,7 +129,7 @@ class MpsPool(Pool):
         demanded = frozenset(self._sizes_gb[name] for name in resources if name in self._sizes_gb)
         if demanded != self._demanded:
             self._demanded, self._fillable = demanded, fillable(demanded)
-            self._rate_anew()
+            self._rate_again()
 
     def potential(self, state: int) -> int:
         """The most GB that slices of the demanded sizes can still take; names of sizes are whole GB."""

@@ -1,7 +1,7 @@
-"""Set up the board of a pass: rooms and groups of nodes, asks, stocks of ready partitions, GPUs that may be cut.
+"""Sets up the board of a pass: nodes and their groups, assignments, stocks of ready partitions, GPUs that may be cut.
 
-In go what the inventory and the demands say, out comes a Board. Idle partitions of open GPUs are space there, but
-known as ready: a pod can have one as it is. The only place that turns views into planning integers.
+Takes the inventory and the demands, returns a Board. Idle partitions of eligible GPUs are free space there, but known
+as ready: a pod can have one as it is. The only place that turns views into planning integers.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from controller.model.demand import Demand, kind_of
 from controller.model.views import PartitionView
-from controller.planner.board.assignment import Ask, Group, Room
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
+from controller.planner.board.nodes import Group, NodeCapacity
 from controller.planner.board.pools import MigPool, MpsPool, StockPool
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mps_mib, slice_mib
-from controller.planner.inventory.supply import ReadyParts
+from controller.planner.inventory.supply import ReadyParts, divide, supply_of
 from controller.planner.isolation import by_node
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel
@@ -27,10 +28,22 @@ from partitioning.profiles import MigProfile
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
-def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
-    """The board without devices. `resources` are those that asks name."""
+def set_up(stocks: Sequence[NodeStock], groups: NodeGroups, demands: Sequence[Demand]) -> Board:
+    """The board before any pod is placed."""
+    resources = sorted({resource for demand in demands for resource, _ in demand.wants})
+    board = _empty_board(stocks, groups, resources)
+    supplies = by_node(lambda _, stock: supply_of(stock), stocks)
+    divided = by_node(lambda node, stock: divide(stock, supplies[node]), stocks)
+    _add_stocks(board, [elsewhere for elsewhere, _ in divided], Reach.EXISTING)
+    _add_stocks(board, [supply.under_way for supply in supplies], Reach.UNDER_WAY)
+    _add_gpus(board, stocks, [ready for _, ready in divided])
+    return board
+
+
+def _empty_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
+    """The board without devices. `resources` are those that pods request."""
     board = Board(
-        rooms=by_node(lambda _, stock: _room(stock), stocks),
+        nodes=by_node(lambda _, stock: NodeCapacity(free=stock.free, usage=stock.usage), stocks),
         groups=[Group() for _ in range(groups.count)],
         group_of=groups.group_of,
         sizes=sorted(resources, key=_hardest_first),
@@ -41,28 +54,24 @@ def open_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Itera
     return board
 
 
-def asks_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Ask]:
+def assignments_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Assignment]:
     """Shapes are numbered: they are compared all the time."""
     shapes: dict[Hashable, int] = {}
-    asks = []
+    assignments = []
     for demand in demands:
         pod, kind = demand.pod, groups.kind_of(demand.pod)
         shape = (demand.wants, demand.needs, pod.host_ports, kind)
-        ask = Ask(
+        assignment = Assignment(
             demand=demand,
             groups=groups.allowed(kind),
-            cpu=demand.needs.cpu_milli,
-            memory=demand.needs.memory_bytes,
-            single=demand.single,
-            odd=bool(demand.needs.other or pod.host_ports),
             shape=shapes.setdefault(shape, len(shapes)),
         )
-        asks.append(ask)
-    return asks
+        assignments.append(assignment)
+    return assignments
 
 
-def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach: Reach) -> None:
-    """One stock per node and resource; only what asks name."""
+def _add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach: Reach) -> None:
+    """One stock per node and resource; only what pods request."""
     pools: dict[tuple[int, str], Pool] = {}
     for node, counts in enumerate(counts_of_node):
         group = board.group_of[node]
@@ -78,16 +87,16 @@ def add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach:
             board.add(Device(node=node, pool=pools[key], base=count, tier=Tier.CHANGED_ANYWAY))
 
 
-def add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
-    """Every open GPU that can be cut into something that asks name."""
-    opening = _Opening(board)
+def _add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
+    """Every eligible GPU that can be cut into something that pods request."""
+    setup = _DeviceSetup(board)
 
     def add(node: int, stock: NodeStock) -> None:
         if board.group_of[node] < 0:
             return
         for position, gpu in enumerate(stock.gpus):
-            if gpu.closed is None and gpu.model is not None:
-                opening.add(gpu, gpu.model, node, position, ready[node].get(position, ()))
+            if gpu.ineligible is None and gpu.model is not None:
+                setup.add(gpu, gpu.model, node, position, ready[node].get(position, ()))
 
     by_node(add, stocks)
 
@@ -102,7 +111,7 @@ class _Alike(NamedTuple):
     places: _Places
 
 
-class _Opening:
+class _DeviceSetup:
     """Pools by group and model, made as their first GPU comes."""
 
     def __init__(self, board: Board) -> None:
@@ -136,17 +145,6 @@ class _Opening:
             if pool is not None:
                 self._board.groups[group].add_pool(pool)
         return self._pools[key]
-
-
-def _room(stock: NodeStock) -> Room:
-    free = stock.node.capacity - stock.usage.held
-    return Room(
-        cpu=free.cpu_milli,
-        memory=free.memory_bytes,
-        pods=free.pods,
-        allocatable=stock.node.allocatable,
-        usage=stock.usage,
-    )
 
 
 def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib: Mapping[str, int]) -> Pool | None:

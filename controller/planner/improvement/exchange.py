@@ -1,4 +1,4 @@
-"""Exchange placed pods of one level for more: the last per cent that greedy placing leaves.
+"""Exchanges placed pods of one level for more: the last per cent that greedy placing leaves.
 
 Takes the board and assignments of one level, placed and waiting; at least as many are placed afterwards. One is taken
 off, and two others placed instead, or one other while the first finds another place. A move is kept only if it places
@@ -10,103 +10,113 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from controller.model.demand import Wants
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 
 _SHAPES = 64
-"""How many kinds of waiting asks are tried on one node, cheapest first."""
+"""How many shapes of waiting pods are tried on one node, cheapest first."""
 
 
-def exchange(board: Board, asks: Sequence[Ask], cost: Callable[[Ask], float], steps: int, most: int) -> int:
+def exchange(
+    board: Board, assignments: Sequence[Assignment], cost: Callable[[Assignment], float], steps: int, most: int
+) -> int:
     """No more than `most` of those that wait can find a place. Returns how many more are placed."""
-    exchanger = _Exchange(board, asks, cost, steps, most)
+    exchanger = _Exchange(board, assignments, cost, steps, most)
     while exchanger.sweep():
         pass
     return exchanger.gained
 
 
 class _Exchange:
-    def __init__(self, board: Board, asks: Sequence[Ask], cost: Callable[[Ask], float], steps: int, most: int) -> None:
+    def __init__(
+        self,
+        board: Board,
+        assignments: Sequence[Assignment],
+        cost: Callable[[Assignment], float],
+        steps: int,
+        most: int,
+    ) -> None:
         self._board = board
         self._cost = cost
         self._steps = steps
         self._most = most
-        self._placed = [ask for ask in asks if ask.node >= 0]
-        self._waiting: dict[int, list[Ask]] = {}
-        self._queue([ask for ask in asks if ask.node < 0])
+        self._placed = [one for one in assignments if one.placed]
+        self._waiting: dict[int, list[Assignment]] = {}
+        self._queue([one for one in assignments if not one.placed])
         self.gained = 0
 
     def sweep(self) -> bool:
         """Try once without each that is placed, the dearest first; whether another sweep may gain more."""
         before = self.gained
-        for ask in sorted(self._placed, key=self._order, reverse=True) if self._goes_on() else ():
+        for assignment in sorted(self._placed, key=self._order, reverse=True) if self._goes_on() else ():
             if not self._goes_on():
                 return False
-            if self._may_admit(ask):
-                self._try_without(ask)
+            if self._may_admit(assignment):
+                self._try_without(assignment)
         return self.gained > before
 
     def _goes_on(self) -> bool:
         return bool(self._waiting) and self._steps > 0 and self.gained < self._most
 
-    def _order(self, ask: Ask) -> tuple[float, int, tuple[str, str]]:
-        return (self._cost(ask), ask.demand.pod.created, ask.demand.pod.key)
+    def _order(self, assignment: Assignment) -> tuple[float, int, tuple[str, str]]:
+        return (self._cost(assignment), assignment.pod.created, assignment.pod.key)
 
-    def _queue(self, asks: Sequence[Ask]) -> None:
-        """Waiting asks by shape; shapes and asks cheapest first."""
+    def _queue(self, assignments: Sequence[Assignment]) -> None:
+        """Waiting pods by shape; shapes and pods cheapest first."""
         self._waiting = {}
-        for ask in sorted(asks, key=self._order):
-            self._waiting.setdefault(ask.shape, []).append(ask)
+        for assignment in sorted(assignments, key=self._order):
+            self._waiting.setdefault(assignment.shape, []).append(assignment)
 
-    def _may_admit(self, ask: Ask) -> bool:
-        """Whether CPU and memory would do for some waiting ask in place of this one."""
-        room, group = self._board.rooms[ask.node], self._board.group_of[ask.node]
-        cpu, memory = room.cpu + ask.cpu, room.memory + ask.memory
+    def _may_admit(self, assignment: Assignment) -> bool:
+        """Whether CPU and memory would do for some waiting pod in place of this one."""
+        free, group = self._board.nodes[assignment.node].free, self._board.group_of[assignment.node]
+        cpu = free.cpu_milli + assignment.needs.cpu_milli
+        memory = free.memory_bytes + assignment.needs.memory_bytes
         return any(
-            same[0].cpu <= cpu and same[0].memory <= memory and group in same[0].groups
+            same[0].needs.cpu_milli <= cpu and same[0].needs.memory_bytes <= memory and group in same[0].groups
             for same in list(self._waiting.values())[:_SHAPES]
         )
 
-    def _try_without(self, ask: Ask) -> None:
+    def _try_without(self, assignment: Assignment) -> None:
         board = self._board
-        node, taken = board.lift(ask)
+        node, taken = board.lift(assignment)
         admitted = self._admit(node)
         if not admitted:
-            board.put_back(ask, node, taken)
+            board.put_back(assignment, node, taken)
             return
         board.settle((node,))
-        if len(admitted) >= 2 or board.place(ask):
-            self._book(admitted, ask)
+        if len(admitted) >= 2 or board.place(assignment):
+            self._book(admitted, assignment)
             return
         for other in admitted:
             board.take_off(other)
-        board.put_back(ask, node, taken)
+        board.put_back(assignment, node, taken)
 
-    def _admit(self, node: int) -> list[Ask]:
-        """Put waiting asks on a node, cheapest first."""
+    def _admit(self, node: int) -> list[Assignment]:
+        """Place waiting pods on a node, cheapest first."""
         board = self._board
-        admitted: list[Ask] = []
+        admitted: list[Assignment] = []
         group = board.group_of[node]
         without: set[Wants] = set()
         for same in list(self._waiting.values())[:_SHAPES]:
-            if same[0].demand.wants in without or group not in same[0].groups:
+            if same[0].wants in without or group not in same[0].groups:
                 continue
-            for ask in same:
-                if not board.fits(ask, node):
+            for assignment in same:
+                if not board.fits(assignment, node):
                     break
                 self._steps -= 1
-                if not board.place_on(ask, node):
-                    without.add(ask.demand.wants)
+                if not board.place_on(assignment, node):
+                    without.add(assignment.wants)
                     break
-                admitted.append(ask)
+                admitted.append(assignment)
         return admitted
 
-    def _book(self, admitted: Sequence[Ask], lifted: Ask) -> None:
+    def _book(self, admitted: Sequence[Assignment], lifted: Assignment) -> None:
         gone = set(map(id, admitted))
-        waiting = [ask for same in self._waiting.values() for ask in same if id(ask) not in gone]
-        if lifted.node < 0:
+        waiting = [one for same in self._waiting.values() for one in same if id(one) not in gone]
+        if not lifted.placed:
             waiting.append(lifted)
-            self._placed = [ask for ask in self._placed if ask is not lifted]
+            self._placed = [one for one in self._placed if one is not lifted]
         self._placed.extend(admitted)
-        self.gained += len(admitted) - (lifted.node < 0)
+        self.gained += len(admitted) - (not lifted.placed)
         self._queue(waiting)

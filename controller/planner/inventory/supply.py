@@ -1,9 +1,9 @@
-"""Partitions that pods can have without any new plan: those that a node offers, and those that are on their way.
+"""Counts partitions that pods can have without any new plan: those that a node advertises, and those under way.
 
-In goes the stock of one node, out come counts per resource. What exists is the node's allocatable less what pods
-request there, without partitions that are about to be withdrawn. Under way is what GPUs in change will offer beyond
-that. `divide` tells existing supply on closed GPUs, a mere count, from idle partitions of open ones, which a plan may
-hand to a pod as they are or cut anew.
+Takes the stock of one node, returns counts per resource. What exists is the node's allocatable less what pods request
+there, without partitions that are about to be withdrawn. Under way is what GPUs in change will give beyond that.
+`divide` separates existing supply on ineligible GPUs, a mere count, from idle partitions of eligible ones, which a plan
+may give to a pod as they are or cut again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from controller.model.demand import is_device
 from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
-from controller.planner.inventory.stock import Closed, Cut, GpuStock, NodeStock
+from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
+from crds.v1alpha1.names import PartitionState
 from partitioning.resources import WHOLE, mig_resource
 
 
@@ -27,11 +28,11 @@ class NodeSupply:
 
 
 ReadyParts = dict[int, list[PartitionView]]
-"""Idle partitions that a node offers, per position of an open GPU."""
+"""Idle partitions that a node advertises, per position of an eligible GPU."""
 
 
 def desired_counts(desired: Desired | None) -> Counter[str]:
-    """What a GPU will offer, per resource."""
+    """What a GPU will give, per resource."""
     counts: Counter[str] = Counter()
     if isinstance(desired, MigDesired):
         for instance in desired.layout:
@@ -47,7 +48,7 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
 
 
 def supply_of(stock: NodeStock) -> NodeSupply:
-    if stock.closed is Closed.PLAN_FAILED:
+    if stock.ineligible is Ineligible.PLAN_FAILED:
         return NodeSupply()
     changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
     if not changing:
@@ -62,8 +63,8 @@ def supply_of(stock: NodeStock) -> NodeSupply:
         for part in gpu.view.partitions
     )
     existing, under_way = {}, {}
-    offered = {name for name, count in stock.node.allocatable.items() if count and is_device(name)}
-    for resource in sorted(offered | {name for name in coming if is_device(name)}):
+    advertised = {name for name, count in stock.node.allocatable.items() if count and is_device(name)}
+    for resource in sorted(advertised | {name for name in coming if is_device(name)}):
         allocatable = stock.node.allocatable.get(resource, 0)
         # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
         late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))
@@ -93,43 +94,43 @@ def _leaving(changing: list[GpuStock]) -> Counter[str]:
     """Free partitions that their GPU's desired state lacks: the agent withdraws them sooner or later."""
     leaving: Counter[str] = Counter()
     for gpu in changing:
-        wanted = desired_counts(gpu.view.desired)
+        missing = desired_counts(gpu.view.desired)
         for part in sorted(gpu.view.partitions, key=lambda part: not part.used):
-            if wanted[part.resource]:
-                wanted[part.resource] -= 1
+            if missing[part.resource]:
+                missing[part.resource] -= 1
             elif not part.used and gpu.view.desired is not None:
                 leaving[part.resource] += 1
     return leaving
 
 
 def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyParts]:
-    """Existing supply: how much is on closed GPUs, and which idle partitions of open GPUs are the rest of it.
+    """Existing supply: how much is on ineligible GPUs, and which idle partitions of eligible GPUs are the rest of it.
 
-    A count does not say which device the kubelet will hand out; all that are idle and offered are alike to it.
+    A count does not say which device the kubelet will hand out; all that are idle and advertised are alike to it.
     """
-    closed: dict[str, int] = {}
+    elsewhere: dict[str, int] = {}
     ready: ReadyParts = {}
     if not supply.existing:
-        return closed, ready
+        return elsewhere, ready
     fullest_first = sorted(range(len(stock.gpus)), key=lambda position: -len(stock.gpus[position].staying))
     of_resource: dict[str, list[tuple[int, PartitionView]]] = {}
     for position in fullest_first:
         gpu = stock.gpus[position]
-        for part in (gpu.idle or _uncut(gpu)) if gpu.closed is None else ():
+        for part in (gpu.idle or _uncut(gpu)) if gpu.ineligible is None else ():
             of_resource.setdefault(part.resource, []).append((position, part))
     for resource, count in supply.existing.items():
         idle = of_resource.get(resource, [])
         for position, part in idle[:count]:
             ready.setdefault(position, []).append(part)
         if count > len(idle):
-            closed[resource] = count - len(idle)
-    return closed, ready
+            elsewhere[resource] = count - len(idle)
+    return elsewhere, ready
 
 
-_ONE_WHOLE = (PartitionView(resource=WHOLE, state="Free"),)
+_ONE_WHOLE = (PartitionView(resource=WHOLE, state=PartitionState.FREE),)
 
 
 def _uncut(gpu: GpuStock) -> tuple[PartitionView, ...]:
-    """A GPU that may be shared by MPS and is not: where the node offers whole GPUs, it is one of them."""
+    """A GPU that may be shared by MPS and is not: where the node advertises whole GPUs, it is one of them."""
     whole = gpu.cut is Cut.MPS and not gpu.staying and not isinstance(gpu.view.desired, MpsDesired)
     return _ONE_WHOLE if whole else ()

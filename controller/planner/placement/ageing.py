@@ -1,11 +1,11 @@
-"""Reserve one GPU for the pod that has waited longest, so that smaller pods cannot starve it.
+"""Reserves one GPU for the pod that has waited longest, so that smaller pods cannot starve it.
 
-Takes the board after a level was placed. Of the level's aged asks without a place, the oldest gets the GPU with the
-fewest holders of all that could hold it: younger asks of this level are taken off that GPU, and where the ask fits
-then, it is placed. Otherwise the GPU, and the ask's CPU and memory on its node, are kept from everything that is placed
-later in the pass. Nothing is remembered: nobody new comes to that GPU, so that its holders only become fewer and the
-next pass finds it again. Never moves a pod that is bound or has a reservation, or one of a higher priority. Gangs
-and pods whose partitions need several GPUs get no reservation.
+Takes the board after a level was placed. Of the level's aged pods without a place, the oldest gets the GPU with the
+fewest holders of all that could hold it: younger pods of this level are taken off that GPU, and where the aged pod fits
+then, it is placed. Otherwise the GPU, and the pod's CPU and memory on its node, are kept from every pod that is placed
+later in the pass. Nothing is remembered: no new pod comes to that GPU, so that its holders only become fewer and the
+next pass finds it again. Never moves a pod that is bound or has a reservation, or one of a higher priority. Gangs and
+pods whose partitions need several GPUs get no reservation.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.model.views import PartitionView
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.setup import state_of
 from controller.planner.inventory.stock import NodeStock
-from controller.planner.placement.constrained import Singly
+from controller.planner.placement.constrained import ConstrainedPlacement
 from partitioning.layouts import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """The GPU that is kept for an ask, or on which the ask was placed because others yielded."""
+class GpuReservation:
+    """The GPU that is kept for an aged pod, or on which the pod was placed because others yielded."""
 
-    ask: Ask
+    assignment: Assignment
     device: Device
 
 
@@ -40,72 +40,69 @@ class Ageing:
     """Uids of pods that have waited too long."""
     stocks: Sequence[NodeStock]
     reservations: Mapping[str, int]
-    singly: Singly
+    constrained: ConstrainedPlacement
 
 
-def reserve(board: Board, asks: Sequence[Ask], ageing: Ageing) -> Reservation | None:
-    """`asks` are those of one level, after they were placed. At most one of them is helped, placed or not."""
-    waiting = [ask for ask in asks if ask.node < 0 and _may_reserve(ask, ageing)]
-    for ask in sorted(waiting, key=_age):
-        yielding = [one for one in asks if _yields(one, ask, ageing)]
-        device = _nearest(board, ask, yielding, ageing)
+def reserve_gpu(board: Board, assignments: Sequence[Assignment], ageing: Ageing) -> GpuReservation | None:
+    """`assignments` are those of one level, after they were placed. At most one of them is helped, placed or not."""
+    waiting = [one for one in assignments if not one.placed and _may_reserve(one, ageing)]
+    for assignment in sorted(waiting, key=_age):
+        yielding = [one for one in assignments if _yields(one, assignment, ageing)]
+        device = _nearest(board, assignment, yielding, ageing)
         if device is not None:
-            return _reserve(board, ask, device, yielding, ageing.singly)
+            return _reserve(board, assignment, device, yielding, ageing.constrained)
     return None
 
 
-def _may_reserve(ask: Ask, ageing: Ageing) -> bool:
-    return ask.demand.tried and ask.demand.pod.uid in ageing.aged and not ask.demand.pod.gang
+def _may_reserve(assignment: Assignment, ageing: Ageing) -> bool:
+    return assignment.tried and assignment.pod.uid in ageing.aged and not assignment.pod.gang
 
 
-def _age(ask: Ask) -> tuple[int, tuple[str, str]]:
-    return (ask.demand.pod.created, ask.demand.pod.key)
+def _age(assignment: Assignment) -> tuple[int, tuple[str, str]]:
+    return (assignment.pod.created, assignment.pod.key)
 
 
-def _yields(one: Ask, to: Ask, ageing: Ageing) -> bool:
-    """Whether an ask of the same level gives up a place that this pass has given it."""
-    pod = one.demand.pod
+def _yields(one: Assignment, to: Assignment, ageing: Ageing) -> bool:
+    """Whether a pod of the same level gives up a place that this pass has given it."""
+    pod = one.pod
     reserved = ageing.reservations.get(pod.uid) == one.node
-    fixed = one.node < 0 or reserved or not one.demand.tried or bool(pod.gang) or one in ageing.singly
-    return not fixed and pod.priority <= to.demand.pod.priority and _age(one) > _age(to)
+    fixed = not one.placed or reserved or not one.tried or bool(pod.gang) or one in ageing.constrained
+    return not fixed and pod.priority <= to.pod.priority and _age(one) > _age(to)
 
 
-def _nearest(board: Board, ask: Ask, yielding: Iterable[Ask], ageing: Ageing) -> Device | None:
+def _nearest(board: Board, assignment: Assignment, yielding: Iterable[Assignment], ageing: Ageing) -> Device | None:
     """The GPU that could hold all its partitions with the fewest holders; first where its node has room already."""
     leaving = Counter(id(device) for one in yielding for device, _ in one.taken)
     found: list[tuple[tuple[bool, int, int, int], Device]] = []
     able: dict[tuple[int, int, Layout], bool] = {}  # by pool, model and failed places: thousands of GPUs are alike
-    for node in (node for group in ask.groups for node in board.groups[group].nodes):
+    for node in (node for group in assignment.groups for node in board.groups[group].nodes):
         stock = ageing.stocks[node]
-        if not _large_enough(ask, stock):
+        if not stock.is_large_enough(assignment.needs):
             continue
-        lacks_room = not board.fits(ask, node)
+        lacks_room = not board.fits(assignment, node)
         for device in board.devices[node]:
             if device.gpu < 0:
                 continue
             gpu = stock.gpus[device.gpu]
             alike = (id(device.pool), id(gpu.model), gpu.failed)
             if alike not in able:
-                able[alike] = holds_beside(ask, device, stock, (), board)
+                able[alike] = could_hold_with(assignment, device, stock, (), board)
             if able[alike]:
                 holders = len(gpu.staying) + len(device.parts) - leaving[id(device)]
                 found.append(((lacks_room, holders, node, device.gpu), device))
     found.sort(key=lambda each: each[0])
-    return next((device for _, device in found if ageing.singly.refusals(ask, (device.node,))[""]), None)
+    return next((device for _, device in found if ageing.constrained.refusals(assignment, (device.node,))[""]), None)
 
 
-def _large_enough(ask: Ask, stock: NodeStock) -> bool:
-    allocatable = stock.node.allocatable
-    return ask.cpu <= allocatable.get("cpu", 0) and ask.memory <= allocatable.get("memory", 0)
-
-
-def holds_beside(ask: Ask, device: Device, stock: NodeStock, staying: Sequence[PartitionView], board: Board) -> bool:
-    """Whether the GPU could hold all partitions of the ask if of those in use only these stayed."""
+def could_hold_with(
+    assignment: Assignment, device: Device, stock: NodeStock, staying: Sequence[PartitionView], board: Board
+) -> bool:
+    """Whether the GPU could hold all partitions of the pod if of those in use only these stayed."""
     pool, gpu = device.pool, stock.gpus[device.gpu]
-    if not all(resource in pool.serves for resource, _ in ask.demand.wants) or gpu.model is None:
+    if not all(resource in pool.serves for resource, _ in assignment.wants) or gpu.model is None:
         return False
     state = state_of(replace(gpu, staying=tuple(staying)), gpu.model)
-    for resource, count in sorted(ask.demand.wants, key=lambda want: board.rank[want[0]]):
+    for resource, count in sorted(assignment.wants, key=lambda want: board.rank[want[0]]):
         for _ in range(count):
             fitting = pool.fit(state, resource)
             if fitting is None:
@@ -114,16 +111,18 @@ def holds_beside(ask: Ask, device: Device, stock: NodeStock, staying: Sequence[P
     return True
 
 
-def _reserve(board: Board, ask: Ask, device: Device, yielding: Sequence[Ask], singly: Singly) -> Reservation:
+def _reserve(
+    board: Board,
+    assignment: Assignment,
+    device: Device,
+    yielding: Sequence[Assignment],
+    constrained: ConstrainedPlacement,
+) -> GpuReservation:
     moved = [one for one in yielding if any(at is device for at, _ in one.taken)]
     for one in moved:
         board.take_off(one)
-    if not _place(board, ask, device.node, singly):
-        board.reserve(ask, device)
+    if not constrained.place_on(assignment, device.node, Reach.NEW):
+        board.reserve(assignment, device)
     for one in moved:
         board.place(one)
-    return Reservation(ask=ask, device=device)
-
-
-def _place(board: Board, ask: Ask, node: int, singly: Singly) -> bool:
-    return singly.place_on(ask, node, Reach.NEW) if ask in singly else board.place_on(ask, node)
+    return GpuReservation(assignment=assignment, device=device)

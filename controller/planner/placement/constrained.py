@@ -1,9 +1,9 @@
-"""Place asks one by one whose place depends on where other pods are, or on volumes.
+"""Constrained placement: places pods one by one whose place depends on where other pods are, or on volumes.
 
-In go the board and asks of one level; those that find a place stand on it after. Where such a pod may go is asked of
-the simulator for one node after the other, with every pod that was placed before counted in; counts of alike pods and
-nodes would be wrong for them. Pods about which something is unknown come last. Nobody is moved once he stands here, and
-at the end whoever would not be let in any more, since others were moved, is taken off again.
+Takes the board and assignments of one level; those that find a place are on it afterwards. The simulator is queried
+for one node after the other, with every pod that was placed before counted in; counts of alike pods and nodes would be
+wrong for such pods. Pods about which something is unknown come last. Never moves a pod once it is placed here; at the
+end each pod that no longer passes the filters, since others were moved, is taken off again.
 """
 
 from __future__ import annotations
@@ -13,78 +13,82 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.simulator import ClusterState, Misfit, fails_always
 
 _MOST_TRIALS = 50_000
-"""How many pairs of a pod and a node are looked at in one pass."""
+"""How many pairs of a pod and a node are tried in one pass."""
 _DECIDED_ELSEWHERE = frozenset(
     {"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
 )
 """Filters that node groups and the board stand for."""
 
 
-class Singly:
+class ConstrainedPlacement:
     """Made once per pass."""
 
-    def __init__(self, snapshot: Snapshot, options: PlannerOptions, board: Board, asks: Sequence[Ask]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, options: PlannerOptions, board: Board, assignments: Sequence[Assignment]
+    ) -> None:
         self._board = board
-        self._asks = asks
+        self._assignments = assignments
         self._names = [node.name for node in snapshot.nodes]
         self._trials = _MOST_TRIALS
-        self._told: dict[str, int] = {}
+        self._synced: dict[str, int] = {}
         self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
         self._starts: dict[Hashable, int] = {}
         self._ready: dict[str, frozenset[int]] = {}
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
-        self._cluster = _cluster(snapshot, options, [ask.demand.pod for ask in asks])
-        self._single = frozenset(ask.demand.pod.uid for ask in asks if self._depends(ask.demand.pod))
+        self._cluster = _cluster(snapshot, options, [one.pod for one in assignments])
+        self._single = frozenset(one.pod.uid for one in assignments if self._depends(one.pod))
 
-    def __contains__(self, ask: Ask) -> bool:
+    def __contains__(self, assignment: Assignment) -> bool:
         """Whether it must be placed here."""
-        return ask.demand.pod.uid in self._single
+        return assignment.pod.uid in self._single
 
-    def place_on(self, ask: Ask, node: int, reach: Reach) -> bool:
-        """Put one ask on this node, if everybody agrees."""
+    def place_on(self, assignment: Assignment, node: int, reach: Reach) -> bool:
+        """Place a pod, constrained or not, on this node, if it passes the filters there."""
+        if assignment not in self:
+            return self._board.place_on(assignment, node, reach=reach)
         self._catch_up()
-        if node < 0 or self._board.group_of[node] not in ask.groups or not self._lets_in(ask, node):
+        if node < 0 or self._board.group_of[node] not in assignment.groups or not self._accepts(assignment, node):
             return False
-        return self._stands(ask, node, reach)
+        return self._assign(assignment, node, reach)
 
-    def place(self, asks: Iterable[Ask], reach: Reach = Reach.NEW) -> None:
+    def place(self, assignments: Iterable[Assignment], reach: Reach = Reach.NEW) -> None:
         """Place as many as possible, in this order; pods about which something is unknown last."""
         self._catch_up()
         failed: set[Hashable] = set()
-        for ask in sorted(asks, key=lambda ask: bool(self._unknown(ask))):
-            kind = (ask.shape, _look(ask.demand.pod))
+        for assignment in sorted(assignments, key=lambda one: bool(self._unknown(one))):
+            kind = (assignment.shape, _twin_key(assignment.pod))
             if kind in failed:
                 continue
             nearest_first = [Reach.UNDER_WAY, Reach.CHANGED, Reach.NEW] if reach is Reach.NEW else [reach]
-            if any(self._search(ask, within) for within in nearest_first):
+            if any(self._search(assignment, within) for within in nearest_first):
                 failed.clear()  # it may attract others, or raise the least count that they may not exceed
             else:
                 failed.add(kind)
 
     def verify(self) -> None:
-        """Take off whoever stands where he would not be let in, now that everybody stands where he will."""
+        """Unassign pods that no longer pass the filters after all moves."""
         self._catch_up()
-        for ask in self._asks:
-            if ask in self and ask.node >= 0 and self._cluster is not None:
-                self._cluster.remove_pod(ask.demand.pod.uid)
-                if self._lets_in(ask, ask.node):
-                    self._cluster.add_pod(ask.demand.pod, self._names[ask.node])
+        for assignment in self._assignments:
+            if assignment in self and assignment.placed and self._cluster is not None:
+                self._cluster.remove_pod(assignment.pod.uid)
+                if self._accepts(assignment, assignment.node):
+                    self._cluster.add_pod(assignment.pod, self._names[assignment.node])
                 else:
-                    self._told.pop(ask.demand.pod.uid, None)
-                    self._board.take_off(ask)
+                    self._synced.pop(assignment.pod.uid, None)
+                    self._board.take_off(assignment)
 
-    def refusals(self, ask: Ask, nodes: Iterable[int]) -> Counter[str]:
-        """Why the scheduler keeps the pod off these nodes, by its words; '' where it does not."""
-        if ask not in self:
+    def refusals(self, assignment: Assignment, nodes: Iterable[int]) -> Counter[str]:
+        """How many of these nodes refuse the pod, by the scheduler's message; '' for those that accept it."""
+        if assignment not in self:
             return Counter({"": 1})
-        misfits = [self._refusal(ask, node) for node in nodes]
+        misfits = [self._refusal(assignment, node) for node in nodes]
         return Counter(misfit.message if misfit is not None else "" for misfit in misfits)
 
     # -------------------------------------------------------------------------------------------- inside
@@ -96,15 +100,15 @@ class Singly:
         odd = pod.volumes or attempt.refused or attempt.unknown or fails_always(attempt.profile)
         return bool(odd) or self._cluster.coupled(pod)
 
-    def _unknown(self, ask: Ask) -> tuple[str, ...]:
-        return self._cluster.prefilter(ask.demand.pod).unknown if self._cluster is not None else ()
+    def _unknown(self, assignment: Assignment) -> tuple[str, ...]:
+        return self._cluster.prefilter(assignment.pod).unknown if self._cluster is not None else ()
 
-    def _search(self, ask: Ask, reach: Reach) -> bool:
-        """Start where one like it was placed last: it goes there as well, or to one of the next."""
-        nodes = self._candidates(ask, reach)
-        kind = (_look(ask.demand.pod), ask.groups, reach)
+    def _search(self, assignment: Assignment, reach: Reach) -> bool:
+        """Start where a pod like it was placed last: it goes there as well, or to one of the next nodes."""
+        nodes = self._candidates(assignment, reach)
+        kind = (_twin_key(assignment.pod), assignment.groups, reach)
         start = self._starts.get(kind, 0)
-        refused = self._refusing(ask)
+        refused = self._refusing(assignment)
         for step in range(len(nodes)):
             if self._trials <= 0:
                 return False
@@ -112,31 +116,31 @@ class Singly:
             if nodes[position] in refused:
                 continue
             self._trials -= 1
-            if not self._lets_in(ask, nodes[position]):
+            if not self._accepts(assignment, nodes[position]):
                 refused.add(nodes[position])
-            elif self._stands(ask, nodes[position], reach):
+            elif self._assign(assignment, nodes[position], reach):
                 self._starts[kind] = position
                 return True
         return False
 
-    def _refusing(self, ask: Ask) -> set[int]:
-        """Nodes that have refused one who looks like this, and would again."""
-        look, pod = _look(ask.demand.pod), ask.demand.pod
+    def _refusing(self, assignment: Assignment) -> set[int]:
+        """Nodes that have refused a pod like this, and would again."""
+        key, pod = _twin_key(assignment.pod), assignment.pod
         standing = self._cluster.prefilter(pod).standing if self._cluster is not None else None
-        before, nodes = self._refused.get(look, (None, set()))
+        before, nodes = self._refused.get(key, (None, set()))
         if before != standing:
             nodes = set()
-            self._refused[look] = (standing, nodes)
+            self._refused[key] = (standing, nodes)
         return nodes
 
-    def _candidates(self, ask: Ask, reach: Reach) -> list[int]:
+    def _candidates(self, assignment: Assignment, reach: Reach) -> list[int]:
         """Nodes of its groups that could serve it within this reach, the fullest first: empty ones stay whole."""
-        resources = tuple(name for name, _ in ask.demand.wants) if reach <= Reach.UNDER_WAY else ()
-        key = (ask.groups, reach, resources)
+        resources = tuple(name for name, _ in assignment.wants) if reach <= Reach.UNDER_WAY else ()
+        key = (assignment.groups, reach, resources)
         found = self._lists.get(key)
         if found is None:
             devices = self._board.devices
-            nodes = [node for group in ask.groups for node in self._board.groups[group].nodes]
+            nodes = [node for group in assignment.groups for node in self._board.groups[group].nodes]
             if reach <= Reach.UNDER_WAY:
                 nodes = [node for node in nodes if all(node in self._with_ready(name) for name in resources)]
             elif reach is Reach.CHANGED:
@@ -156,47 +160,47 @@ class Singly:
             )
         return self._ready[resource]
 
-    def _lets_in(self, ask: Ask, node: int) -> bool:
-        return self._refusal(ask, node) is None
+    def _accepts(self, assignment: Assignment, node: int) -> bool:
+        return self._refusal(assignment, node) is None
 
-    def _refusal(self, ask: Ask, node: int) -> Misfit | None:
+    def _refusal(self, assignment: Assignment, node: int) -> Misfit | None:
         if self._cluster is None:
             return None
-        pod = ask.demand.pod
+        pod = assignment.pod
         misfit = self._cluster.why_not(pod, self._names[node], without=_DECIDED_ELSEWHERE)
         return misfit or fails_always(self._cluster.profile_of(pod))
 
-    def _stands(self, ask: Ask, node: int, reach: Reach) -> bool:
-        if not self._board.place_on(ask, node, reach=reach):
+    def _assign(self, assignment: Assignment, node: int, reach: Reach) -> bool:
+        if not self._board.place_on(assignment, node, reach=reach):
             return False
         if reach is Reach.NEW:
             for (groups, within, _), nodes in self._lists.items():
                 if within is Reach.CHANGED and self._board.group_of[node] in groups and node not in nodes:
                     nodes.append(node)
-        self._tell(ask)
+        self._sync(assignment)
         return True
 
     def _catch_up(self) -> None:
-        """Tell the cluster where everybody stands by now. Some may have left a place since, which lets others in."""
+        """Show the cluster where every pod is by now. Some may have left a place since, which lets others in."""
         self._lists.clear()
         self._refused.clear()
-        for ask in self._asks:
-            if ask.node != self._told.get(ask.demand.pod.uid, -1):
-                self._tell(ask)
+        for assignment in self._assignments:
+            if assignment.node != self._synced.get(assignment.pod.uid, -1):
+                self._sync(assignment)
 
-    def _tell(self, ask: Ask) -> None:
-        pod = ask.demand.pod
-        self._told[pod.uid] = ask.node
+    def _sync(self, assignment: Assignment) -> None:
+        pod = assignment.pod
+        self._synced[pod.uid] = assignment.node
         if self._cluster is None:
             return
-        if ask.node >= 0:
-            self._cluster.add_pod(pod, self._names[ask.node])
+        if assignment.placed:
+            self._cluster.add_pod(pod, self._names[assignment.node])
         else:
             self._cluster.remove_pod(pod.uid)
 
 
 def _cluster(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[PodView]) -> ClusterState | None:
-    """None where nobody looks at others or has volumes, which is the common case and costs nothing then."""
+    """None where no pod depends on others or has volumes, which is the common case and costs nothing then."""
     bound = (*snapshot.pods, *snapshot.other_pods)
     needed = (
         any(pod.affinity or pod.anti_affinity or pod.volumes for pod in pending)
@@ -219,6 +223,6 @@ def _cluster(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[PodV
     return cluster
 
 
-def _look(pod: PodView) -> Hashable:
-    """Equal for pods that look alike to others, and at them."""
+def _twin_key(pod: PodView) -> Hashable:
+    """Equal for pods that filters cannot tell apart, as the pod to place or as one that is placed."""
     return (pod.namespace, pod.labels, pod.affinity, pod.anti_affinity, pod.spread, pod.volumes)

@@ -1,9 +1,9 @@
-"""Give pods partitions that are there or under way, without re-cutting any GPU.
+"""Gives pods partitions that are there or under way, without re-cutting any GPU.
 
-Takes the board and assignments. Pods with a reservation come first: a nomination, or the plan of an earlier
-pass, reserved partitions for them. Pods that the scheduler has not tried yet follow in queue order, since it will bind
-them next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; where
-it would take a dozen idle partitions to place one pod more, these are spared.
+Takes the board and assignments. Pods with a reservation come first: a nomination, or the plan of an earlier pass,
+reserved partitions for them. Pods that the scheduler has not tried yet follow in queue order, since it will bind them
+next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; where it
+would take a dozen idle partitions to place one pod more, these are spared.
 """
 
 from __future__ import annotations
@@ -11,67 +11,67 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
-from controller.planner.board.assignment import Ask, Taken
+from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Pool, Reach
 from controller.planner.board.pools import MigPool
-from controller.planner.placement.constrained import Singly
-from controller.planner.placement.packing_check import Tally
+from controller.planner.placement.constrained import ConstrainedPlacement
+from controller.planner.placement.packing_check import PackingCheck
 from partitioning.placements import Placement
 
 _PRICE = 12
 """As many idle partitions may be given up for one that is requested."""
 
 
-def keep_reservations(board: Board, asks: Sequence[Ask], reservations: Mapping[str, int], singly: Singly) -> None:
-    """Put each ask where it was planned or nominated before, if what is ready or under way still fits it there."""
-    for ask in asks:
-        if ask.node >= 0:
-            continue
-        node = reservations.get(ask.demand.pod.uid, -1)
-        if node >= 0 and board.group_of[node] in ask.groups:
-            if ask in singly:
-                singly.place_on(ask, node, Reach.UNDER_WAY)
-            else:
-                board.place_on(ask, node, reach=Reach.UNDER_WAY)
+def keep_reservations(
+    board: Board, assignments: Sequence[Assignment], reservations: Mapping[str, int], constrained: ConstrainedPlacement
+) -> None:
+    """Place each pod where it was planned or nominated before, if it still fits with what is ready or under way."""
+    for one in assignments:
+        node = -1 if one.placed else reservations.get(one.pod.uid, -1)
+        if node >= 0 and board.group_of[node] in one.groups:
+            constrained.place_on(one, node, Reach.UNDER_WAY)
 
 
-def expect_binding(board: Board, asks: Sequence[Ask], singly: Singly) -> None:
+def place_untried(board: Board, assignments: Sequence[Assignment], constrained: ConstrainedPlacement) -> None:
     """Pods that were not tried yet, in queue order."""
-    for ask in asks:
-        if ask.demand.tried:
+    for one in assignments:
+        if one.tried:
             continue
-        if ask in singly:
-            singly.place([ask], Reach.EXISTING)
+        if one in constrained:
+            constrained.place([one], Reach.EXISTING)
         else:
-            board.place(ask, reach=Reach.EXISTING)
+            board.place(one, reach=Reach.EXISTING)
 
 
-def deal_ready(board: Board, asks: Sequence[Ask]) -> list[Ask]:
-    """Give asks, in this order, what is ready or under way; returns those that found nothing."""
-    return [ask for ask in asks if not board.place(ask, reach=Reach.UNDER_WAY)]
+def place_on_existing(board: Board, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Give pods, in this order, what is ready or under way; returns those that found nothing."""
+    return [one for one in assignments if not board.place(one, reach=Reach.UNDER_WAY)]
 
 
 def use_ready(
-    board: Board, group: int, asks: Sequence[Ask], others: Callable[[Sequence[Ask]], list[Ask] | None]
-) -> list[Ask]:
-    """Give chosen asks what needs no cut, as far as the rest still fits beside it; returns those to be cut for.
+    board: Board,
+    group: int,
+    assignments: Sequence[Assignment],
+    others: Callable[[Sequence[Assignment]], list[Assignment] | None],
+) -> list[Assignment]:
+    """Give admitted pods what needs no cut, as long as the rest still fits then; returns those to be cut for.
 
-    Where that would take too many idle partitions back for too few asks, `others` names whom to serve instead of those
-    that found nothing ready; None: nobody.
+    Where too many idle partitions would have to be taken back for too few pods, `others` names which pods to serve
+    instead of those that found nothing ready; None: no pod.
     """
-    left = [ask for ask in asks if not board.place(ask, (group,), reach=Reach.UNDER_WAY)]
-    served = [ask for ask in asks if ask.node >= 0 and any(device.gpu >= 0 for device, _ in ask.taken)]
-    if not left or not served or Tally.of(board, group).packs(left):
+    left = [one for one in assignments if not board.place(one, (group,), reach=Reach.UNDER_WAY)]
+    served = [one for one in assignments if one.placed and any(device.gpu >= 0 for device, _ in one.taken)]
+    if not left or not served or PackingCheck.of(board, group).packs(left):
         return left
     most_harmful = sorted(served, key=_harm(), reverse=True)
-    off: list[tuple[Ask, int, Taken]] = []
+    off: list[tuple[Assignment, int, Taken]] = []
 
     def fits_without(count: int) -> bool:
         while len(off) > count:
             board.put_back(*off.pop())
-        off.extend((ask, *board.lift(ask)) for ask in most_harmful[len(off) : count])
-        return Tally.of(board, group).packs([*left, *most_harmful[:count]])
+        off.extend((one, *board.lift(one)) for one in most_harmful[len(off) : count])
+        return PackingCheck.of(board, group).packs([*left, *most_harmful[:count]])
 
     instead = others(left)
     needed = 1 + bisect_left(range(1, len(served)), True, key=fits_without)
@@ -81,10 +81,10 @@ def use_ready(
         return instead
     fits_without(needed)
     board.settle({node for _, node, _ in off})
-    return [ask for ask in asks if ask.node < 0]
+    return [one for one in assignments if not one.placed]
 
 
-def _harm() -> Callable[[Ask], int]:
+def _harm() -> Callable[[Assignment], int]:
     """Sort key: how many compute slices its idle instances spoil for others, beyond those that they hold."""
     known: dict[tuple[Pool, int, int, str], int] = {}
 
@@ -95,9 +95,9 @@ def _harm() -> Callable[[Ask], int]:
         spoiled = pool.potential(device.base) - pool.potential(device.base | what.taken)
         return spoiled - (spec.compute_slices if spec is not None else 0)
 
-    def key(ask: Ask) -> int:
+    def key(assignment: Assignment) -> int:
         total = 0
-        for device, part in ask.taken:
+        for device, part in assignment.taken:
             if isinstance(part.what, Placement):
                 shape = (device.pool, device.base, part.what.taken, part.what.instance.profile)
                 if shape not in known:

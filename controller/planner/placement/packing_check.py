@@ -1,103 +1,88 @@
-"""How many devices of a group are in which state: enough to test whether a set of asks could be packed.
+"""Tests whether pods could be packed into a group: how many of its devices are in which state is enough for that.
 
-In goes a group of the board, out comes yes or no. Partitions of one pod are counted, not tied to one node, and nodes'
-CPU is one sum, so that yes means "probably" and no means "not in this order". The board is not changed.
+Takes a group of the board, answers yes or no. Partitions of one pod are counted, not tied to one node, and the nodes'
+CPU is one sum, so that yes means "probably" and no means "not in this order". Never changes the board.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from controller.planner.board.assignment import Ask
+from controller.model.capacity import Capacity
+from controller.model.demand import total_wants
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
 
+Counts = Sequence[tuple[Pool, Counter[int]]]
+"""Per pool, how many devices are in each state."""
 
-class Tally:
-    def __init__(self, *, cpu: int, memory: int, pods: int, counts: list[tuple[Pool, Counter[int]]], sizes: list[str]):
-        self.cpu = cpu
-        self.memory = memory
-        self.pods = pods
+
+class PackingCheck:
+    def __init__(self, *, free: Capacity, counts: Counts, sizes: Sequence[str], packed: Counter[str]) -> None:
+        self.free = free
+        """What the group's nodes have left together."""
         self._counts = counts
         self._sizes = sizes
-        self._beside: Counter[str] = Counter()
+        self._packed = packed
+        """Partitions that are packed in any case."""
 
     @classmethod
-    def of(cls, board: Board, group: int) -> Tally:
-        rooms = [board.rooms[node] for node in board.groups[group].nodes]
+    def of(cls, board: Board, group: int) -> PackingCheck:
         return cls(
-            cpu=sum(max(0, room.cpu) for room in rooms),
-            memory=sum(max(0, room.memory) for room in rooms),
-            pods=sum(max(0, room.pods) for room in rooms),
+            free=board.free_in(group),
             counts=[(pool, Counter([device.state for device in pool.devices])) for pool in board.groups[group].pools],
             sizes=board.sizes,
+            packed=Counter(),
         )
 
-    def beside(self, asks: Iterable[Ask]) -> Tally:
+    def with_packed(self, assignments: Sequence[Assignment]) -> PackingCheck:
         """The same with these packed in any case."""
-        asks = list(asks)
-        rest = Tally(
-            cpu=self.cpu - sum(ask.cpu for ask in asks),
-            memory=self.memory - sum(ask.memory for ask in asks),
-            pods=self.pods - len(asks),
+        return PackingCheck(
+            free=self.free - Capacity.total(one.needs for one in assignments),
             counts=self._counts,
             sizes=self._sizes,
+            packed=self._packed + total_wants(one.demand for one in assignments),
         )
-        rest._beside = self._beside + _requested(asks)
-        return rest
 
-    def packs(self, asks: Iterable[Ask]) -> bool:
+    def packs(self, assignments: Iterable[Assignment]) -> bool:
         """Hardest resources first, each into the devices that lose least by it."""
-        return not self.shortfall(asks, at_most=0)
-
-    def shortfall(self, asks: Iterable[Ask], *, at_most: int) -> int:
-        """How many of their partitions find no room; it stops counting above `at_most`."""
-        requested = self._beside + _requested(asks)
+        requested = self._packed + total_wants(one.demand for one in assignments)
         counts = [(pool, Counter(states)) for pool, states in self._counts]
         hardest_first = [resource for resource in self._sizes if requested.get(resource)]
-        missing = 0
         for position, resource in enumerate(hardest_first):
             left = requested[resource]
             for pool, states in counts:
                 if left and resource in pool.serves:
                     pool.demand(hardest_first[position:])
-                    left = _pour(pool, states, resource, left)
-            missing += left
-            if missing > at_most:
-                break
-        return missing
+                    left = _take(pool, states, resource, left)
+            if left:
+                return False
+        return True
 
 
-def _requested(asks: Iterable[Ask]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for ask in asks:
-        for resource, count in ask.demand.wants:
-            found[resource] += count
-    return found
-
-
-def _pour(pool: Pool, states: Counter[int], resource: str, wanted: int) -> int:
-    """Take `wanted` partitions from counted devices; returns how many could not be had."""
+def _take(pool: Pool, states: Counter[int], resource: str, count: int) -> int:
+    """Take `count` partitions from counted devices; returns how many of them do not fit."""
     heap = [
         (fitting.loss, fitting.regret, state)
-        for state, count in states.items()
-        if count
+        for state, devices in states.items()
+        if devices
         for fitting in (pool.fit(state, resource),)
         if fitting is not None
     ]
     heapify(heap)
-    while wanted and heap:
+    while count and heap:
         _, _, state = heappop(heap)
-        devices = min(states[state], wanted)
+        devices = min(states[state], count)
         fitting = pool.fit(state, resource)
         if not devices or fitting is None:
             continue
-        wanted -= devices
+        count -= devices
         states[state] -= devices
         states[fitting.after] += devices
         onward = pool.fit(fitting.after, resource)
         if onward is not None:
             heappush(heap, (onward.loss, onward.regret, fitting.after))
-    return wanted
+    return count

@@ -1,7 +1,7 @@
-"""What asks cost a group of nodes: shares of its GPUs, CPU and memory, so that unlike things can be added up.
+"""Measures what pods cost a group of nodes: shares of its GPUs, CPU and memory, so that unlike things can be added up.
 
-In go a board, a group and asks, out come shares of the group's capacity per ask. A GPU share counts compute slices and
-memory slices alike for MIG, and memory for MPS. Shares compare asks; they never decide whether something fits.
+Takes a board, a group and demands, returns shares of the group's free capacity. A GPU share counts compute slices and
+memory slices alike for MIG, and memory for MPS. Shares compare pods; they never decide whether something fits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.planner.board.assignment import Ask
+from controller.model.demand import Demand
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
 from controller.planner.board.pools import MigPool, MpsPool, StockPool
@@ -28,29 +29,29 @@ class Scale:
     memory: int
     gpu: dict[str, float]
 
-    def shares(self, ask: Ask) -> Shares:
-        gpu, costs = 0.0, self.gpu
-        for resource, count in ask.demand.wants:
+    def shares(self, demand: Demand) -> Shares:
+        gpu, costs, needs = 0.0, self.gpu, demand.needs
+        for resource, count in demand.wants:
             gpu += count * costs.get(resource, 0.0)
-        return (gpu, ask.cpu / self.cpu, ask.memory / self.memory)
+        return (gpu, needs.cpu_milli / self.cpu, needs.memory_bytes / self.memory)
 
-    def serves(self, ask: Ask) -> bool:
-        return all(resource in self.gpu for resource, _ in ask.demand.wants)
+    def serves(self, demand: Demand) -> bool:
+        return all(resource in self.gpu for resource, _ in demand.wants)
 
 
 def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
-    nodes = board.groups[group].nodes
+    free = board.free_in(group)
     return Scale(
-        cpu=max(1, sum(max(0, board.rooms[node].cpu) for node in nodes)),
-        memory=max(1, sum(max(0, board.rooms[node].memory) for node in nodes)),
+        cpu=max(1, free.cpu_milli),
+        memory=max(1, free.memory_bytes),
         gpu=_gpu_costs(board.groups[group].pools, sorted(resources)),
     )
 
 
-def competing(pools: Iterable[Pool], asks: Iterable[Ask]) -> list[set[str]]:
+def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> list[set[str]]:
     """Sets of resources: those of two sets never come from the same GPUs, and no pod requests both."""
     kinds: list[set[str]] = []
-    requested = {ask.demand.wants for ask in asks}
+    requested = {one.wants for one in assignments}
     for names in (*(pool.serves for pool in pools), *({name for name, _ in wants} for wants in sorted(requested))):
         touching = [kind for kind in kinds if kind & names]
         kinds = [kind for kind in kinds if not kind & names] + [set(names).union(*touching)]

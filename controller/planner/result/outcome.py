@@ -7,11 +7,11 @@ no pod is placed; new layouts only where one is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from controller.model.demand import Demand
+from controller.model.demand import total_wants
 from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Part, Reach
 from controller.planner.inventory.stock import NodeStock
@@ -25,8 +25,8 @@ _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 
 def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResult:
     """`unplaced`: why the pods that are not on the board wait."""
-    asks, stocks = finished.tried, finished.stocks
-    placed = tuple(_placed(ask, stocks) for ask in asks if ask.node >= 0)
+    assignments, stocks = finished.tried, finished.stocks
+    placed = tuple(_placed(one, stocks) for one in assignments if one.placed)
     supplies = Counter(one.supply for one in placed)
     realised = _realise_all(stocks, finished.board, any_placed=bool(placed))
     return PlanningResult(
@@ -35,7 +35,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
         unplaced=unplaced,
         bound=finished.bound,
         counts=Counts(
-            demands=len(asks),
+            demands=len(assignments),
             placed_existing=supplies[Supply.EXISTING],
             placed_under_way=supplies[Supply.UNDER_WAY],
             placed_new=supplies[Supply.NEW],
@@ -43,7 +43,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
             gpus_changed=sum(len(one.change.changed) for one in realised),
             partitions_created=sum(one.created for one in realised),
             partitions_destroyed=sum(one.destroyed for one in realised),
-            requested=_requested((*finished.demands.helpable, *finished.demands.untried)),
+            requested=tuple(sorted(total_wants((*finished.demands.helpable, *finished.demands.untried)).items())),
         ),
     )
 
@@ -58,23 +58,15 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board, *, any_placed: bool)
     return [found for found in by_node(change, stocks) if found is not None]
 
 
-def _placed(ask: Ask, stocks: Sequence[NodeStock]) -> Placed:
+def _placed(assignment: Assignment, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
-    supplies = [_supply(device, part) for device, part in ask.taken]
+    supplies = [_supply(device, part) for device, part in assignment.taken]
     supply = max(supplies, key=_SUPPLIES.index, default=Supply.EXISTING) if len(supplies) != 1 else supplies[0]
-    pod = ask.demand.pod
-    return Placed(uid=pod.uid, key=pod.key, node=stocks[ask.node].node.name, supply=supply)
+    pod = assignment.pod
+    return Placed(uid=pod.uid, key=pod.key, node=stocks[assignment.node].node.name, supply=supply)
 
 
 def _supply(device: Device, part: Part) -> Supply:
     if device.pool.reach is Reach.UNDER_WAY:
         return Supply.UNDER_WAY
     return Supply.EXISTING if part.ready else Supply.NEW
-
-
-def _requested(demands: Iterable[Demand]) -> tuple[tuple[str, int], ...]:
-    totals: Counter[str] = Counter()
-    for demand in demands:
-        for resource, count in demand.wants:
-            totals[resource] += count
-    return tuple(sorted(totals.items()))

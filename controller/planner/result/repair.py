@@ -14,14 +14,14 @@ from collections import Counter
 
 from controller.model.demand import kind_of
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
-from controller.planner.inventory.stock import Closed, NodeStock, mig_layout
+from controller.planner.inventory.stock import Ineligible, NodeStock, mig_layout
 from partitioning.layouts import Instance, instance_at, with_model_names
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
 from partitioning.placements import placement_of
 from partitioning.resources import MpsRequest
 
-_HANDS_OFF = (Closed.MANUAL, Closed.PAUSED, Closed.AGENT_SILENT, Closed.NOT_REPORTED)
+_HANDS_OFF = (Ineligible.MANUAL, Ineligible.PAUSED, Ineligible.AGENT_SILENT, Ineligible.NOT_REPORTED)
 
 
 def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
@@ -29,9 +29,9 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
     if stock.plan is None:
         return {}
     items = {item.index: item for item in stock.plan.planned}
-    if stock.closed in (Closed.NOT_ENABLED, Closed.WRITE_REFUSED):
+    if stock.ineligible in (Ineligible.NOT_ENABLED, Ineligible.WRITE_REFUSED):
         return items
-    hands_off = stock.closed in _HANDS_OFF
+    hands_off = stock.ineligible in _HANDS_OFF
     for gpu in stock.plan.gpus:
         item = items.get(gpu.index)
         if item is None:

@@ -1,21 +1,21 @@
-"""Place the assignments of one priority level on the board, or of several that are ranked.
+"""Places the pods of one priority level on the board, or of several that are ranked.
 
 Takes the board and assignments in queue order; those that find a place are on the board afterwards. They are divided
-among node groups; in each it is chosen whom to serve on counts, those are given what is ready as long as the others
-still fit beside it, and the others are placed hardest first. What is left is filled, cheapest first.
+among node groups; in each, pods are admitted on counts, get what is ready as long as the other admitted pods still fit
+then, and these are placed hardest first. What is left is filled, cheapest first. Never takes off a pod that another
+level has placed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from controller.model.demand import Wants
-from controller.planner.board.assignment import Ask
+from controller.model.demand import Wants, total_wants
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.placement.admission import choose
-from controller.planner.placement.existing_supply import deal_ready, use_ready
+from controller.planner.placement.admission import admit
+from controller.planner.placement.existing_supply import place_on_existing, use_ready
 from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.shares import Scale, measure
 from controller.planner.placement.split import split
@@ -23,40 +23,41 @@ from controller.planner.placement.split import split
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
-"""Groups of up to so many GPUs are placed twice where somebody is left out; a pod of a larger one is no per cent."""
+"""Groups of up to so many GPUs are placed twice where a pod is left out; one pod of a larger group is no per cent."""
 _SPARED = 300
 """One of so many pods may go unserved, so that idle partitions are not destroyed by the dozen for it."""
 Ranks = Mapping[int, int]
-"""By id of an ask: lower ones are served first. Those that are missing count as 0."""
+"""By id of an assignment: lower ones are served first. A missing one counts as 0."""
 
 
-def place_once(board: Board, asks: Sequence[Ask], ranks: Ranks = MappingProxyType({})) -> Callable[[Ask], float]:
+def place_once(
+    board: Board, assignments: Sequence[Assignment], ranks: Ranks = MappingProxyType({})
+) -> Callable[[Assignment], float]:
     """Returns what one of them costs, compared with the others."""
-    resources = frozenset(resource for ask in asks for resource, _ in ask.demand.wants)
+    resources = frozenset(resource for one in assignments for resource, _ in one.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
-    assigned, rest = split(asks, scales)
-    chosen = [choose(board, group, members, scales[group], ranks) for group, members in enumerate(assigned)]
-    for group, (members, others) in enumerate(chosen):
+    assigned, rest = split(assignments, scales)
+    admitted = [admit(board, group, members, scales[group], ranks) for group, members in enumerate(assigned)]
+    for group, (members, others) in enumerate(admitted):
         _place_in_group(board, group, members, others, scale=scales[group], ranks=ranks)
-        rest += [ask for ask in assigned[group] if ask.node < 0]
+        rest += [one for one in assigned[group] if not one.placed]
     _backfill(board, _cheapest_first(rest, scales, ranks))
-    return lambda ask: _cost(ask, scales)
+    return lambda one: _cost(one, scales)
 
 
 def _place_in_group(
-    board: Board, group: int, members: Sequence[Ask], others: Sequence[Ask], *, scale: Scale, ranks: Ranks
+    board: Board, group: int, members: Sequence[Assignment], others: Sequence[Assignment], *, scale: Scale, ranks: Ranks
 ) -> None:
-    """Place the chosen members, or some of the others where too many idle partitions would have to go for members."""
+    """Place the admitted members, or some of the others where too many idle partitions would have to go for members."""
+    lowest = max((ranks.get(id(one), 0) for one in (*members, *others)), default=0)
 
-    lowest = max((ranks.get(id(ask), 0) for ask in (*members, *others)), default=0)
+    def lowest_of(assignments: Iterable[Assignment]) -> int:
+        return sum(ranks.get(id(one), 0) == lowest for one in assignments)
 
-    def lowest_of(asks: Iterable[Ask]) -> int:
-        return sum(ranks.get(id(ask), 0) == lowest for ask in asks)
-
-    def instead(left: Sequence[Ask]) -> list[Ask] | None:
+    def instead(left: Sequence[Assignment]) -> list[Assignment] | None:
         """None where a higher level would lose pods by it, or the lowest more than a small share."""
-        served, _ = choose(board, group, [*left, *others], scale, ranks)
+        served, _ = admit(board, group, [*left, *others], scale, ranks)
         spared = lowest_of(left) - lowest_of(served)
         fewer_higher = len(served) + spared < len(left)
         dear = fewer_higher or spared * _SPARED > lowest_of(members)
@@ -65,18 +66,18 @@ def _place_in_group(
     hardest_first = sorted(members, key=_hardness(board))
     left = use_ready(board, group, hardest_first, instead)
     # Where CPU or memory decides who is served, GPUs are not scarce either.
-    thrifty = not others or _load(members, scale) < _ROOMY
-    failed = _place_thriftily(board, group, left) if thrifty else _place_new(board, group, left)
+    roomy = not others or _load(members, scale) < _ROOMY
+    failed = _place_on_few_gpus(board, group, left) if roomy else _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
         _failed_first(board, group, hardest_first, failed)
 
 
-def settle_level(board: Board, asks: Sequence[Ask], gangs: Gangs) -> None:
+def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
     """Complete gangs or take them off, and give to others what that leaves."""
-    gangs.settle(board, asks)
-    for ask in sorted(asks, key=lambda ask: (ask.cpu, ask.demand.pod.created, ask.demand.pod.key)):
-        if ask.node < 0 and not ask.demand.pod.gang:
-            board.place(ask)
+    gangs.settle(board, assignments)
+    for assignment in sorted(assignments, key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key)):
+        if not assignment.placed and not assignment.pod.gang:
+            board.place(assignment)
 
 
 def _demand(board: Board, group: int, resources: Iterable[str]) -> None:
@@ -91,68 +92,69 @@ def _demand_everywhere(board: Board, resources: Iterable[str]) -> None:
         _demand(board, group, resources)
 
 
-def _load(asks: Iterable[Ask], scale: Scale) -> float:
+def _load(assignments: Iterable[Assignment], scale: Scale) -> float:
     """How much of a group's GPUs they need."""
-    return sum(scale.shares(ask)[0] for ask in asks)
+    return sum(scale.shares(one.demand)[0] for one in assignments)
 
 
-def _hardness(board: Board) -> Callable[[Ask], tuple[int, int, int, int]]:
+def _hardness(board: Board) -> Callable[[Assignment], tuple[int, int, int, int]]:
     """Sort key: hardest partitions first, several before one, much CPU before little."""
-
     ranks: dict[Wants, tuple[int, int]] = {}
 
-    def key(ask: Ask) -> tuple[int, int, int, int]:
-        wants = ask.demand.wants
+    def key(assignment: Assignment) -> tuple[int, int, int, int]:
+        wants, needs = assignment.wants, assignment.needs
         if wants not in ranks:
             ranks[wants] = (min(board.rank[resource] for resource, _ in wants), -sum(count for _, count in wants))
-        return (*ranks[wants], -ask.cpu, -ask.memory)
+        return (*ranks[wants], -needs.cpu_milli, -needs.memory_bytes)
 
     return key
 
 
-def _place_thriftily(board: Board, group: int, asks: Sequence[Ask]) -> list[Ask]:
-    """Where all fit, on few GPUs; if that leaves somebody out, as if room were scarce."""
-    _be_thrifty(board, group, True)
-    failed = _place_new(board, group, asks, all_or_none=True)
-    _be_thrifty(board, group, False)
+def _place_on_few_gpus(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Where all fit; if that leaves a pod out, as if GPUs were scarce."""
+    _prefer_few(board, group, True)
+    failed = _place_new(board, group, assignments, all_or_none=True)
+    _prefer_few(board, group, False)
     if not failed:
         return []
-    board.clear(asks)
-    return _place_new(board, group, asks)
+    board.clear(assignments)
+    return _place_new(board, group, assignments)
 
 
-def _failed_first(board: Board, group: int, asks: Sequence[Ask], failed: Sequence[Ask]) -> None:
-    """Place again, those that found no node before anything idle is given away; what serves more stays."""
-    all_asks = list({id(ask): ask for ask in (*asks, *failed)}.values())
-    assigned_before = [(ask, ask.node, ask.taken) for ask in all_asks if ask.node >= 0]
-    board.clear(all_asks)
-    _demand(board, group, {resource for ask in all_asks for resource, _ in ask.demand.wants})
-    for ask in failed:
-        board.place(ask, (group,))
-    waiting = {id(ask) for ask in failed}
-    rest = [ask for ask in asks if id(ask) not in waiting]
+def _failed_first(board: Board, group: int, assignments: Sequence[Assignment], failed: Sequence[Assignment]) -> None:
+    """Place all again, first those that found no node, before they get anything idle; what serves more stays."""
+    all_of_them = list({id(one): one for one in (*assignments, *failed)}.values())
+    before = [(one, one.node, one.taken) for one in all_of_them if one.placed]
+    board.clear(all_of_them)
+    _demand(board, group, {resource for one in all_of_them for resource, _ in one.wants})
+    for assignment in failed:
+        board.place(assignment, (group,))
+    waiting = {id(one) for one in failed}
+    rest = [one for one in assignments if id(one) not in waiting]
     _place_new(board, group, use_ready(board, group, rest, lambda _: None))
-    if sum(ask.node >= 0 for ask in all_asks) <= len(assigned_before):
-        board.restore(all_asks, assigned_before)
+    if sum(one.placed for one in all_of_them) <= len(before):
+        board.restore(all_of_them, before)
 
 
-def _be_thrifty(board: Board, group: int, thrifty: bool) -> None:
+def _prefer_few(board: Board, group: int, few: bool) -> None:
     for pool in board.groups[group].pools:
-        pool.be_thrifty(thrifty)
+        pool.prefer_few(few)
 
 
-def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bool = False) -> list[Ask]:
+def _place_new(
+    board: Board, group: int, assignments: Sequence[Assignment], *, all_or_none: bool = False
+) -> list[Assignment]:
     """Place in this order; returns those that found no node. `all_or_none`: the first of them ends it."""
-    left = Counter(resource for ask in asks for resource, count in ask.demand.wants for _ in range(count))
+    left = total_wants(one.demand for one in assignments)
     _demand(board, group, left)
     failed = []
-    for ask in asks:
-        if not board.place(ask, (group,)):
-            failed.append(ask)
+    for assignment in assignments:
+        if not board.place(assignment, (group,)):
+            failed.append(assignment)
             if all_or_none:
                 break
         done = False
-        for resource, count in ask.demand.wants:
+        for resource, count in assignment.wants:
             left[resource] -= count
             if not left[resource]:
                 del left[resource]
@@ -162,19 +164,19 @@ def _place_new(board: Board, group: int, asks: Sequence[Ask], *, all_or_none: bo
     return failed
 
 
-def _backfill(board: Board, asks: Sequence[Ask]) -> None:
+def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
     _demand_everywhere(board, ())
-    for ask in deal_ready(board, asks):
-        board.place(ask)
+    for assignment in place_on_existing(board, assignments):
+        board.place(assignment)
 
 
-def _cheapest_first(asks: Iterable[Ask], scales: Sequence[Scale], ranks: Ranks) -> list[Ask]:
-    def key(ask: Ask) -> tuple[int, float, int, tuple[str, str]]:
-        return (ranks.get(id(ask), 0), _cost(ask, scales), ask.demand.pod.created, ask.demand.pod.key)
+def _cheapest_first(assignments: Iterable[Assignment], scales: Sequence[Scale], ranks: Ranks) -> list[Assignment]:
+    def key(one: Assignment) -> tuple[int, float, int, tuple[str, str]]:
+        return (ranks.get(id(one), 0), _cost(one, scales), one.pod.created, one.pod.key)
 
-    return sorted(asks, key=key)
+    return sorted(assignments, key=key)
 
 
-def _cost(ask: Ask, scales: Sequence[Scale]) -> float:
-    """The largest share of a whole group that an ask needs, in the group where it is least."""
-    return min((max(scales[group].shares(ask)) for group in ask.groups), default=0.0)
+def _cost(assignment: Assignment, scales: Sequence[Scale]) -> float:
+    """The largest share of a whole group that a pod needs, in the group where it is least."""
+    return min((max(scales[group].shares(assignment.demand)) for group in assignment.groups), default=0.0)

@@ -1,10 +1,10 @@
-"""Place the pods of all priority levels on the board, so that no lower level costs a higher one a pod.
+"""Places the pods of all priority levels on the board, so that no lower level costs a higher one a pod.
 
 Takes the board and the assignments by level, the highest first. All are first placed in one go, admitted level by level
-on counts: a level that is placed alone does not see what the next one needs. That stays where every level but the last
-is served in full. Otherwise the levels are placed one after the other, each on what the others leave it, then those
-that can move are placed in one go, and the better of the two stays, compared from the top. Never moves a pod with a
-reservation.
+on counts: a level that is placed alone takes no account of what the next one needs. That stays where every level but
+the last is served in full. Otherwise the levels are placed one after the other, each on what the others leave it, then
+those that can move are placed in one go, and the better of the two stays, compared from the top. Never moves a pod with
+a reservation.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from controller.model.demand import Demand
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.bounds.aggregate import upper_bound
 from controller.planner.improvement.exchange import exchange
-from controller.planner.placement.ageing import Ageing, Reservation, reserve
-from controller.planner.placement.constrained import Singly
-from controller.planner.placement.existing_supply import expect_binding, keep_reservations
+from controller.planner.placement.ageing import Ageing, GpuReservation, reserve_gpu
+from controller.planner.placement.constrained import ConstrainedPlacement
+from controller.planner.placement.existing_supply import keep_reservations, place_untried
 from controller.planner.placement.gangs import GangKey, Gangs, key_of
 from controller.planner.strategy.level import place_once, settle_level
 
-Levels = Sequence[Sequence[Ask]]
+Levels = Sequence[Sequence[Assignment]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Rules:
 
     reservations: Mapping[str, int]
     gangs: Gangs
-    singly: Singly
+    constrained: ConstrainedPlacement
     improve_steps: int
     most: int
     """No plan places more pods than this."""
@@ -42,120 +42,119 @@ class Rules:
     """Called with the name of each phase after it."""
 
 
-def by_level(demands: Sequence[Demand], aged: Collection[str]) -> list[list[Demand]]:
-    """Demands by priority level, the highest first; `demands` are in queue order, and stay so within a level.
+def by_level(assignments: Sequence[Assignment], aged: Collection[str]) -> list[list[Assignment]]:
+    """By priority level, the highest first; `assignments` are in queue order, and stay so within a level.
 
     An aged pod counts as the next higher priority that any other pod has, or as a level of its own above all. A gang is
     in one level, that of its highest pod.
     """
-    priorities = sorted({demand.pod.priority for demand in demands})
+    priorities = sorted({one.pod.priority for one in assignments})
     ranks: list[int] = []
     of_gang: dict[GangKey, int] = {}
-    for demand in demands:
-        pod = demand.pod
+    for one in assignments:
+        pod = one.pod
         rank = bisect_right(priorities, pod.priority) + (pod.uid in aged)
         gang = key_of(pod)
         if gang is not None:
             of_gang[gang] = max(rank, of_gang.get(gang, rank))
         ranks.append(rank)
-    found: dict[int, list[Demand]] = {}
-    for demand, rank in zip(demands, ranks, strict=True):
-        gang = key_of(demand.pod)
-        found.setdefault(rank if gang is None else of_gang[gang], []).append(demand)
+    found: dict[int, list[Assignment]] = {}
+    for one, rank in zip(assignments, ranks, strict=True):
+        gang = key_of(one.pod)
+        found.setdefault(rank if gang is None else of_gang[gang], []).append(one)
     return [found[rank] for rank in sorted(found, reverse=True)]
 
 
-def moves_alone(ask: Ask, rules: Rules) -> bool:
-    """It may be placed for itself: neither with a gang, nor where others or volumes decide."""
-    return ask.demand.tried and not ask.demand.pod.gang and ask not in rules.singly
+def moves_alone(assignment: Assignment, rules: Rules) -> bool:
+    """It may be placed by itself: it is in no gang, and neither other pods nor volumes decide where it goes."""
+    return assignment.tried and not assignment.pod.gang and assignment not in rules.constrained
 
 
-def place_levels(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
-    """Returns the reservation that was made for an aged ask."""
-    all_asks = [ask for level in levels for ask in level]
-    upper = [ask for level in levels[:-1] for ask in level if ask.demand.tried]
+def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
+    """Returns the GPU that was reserved for an aged pod, if any."""
+    upper = [one for level in levels[:-1] for one in level if one.tried]
     if upper and upper_bound(board, upper) == len(upper):
         _place(board, levels, rules, rules.most)
-        if all(ask.node >= 0 for ask in upper):
+        if all(one.placed for one in upper):
             return _reserve(board, levels[-1:], rules)
-        board.clear(all_asks)
+        board.clear(chain.from_iterable(levels))
         rules.gangs.found.clear()
-    reservation: Reservation | None = None
+    reservation: GpuReservation | None = None
     left = rules.most
     for number, members in enumerate(levels):
         left -= _place(board, [members], rules, left)
         reservation = reservation or _reserve(board, levels[number:], rules)
-    _place_together(board, levels, rules, None if reservation is None else reservation.ask)
+    _place_together(board, levels, rules, None if reservation is None else reservation.assignment)
     return reservation
 
 
-def _reserve(board: Board, levels: Levels, rules: Rules) -> Reservation | None:
+def _reserve(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
     """For a pod of the first of these levels; the others were not placed yet."""
     members = levels[0] if levels else ()
-    if not any(ask.demand.tried and ask.demand.pod.uid in rules.ageing.aged for ask in members):
+    if not any(one.tried and one.pod.uid in rules.ageing.aged for one in members):
         return None
     for lower in levels[1:]:  # they hold partitions as much as bound pods do
-        keep_reservations(board, lower, rules.reservations, rules.singly)
-    reservation = reserve(board, members, rules.ageing)
-    rules.report("reserved")
+        keep_reservations(board, lower, rules.reservations, rules.constrained)
+    reservation = reserve_gpu(board, members, rules.ageing)
+    rules.report("ageing")
     return reservation
 
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     """Place these levels in one go, the higher ones admitted first; returns how many are placed, at most `most`."""
-    all_asks = [ask for level in levels for ask in level]
-    tried = [ask for ask in all_asks if ask.demand.tried]
-    keep_reservations(board, all_asks, rules.reservations, rules.singly)
+    members = list(chain.from_iterable(levels))
+    tried = [one for one in members if one.tried]
+    keep_reservations(board, members, rules.reservations, rules.constrained)
     rules.report("reservations")
-    expect_binding(board, [ask for ask in all_asks if ask.node < 0], rules.singly)
-    rules.report("about to bind")
-    waiting = [ask for ask in tried if ask.node < 0]
+    place_untried(board, [one for one in members if not one.placed], rules.constrained)
+    rules.report("untried")
+    waiting = [one for one in tried if not one.placed]
     alike = [
-        [ask for ask in level if ask.demand.tried and ask.node < 0 and ask not in rules.singly] for level in levels
+        [one for one in level if one.tried and not one.placed and one not in rules.constrained] for level in levels
     ]
     _place_alike(board, alike, rules, most - (len(tried) - len(waiting)))
-    rules.singly.place(ask for ask in waiting if ask in rules.singly)
-    rules.report("under constraints")
+    rules.constrained.place(one for one in waiting if one in rules.constrained)
+    rules.report("constrained")
     if rules.gangs.needs:
         settle_level(board, tried, rules.gangs)
         rules.report("gangs")
-    return sum(ask.node >= 0 for ask in tried)
+    return sum(one.placed for one in tried)
 
 
-def _place_together(board: Board, levels: Levels, rules: Rules, helped: Ask | None) -> None:
+def _place_together(board: Board, levels: Levels, rules: Rules, helped: Assignment | None) -> None:
     """Place again in one go all that can move, where levels below the highest miss pods; what serves more stays.
 
     `helped`: the aged pod for which others may have left their place.
     """
-    movable = [[ask for ask in level if ask is not helped and _moves(ask, rules)] for level in levels]
-    if all(ask.node >= 0 for level in movable[1:] for ask in level):
+    movable = [[one for one in level if one is not helped and _moves(one, rules)] for level in levels]
+    if all(one.placed for level in movable[1:] for one in level):
         return
-    served, all_asks = _served(movable), [ask for level in movable for ask in level]
-    before = [(ask, ask.node, ask.taken) for ask in all_asks if ask.node >= 0]
-    board.clear(all_asks)
-    others = sum(ask.node >= 0 for level in levels for ask in level if ask.demand.tried)
+    served, moved = _served(movable), list(chain.from_iterable(movable))
+    before = [(one, one.node, one.taken) for one in moved if one.placed]
+    board.clear(moved)
+    others = sum(one.placed for level in levels for one in level if one.tried)
     _place_alike(board, movable, rules, rules.most - others)
     if _served(movable) <= served:
-        board.restore(all_asks, before)
+        board.restore(moved, before)
     rules.report("together")
 
 
 def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
     """At most `most` of these can find a place."""
-    ranks = {id(ask): number for number, level in enumerate(levels) for ask in level}
-    cost = place_once(board, [ask for level in levels for ask in level], ranks)
+    ranks = {id(one): number for number, level in enumerate(levels) for one in level}
+    cost = place_once(board, list(chain.from_iterable(levels)), ranks)
     rules.report("greedy")
     left = most - sum(_served(levels))
     for level in levels:
         # Gangs are exchanged whole or not at all, so not one by one.
-        left -= exchange(board, [ask for ask in level if not ask.demand.pod.gang], cost, rules.improve_steps, left)
+        left -= exchange(board, [one for one in level if not one.pod.gang], cost, rules.improve_steps, left)
     rules.report("exchanged")
 
 
-def _moves(ask: Ask, rules: Rules) -> bool:
-    reserved = ask.node >= 0 and rules.reservations.get(ask.demand.pod.uid) == ask.node
-    return moves_alone(ask, rules) and not reserved
+def _moves(assignment: Assignment, rules: Rules) -> bool:
+    reserved = assignment.placed and rules.reservations.get(assignment.pod.uid) == assignment.node
+    return moves_alone(assignment, rules) and not reserved
 
 
 def _served(levels: Levels) -> tuple[int, ...]:
-    return tuple(sum(ask.node >= 0 for ask in level) for level in levels)
+    return tuple(sum(one.placed for one in level) for level in levels)

@@ -8,7 +8,7 @@ from controller.explanation.causes import Cause, nearest
 from controller.model.reasons import UnplacedReason
 from controller.model.snapshot import Snapshot
 from controller.model.views import HostPort, PartitionView, PodView
-from controller.planner.inventory.stock import Closed
+from controller.planner.inventory.stock import Ineligible
 from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
@@ -55,8 +55,8 @@ def test_what_a_node_lacks_is_named_with_its_amount(asks: PodView, busy: PodView
     assert "Request less, or add a GPU node." in message
 
 
-@pytest.mark.parametrize("why", Closed)
-def test_each_cause_has_words_and_one_remedy(why: Closed) -> None:
+@pytest.mark.parametrize("why", Ineligible)
+def test_each_cause_has_words_and_one_remedy(why: Ineligible) -> None:
     answer = nearest([Cause(0, "n1", 0, why, "its own words"), Cause(0, "n1", 1, why, "its own words")])
 
     assert answer.message.count(". ") == 1
@@ -67,7 +67,7 @@ def test_each_cause_has_words_and_one_remedy(why: Closed) -> None:
 
 
 def test_gpus_are_named_by_node() -> None:
-    causes = [Cause(node, f"n{node}", gpu, Closed.MIG_MODE_DISABLED) for node in range(5) for gpu in (0, 1)]
+    causes = [Cause(node, f"n{node}", gpu, Ineligible.MIG_MODE_DISABLED) for node in range(5) for gpu in (0, 1)]
 
     assert nearest(causes[:2]).message == (
         "MIG mode is off on GPUs 0 and 1 on node n0. "

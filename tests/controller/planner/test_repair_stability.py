@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controller.api.plan_items import item_of
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, PlannedGpu, PlanView
-from controller.planner.inventory.stock import take_stock
+from controller.planner.inventory.eligibility import take_stock
 from controller.planner.result.repair import repaired
 from crds.v1alpha1.names import PartitionState
 from tests.builders.objects import H100, Json, gpu, item, node, partition, plan, status

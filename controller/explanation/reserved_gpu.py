@@ -1,6 +1,6 @@
 """What is said about a reserved GPU: to the pod that it is reserved for, and to those that it is kept from.
 
-Takes the reservation after the last ask was placed, returns answers and causes. Decides nothing.
+Takes the reservation after the last assignment was placed, returns answers and causes. Decides nothing.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, cpus_and_memory, gpus_on, listed, spelled
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
-from controller.planner.board.assignment import Ask
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device
-from controller.planner.inventory.stock import Closed, NodeStock
-from controller.planner.placement.ageing import holds_beside
+from controller.planner.inventory.stock import Ineligible, NodeStock
+from controller.planner.placement.ageing import could_hold_with
 from controller.planner.search import Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class ReservedGpu:
     """The reservation of a pass in words."""
 
-    ask: Ask
+    assignment: Assignment
     device: Device
     cause: Cause
     to_owner: Answer
 
     @classmethod
-    def of(cls, finished: Finished) -> Kept | None:
+    def of(cls, finished: Finished) -> ReservedGpu | None:
         if finished.reservation is None:
             return None
-        ask, device = finished.reservation.ask, finished.reservation.device
+        assignment, device = finished.reservation.assignment, finished.reservation.device
         stock = finished.stocks[device.node]
         index = stock.gpus[device.gpu].view.index
         message = (
             f"{gpus_on([(stock.name, index)])} is reserved for this pod, since it has waited longest. "
             "The pod starts when enough is released there; or add a GPU node."
         )
-        until = _until(ask, device, finished.board, stock, finished.all_pods)
-        detail = f"There is room for {spelled(ask.demand.wants)} once {until}." if until else ""
+        until = _until(assignment, device, finished.board, stock, finished.assignments)
+        detail = f"There is room for {spelled(assignment.wants)} once {until}." if until else ""
         return cls(
-            ask=ask,
+            assignment=assignment,
             device=device,
-            cause=Cause(device.node, stock.name, index, Closed.RESERVED),
+            cause=Cause(device.node, stock.name, index, Ineligible.RESERVED),
             to_owner=Answer(UnplacedReason.WAITS_FOR_RELEASE, message, detail),
         )
 
@@ -55,19 +55,27 @@ class Kept:
         return [self.cause] if serves and self.device.node in nodes else []
 
 
-def _until(ask: Ask, device: Device, board: Board, stock: NodeStock, asks: Iterable[Ask]) -> str:
-    room = board.rooms[device.node]
-    short = room.cpu < 0 or room.memory < 0 or room.pods < 0
-    requested = f"{cpus_and_memory(ask.cpu, ask.memory)} are free on node {stock.name}" if short else ""
-    return " and ".join(filter(None, (_holders(ask, device, board, stock, asks), requested)))
+def _until(
+    assignment: Assignment, device: Device, board: Board, stock: NodeStock, assignments: Iterable[Assignment]
+) -> str:
+    free = board.nodes[device.node].free
+    short = free.cpu_milli < 0 or free.memory_bytes < 0 or free.pods < 0
+    requested = (
+        f"{cpus_and_memory(assignment.needs.cpu_milli, assignment.needs.memory_bytes)} are free on node {stock.name}"
+        if short
+        else ""
+    )
+    return " and ".join(filter(None, (_holders(assignment, device, board, stock, assignments), requested)))
 
 
-def _holders(ask: Ask, device: Device, board: Board, stock: NodeStock, asks: Iterable[Ask]) -> str:
+def _holders(
+    assignment: Assignment, device: Device, board: Board, stock: NodeStock, assignments: Iterable[Assignment]
+) -> str:
     staying = stock.gpus[device.gpu].staying
-    coming = {one.demand.pod.title for one in asks if any(at is device for at, _ in one.taken)}
+    coming = {one.pod.title for one in assignments if any(at is device for at, _ in one.taken)}
     names = sorted({part.pod or "a pod that the status does not name" for part in staying} | coming)
     if len(names) < 2:
         return f"{names[0]} has finished" if names else ""
     # Where each one alone leaves no room, all of them have to finish.
-    every = not coming and not any(holds_beside(ask, device, stock, [part], board) for part in staying)
+    every = not coming and not any(could_hold_with(assignment, device, stock, [part], board) for part in staying)
     return f"{listed(names)} have finished" if every else f"enough of {listed(names)} have finished"

@@ -1,0 +1,65 @@
+"""Nodes on the board: what each has left besides its devices, and the groups in which no pod can tell them apart.
+
+Values that the board changes and others read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.model.capacity import Capacity
+from controller.model.demand import Demand
+from controller.planner.board.devices import Device, Pool
+from controller.simulator import Usage
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class NodeCapacity:
+    """`usage` matters for pods with host ports only."""
+
+    free: Capacity
+    usage: Usage
+    changes: int = 0
+    """How many pods came or went: what failed on the node before the next change fails again."""
+
+    def fits(self, demand: Demand) -> bool:
+        """Everything but partitions."""
+        ports = demand.pod.host_ports
+        return self.free.fits(demand.needs) and not (ports and self.usage.conflicts(ports))
+
+    def take(self, demand: Demand) -> None:
+        self.free -= demand.needs
+        self.changes += 1
+        if demand.pod.host_ports:
+            self.usage.add(demand.pod)
+
+    def give_back(self, demand: Demand) -> None:
+        self.free += demand.needs
+        self.changes += 1
+        if demand.pod.host_ports:
+            self.usage.remove(demand.pod)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Group:
+    """Nodes that no pending pod can tell apart by labels and taints."""
+
+    nodes: list[int] = field(default_factory=list)
+    pools: list[Pool] = field(default_factory=list)
+    """By reach: existing stocks first, devices that must be cut last."""
+    ready: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """Per resource a heap of GPUs with idle partitions: (-free CPU, node, GPU)."""
+    gpus: dict[tuple[int, int], Device] = field(default_factory=dict)
+    """These GPUs by node and position."""
+    _serving: dict[str, list[Pool]] = field(default_factory=dict)
+
+    def add_pool(self, pool: Pool) -> None:
+        self.pools.append(pool)
+        self.pools.sort(key=lambda each: each.reach)
+        self._serving.clear()
+
+    def serving(self, resource: str) -> list[Pool]:
+        found = self._serving.get(resource)
+        if found is None:
+            found = self._serving[resource] = [pool for pool in self.pools if resource in pool.serves]
+        return found

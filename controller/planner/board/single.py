@@ -1,0 +1,107 @@
+"""Finds the best device of a group for a pod that requests one partition.
+
+Takes the group, the capacity of the nodes and a demand; returns the device and what it gives, or None. An idle
+partition comes before a new one, then the device that loses least by it, then the node with most free CPU. Heaps are
+cleaned on the way: an entry is right when it shows its node's present CPU. Never assigns anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+from controller.model.demand import Demand
+from controller.planner.board.devices import Device, Part, Pool, Reach, Tier
+from controller.planner.board.nodes import Group, NodeCapacity
+
+_PROBES = 32
+"""How many nodes with enough CPU but too little of something else are probed in one bucket."""
+
+Nodes = Sequence[NodeCapacity]
+Heap = list[tuple[int, int, int]]
+
+
+def find_single(group: Group, nodes: Nodes, demand: Demand, resource: str, reach: Reach) -> tuple[Device, Part] | None:
+    ready = group.ready.get(resource)
+    if ready and reach <= Reach.CHANGED:
+        found = _idle_partition(group, ready, nodes, demand, resource)
+        if found is not None:
+            return found
+    for pool in group.serving(resource):
+        if pool.reach > reach:
+            return None
+        device = _least_loss(pool, nodes, demand, resource, reach)
+        fitting = None if device is None else pool.fit(device.state, resource)
+        if device is not None and fitting is not None:
+            return device, fitting.part
+    return None
+
+
+def _idle_partition(
+    group: Group, heap: Heap, nodes: Nodes, demand: Demand, resource: str
+) -> tuple[Device, Part] | None:
+    """On the node that has most CPU."""
+    aside: Heap = []
+    found: tuple[Device, Part] | None = None
+    while heap and found is None and len(aside) < _PROBES:
+        free, node, gpu = heap[0]
+        if -free != nodes[node].free.cpu_milli:
+            heapreplace(heap, (-nodes[node].free.cpu_milli, node, gpu))
+            continue
+        if -free < demand.needs.cpu_milli:
+            break
+        device = group.gpus[node, gpu]
+        fitting = device.pool.fit_ready(device, device.state, resource, 0)
+        if fitting is None:
+            heappop(heap)
+        elif nodes[node].fits(demand):
+            found = (device, fitting.part)
+        else:
+            aside.append(heappop(heap))
+    for entry in aside:
+        heappush(heap, entry)
+    return found
+
+
+def _least_loss(pool: Pool, nodes: Nodes, demand: Demand, resource: str, reach: Reach) -> Device | None:
+    """Bucket by bucket; within reach are only devices that change anyway, or all."""
+    order = pool.order(resource)
+    position = 0
+    while position < len(order):
+        key = order[position].key
+        if reach < Reach.NEW and key & 3 != Tier.CHANGED_ANYWAY:
+            position += 1
+            continue
+        device = _most_cpu(pool, key, nodes, demand)
+        if device is not None:
+            return device
+        if key in pool.heaps:
+            position += 1
+    return None
+
+
+def _most_cpu(pool: Pool, key: int, nodes: Nodes, demand: Demand) -> Device | None:
+    """The device of a bucket whose node has most CPU, if the pod fits there."""
+    heap = pool.heaps[key]
+    aside: Heap = []
+    found = None
+    while heap and len(aside) < _PROBES:
+        free, node, position = heap[0]
+        device = pool.devices[position]
+        if device.key != key:
+            heappop(heap)
+        elif -free != nodes[node].free.cpu_milli:
+            heapreplace(heap, (-nodes[node].free.cpu_milli, node, position))
+        elif -free < demand.needs.cpu_milli:
+            break
+        elif nodes[node].fits(demand):
+            found = device
+            break
+        else:
+            aside.append(heappop(heap))
+    if aside:
+        heap.extend(aside)
+        heapify(heap)
+    if not heap:
+        pool.leave(key)
+    return found

@@ -1,0 +1,165 @@
+"""Takes stock: says of each GPU whether its layout may be changed now, what must stay on it and what may go.
+
+Takes a snapshot, returns one NodeStock per node. What must stay is every partition that is not proved free: used or
+unknown ones, and free ones of a resource that a bound pod holds somewhere on the node without the status showing where.
+Never calls a GPU eligible whose hardware does not agree with its plan, or which users own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from controller.model.demand import kind_of
+from controller.model.known_geometries import KnownGeometries
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView
+from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
+from controller.planner.isolation import by_node
+from controller.simulator import Usage
+from crds.v1alpha1.names import GpuState, Mode
+from partitioning.layouts import Layout, with_model_names
+from partitioning.models import GpuModel
+from partitioning.mps import VOLTA
+from partitioning.placements import occupancy, placement_of
+from partitioning.resources import WHOLE, MigRequest, MpsRequest
+
+
+def take_stock(
+    snapshot: Snapshot, geometries: KnownGeometries | None = None, failed: Collection[str] = ()
+) -> list[NodeStock]:
+    """A pod for which a scheduler is preempting counts as bound where it is nominated. `failed` nodes are left out."""
+    known = geometries or KnownGeometries()
+    plans = {plan.name: plan for plan in snapshot.plans}
+    preempting = [
+        replace(pod, node=pod.nominated_node)
+        for pod in snapshot.pending
+        if pod.nominated_node and not pod.nomination_ours and not pod.deleting
+    ]
+    pods_of: dict[str, list[PodView]] = {}
+    for pod in (*snapshot.pods, *preempting):
+        pods_of.setdefault(pod.node, []).append(pod)
+
+    def stock(_: int, node: NodeView) -> NodeStock:
+        if node.name in failed:
+            return NodeStock(node=node, plan=None, usage=Usage.of(()), ineligible=Ineligible.PLAN_FAILED)
+        return _node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known)
+
+    return by_node(stock, snapshot.nodes)
+
+
+def _node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], known: KnownGeometries) -> NodeStock:
+    stock = NodeStock(node=node, plan=plan, usage=Usage.of(pods), ineligible=_node_ineligible(node, plan))
+    if plan is None:
+        return stock
+    stock.held_unseen = _held_unseen(plan, pods)
+    stock.gpus = tuple(_gpu_stock(stock, gpu, known) for gpu in plan.gpus)
+    return stock
+
+
+def _node_ineligible(node: NodeView, plan: PlanView | None) -> Ineligible | None:
+    if node.partitioning is None:
+        return Ineligible.NOT_ENABLED
+    if plan is None:
+        return Ineligible.NO_PLAN
+    if plan.mode != Mode.AUTO:
+        return Ineligible.MANUAL
+    if plan.paused:
+        return Ineligible.PAUSED
+    if not plan.gpus or plan.node_uid != node.uid:
+        return Ineligible.NOT_REPORTED
+    if not plan.agent_alive:
+        return Ineligible.AGENT_SILENT
+    if plan.write_refused:
+        return Ineligible.WRITE_REFUSED
+    return None if node.ready else Ineligible.NODE_NOT_READY
+
+
+def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
+    """Resources of which bound pods hold more than the status shows: by pod name where it names holders."""
+    shown = plan.shown
+    unseen: dict[str, int] = {}
+    for pod in pods:
+        for resource, amount in pod.gpu:
+            missing = amount - shown.get((resource, pod.title), 0)
+            if missing > 0:
+                unseen[resource] = unseen.get(resource, 0) + missing
+    return frozenset([resource for resource, count in unseen.items() if count > shown.get((resource, ""), 0)])
+
+
+def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuStock:
+    """Sort the partitions first: an ineligible GPU's idle ones are supply, too, if the node still advertises them."""
+    staying, idle, unseen = gpu.used, gpu.free, stock.held_unseen
+    if unseen:
+        staying = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
+        idle = tuple([part for part in gpu.free if part.resource not in unseen])
+    cut = _cut_of(stock.node, gpu)
+    ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, cut, staying)
+    model = gpu.model
+    if model is not None and known.entries:
+        model = known.restrict(model, mig_layout(gpu.partitions))
+    failed = NO_INSTANCES if ineligible is not None or gpu.settled else could_not_be_made(gpu)
+    return GpuStock(view=gpu, model=model, cut=cut, ineligible=ineligible, staying=staying, idle=idle, failed=failed)
+
+
+def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
+    """The node's label decides; `auto` takes each GPU as it is, since switching MIG modes is not done yet."""
+    match node.partitioning:
+        case "mig":
+            return Cut.MIG
+        case "mps":
+            return Cut.MPS
+        case "auto":
+            return Cut.MIG if gpu.mig_enabled else Cut.MPS
+    return None
+
+
+def _gpu_ineligible(
+    stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: Sequence[PartitionView]
+) -> Ineligible | None:
+    if gpu.pinned:
+        return Ineligible.PINNED
+    if gpu.unplaced:
+        return Ineligible.NO_PLACEMENT
+    if gpu.model is None or (gpu.model.mig_capable and not gpu.model.confirmed):
+        return Ineligible.UNKNOWN_MODEL
+    wrong_mode = _wrong_mode(gpu, gpu.model, cut)
+    if wrong_mode is not None:
+        return wrong_mode
+    if not gpu.settled:
+        if gpu.under_way:
+            return Ineligible.CHANGING
+        if gpu.state == GpuState.WAITING_FOR_RELEASE:
+            return Ineligible.WAITING
+        if not len(could_not_be_made(gpu)):
+            return Ineligible.FAILED
+    if gpu.backing_off:
+        return Ineligible.BACKING_OFF
+    if WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired):
+        return Ineligible.USE_UNKNOWN  # a pod of the node holds a whole GPU; the status does not show which
+    ours = MigRequest if cut is Cut.MIG else MpsRequest
+    foreign = [part for part in staying if not isinstance(kind_of(part.resource), ours)]
+    whole = [part for part in foreign if part.resource == WHOLE]
+    if whole:
+        return Ineligible.HELD_WHOLE if any(part.held for part in whole) else Ineligible.USE_UNKNOWN
+    return Ineligible.FOREIGN if foreign else None
+
+
+def could_not_be_made(gpu: GpuView) -> Layout:
+    """Where changing a GPU failed: instances that its item has and the GPU lacks, with nothing in their place."""
+    if gpu.state != GpuState.FAILED or gpu.model is None or not isinstance(gpu.desired, MigDesired):
+        return NO_INSTANCES
+    observed = mig_layout(gpu.partitions)
+    taken = occupancy(gpu.model, observed)
+    missing = with_model_names(gpu.model, gpu.desired.layout).without(with_model_names(gpu.model, observed))
+    return Layout.of(one for one in missing if not placement_of(gpu.model, one).blockers & taken)
+
+
+def _wrong_mode(gpu: GpuView, model: GpuModel, cut: Cut | None) -> Ineligible | None:
+    if cut is Cut.MIG:
+        if not model.mig_capable:
+            return Ineligible.NO_MIG
+        return None if gpu.mig_enabled else Ineligible.MIG_MODE_DISABLED
+    if gpu.mig_enabled:
+        return Ineligible.MIG_MODE_ENABLED
+    return Ineligible.NO_MPS if model.compute_capability < VOLTA else None

@@ -1,20 +1,22 @@
 """A Kubernetes API server in one process, good enough that kubectl and the official client behave as on a cluster.
 
-Served: discovery in both forms, OpenAPI v3, CRUD, lists with pages, watches with bookmarks, WatchList and 410, label
-and field selectors, merge, JSON and strategic merge patches, server-side apply with managedFields, status subresources,
+It serves aggregated discovery, OpenAPI v3, objects with lists in pages, watches with bookmarks and 410, label and field
+selectors, merge, JSON and strategic merge patches, server-side apply with managedFields, status subresources,
 generations, finalizers, graceful deletion, dry runs, field validation, definitions with pruning, defaults, validation
-and CEL rules, tables, bindings, evictions, events in both groups, leases, priority classes.
+and CEL rules, tables, bindings, evictions, events, leases and priority classes.
 
-Refused plainly, or not there:
-- authentication and authorization (everybody may do everything), TLS, admission webhooks and policies, quotas;
-- protobuf bodies but those of `kubectl create configmap|namespace|priorityclass|secret|serviceaccount` and `auth can-i`
-  (415), CBOR (415), strategic merge patches of custom resources (415, as everywhere), JSON patches of events.k8s.io;
-- garbage collection and cascades: propagationPolicy is read past, an owner's dependents stay; a namespace and a
-  definition do take their objects along;
-- controllers: deployments, jobs and the like are stored and nothing acts on them, disruption budgets are honoured by
-  `status.disruptionsAllowed` alone, a new node gets no not-ready taint;
+It refuses, or does not have:
+- authentication and authorization (all requests are allowed), TLS, admission webhooks and policies, quotas, disruption
+  budgets;
+- kinds that neither the product nor the sandbox reads, such as Deployments, Jobs and RBAC (404);
+- protobuf (415, with what to do instead), CBOR, strategic merge patches of custom resources (415, as everywhere);
+- deletion of whole collections (405), WatchList (422), metadata-only forms, discovery per group (406);
+- schemas of definitions with words that it does not evaluate, such as oneOf or multipleOf (422);
+- garbage collection and cascades: propagationPolicy has no effect, an owner's dependents stay; a namespace and a
+  definition delete their objects with them;
+- controllers: ReplicaSets and StatefulSets are stored and nothing acts on them, a new node gets no not-ready taint;
 - `scale`, `ephemeralcontainers`, `resize`, `serviceaccounts/token`, logs, exec, attach, port-forward;
-- defaults that a definition gets after an object was stored: reading the object does not bring them;
+- defaults that a definition gets after an object was stored: reading the object does not add them;
 - conversion webhooks (several versions of a definition share one form), CEL cost budgets and CEL type checks,
   normalised quantities (a number becomes text, text stays as it is written), gzip.
 """

@@ -160,9 +160,9 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, details={})
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+def unsupported_media_type(accepted: Sequence[str], remedy: str = "") -> ApiError:
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-    return ApiError(415, "UnsupportedMediaType", message)
+    return ApiError(415, "UnsupportedMediaType", message + remedy)
 
 
 def expired(message: str, metadata: Mapping[str, Any] | None = None) -> ApiError:

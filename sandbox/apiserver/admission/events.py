@@ -37,16 +37,6 @@ def check(event: Obj, old: Obj | None) -> list[FieldError]:
     return list(_check_new(event)) if old is None else []
 
 
-def check_strict(event: Obj) -> list[FieldError]:
-    """What events.k8s.io asks beyond."""
-    problems: list[FieldError] = []
-    if not event.get("eventTime"):
-        problems.append(FieldError(path="eventTime", reason="FieldValueRequired"))
-    if event.get("type") not in ("Normal", "Warning"):
-        problems.append(FieldError(path="type", reason="FieldValueInvalid", value="", detail="has invalid value: "))
-    return problems
-
-
 def _check_new(event: Obj) -> Iterator[FieldError]:
     namespace, about = meta(event).get("namespace", ""), dig(event, "involvedObject", "namespace") or ""
     has_time = bool(event.get("eventTime"))

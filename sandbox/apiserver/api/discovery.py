@@ -14,13 +14,6 @@ from sandbox.apiserver.resources.resource import Resource
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _OBJECT_VERBS: Final = ("get", "patch", "update")
 
-# Kinds that are only posted to: group, version, plural, kind, namespaced.
-REVIEWS: Final = (
-    ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False),
-    ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
-    ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
-)
-
 
 def wants_aggregated(accept: str) -> bool:
     return "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", "")
@@ -36,8 +29,8 @@ def _subresource(resource: Resource, name: str) -> tuple[Obj, tuple[str, ...]]:
     return kind, ("update",) if name == "finalize" else _OBJECT_VERBS
 
 
-def resource_list(group_version: str, resources: list[Resource], reviews: list[Obj]) -> Obj:
-    """/api/v1, /apis/group/version: the old form."""
+def resource_list(group_version: str, resources: list[Resource]) -> Obj:
+    """/api/v1, /apis/group/version: the old form, which `kubectl drain` reads."""
     listed: list[Obj] = []
     for resource in resources:
         entry: Obj = {
@@ -67,34 +60,8 @@ def resource_list(group_version: str, resources: list[Resource], reviews: list[O
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": group_version,
-        "resources": [*listed, *reviews],
+        "resources": listed,
     }
-
-
-def review_entries(group: str, version: str) -> list[Obj]:
-    return [
-        {"name": plural, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind, "verbs": ["create"]}
-        for review_group, review_version, plural, kind, namespaced in REVIEWS
-        if (review_group, review_version) == (group, version)
-    ]
-
-
-def with_reviews(groups: Groups) -> Groups:
-    """The groups, with those that hold nothing but reviews."""
-    complete = {group: dict(versions) for group, versions in groups.items()}
-    for group, version, *_ in REVIEWS:
-        complete.setdefault(group, {}).setdefault(version, [])
-    return complete
-
-
-def group_document(group: str, versions: dict[str, list[Resource]]) -> Obj:
-    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
-    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
-
-
-def group_list(groups: Groups) -> Obj:
-    documents = [group_document(group, versions) for group, versions in groups.items() if group]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": documents}
 
 
 def aggregated(groups: Groups) -> Obj:
@@ -105,7 +72,7 @@ def aggregated(groups: Groups) -> Obj:
             "versions": [
                 {
                     "version": version,
-                    "resources": [*map(_aggregated, resources), *map(_aggregated_review, _reviews(group, version))],
+                    "resources": [*map(_aggregated, resources)],
                     "freshness": "Current",
                 }
                 for version, resources in versions.items()
@@ -114,10 +81,6 @@ def aggregated(groups: Groups) -> Obj:
         for group, versions in groups.items()
     ]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def _reviews(group: str, version: str) -> list[tuple[str, str, str, str, bool]]:
-    return [review for review in REVIEWS if review[:2] == (group, version)]
 
 
 def _aggregated(resource: Resource) -> Obj:
@@ -134,15 +97,4 @@ def _aggregated(resource: Resource) -> Obj:
         **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
         **({"categories": list(resource.categories)} if resource.categories else {}),
         **({"subresources": subresources} if subresources else {}),
-    }
-
-
-def _aggregated_review(review: tuple[str, str, str, str, bool]) -> Obj:
-    group, version, plural, kind, namespaced = review
-    return {
-        "resource": plural,
-        "responseKind": {"group": group, "version": version, "kind": kind},
-        "scope": "Namespaced" if namespaced else "Cluster",
-        "singularResource": kind.lower(),
-        "verbs": ["create"],
     }

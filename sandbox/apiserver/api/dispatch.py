@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandbox.apiserver.api import discovery, openapi, reviews
+from sandbox.apiserver.api import discovery, openapi
 from sandbox.apiserver.api.reads import read
-from sandbox.apiserver.api.requests import Reply, Request, Route, decode_body, json_reply, parse_route
+from sandbox.apiserver.api.requests import Reply, Request, Route, json_reply, parse_route
 from sandbox.apiserver.api.watches import Watch
 from sandbox.apiserver.api.writes import write
 from sandbox.apiserver.errors import ApiError, method_not_allowed, no_such_path
@@ -31,6 +31,7 @@ VERSION: Final[Obj] = {
 }
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 PAGE_NOT_FOUND: Final = Reply(code=404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
+ONLY_AGGREGATED: Final = "the sandbox serves aggregated discovery only: use kubectl 1.30 or newer"
 _NEEDS_A_CONTAINER: Final = ("log", "exec", "attach", "portforward")
 _ROOT_PATHS: Final = ["/api", "/apis", *_HEALTH, "/openapi/v3", "/version"]
 
@@ -58,7 +59,7 @@ class Dispatcher:
     async def _resource(self, request: Request, route: Route) -> Reply | Watch:
         resource = self._cluster.registry.find(route.group, route.version, route.plural)
         if resource is None:
-            return _review(request, route)
+            raise no_such_path()
         if route.subresource and route.subresource not in resource.subresources:
             if resource.kind == "Pod" and route.subresource in _NEEDS_A_CONTAINER:
                 raise ApiError(404, "NotFound", f"the sandbox runs no containers: pods have no {route.subresource}")
@@ -74,27 +75,18 @@ class Dispatcher:
 
     def _discovery(self, request: Request, parts: list[str]) -> Reply:
         core = parts[0] == "api"
-        groups = discovery.with_reviews(self._cluster.registry.groups())
+        groups = self._cluster.registry.groups()
         groups = {group: versions for group, versions in groups.items() if (group == "") is core}
         if len(parts) == 1:
-            if discovery.wants_aggregated(request.accept):
-                body = encode(discovery.aggregated(groups))
-                return Reply(body=body, content_type=discovery.AGGREGATED_TYPE, headers={"Vary": "Accept"})
-            return json_reply(
-                200, {"kind": "APIVersions", "versions": ["v1"]} if core else discovery.group_list(groups)
-            )
-        group = "" if core else parts[1]
-        if group not in groups:
-            return PAGE_NOT_FOUND
-        if not core and len(parts) == 2:
-            found = discovery.group_document(group, groups[group])
-            return json_reply(200, {"kind": "APIGroup", "apiVersion": "v1", **found})
-        version = parts[-1]
-        if version not in groups[group]:
+            if not discovery.wants_aggregated(request.accept):
+                raise ApiError(406, "NotAcceptable", ONLY_AGGREGATED)
+            body = encode(discovery.aggregated(groups))
+            return Reply(body=body, content_type=discovery.AGGREGATED_TYPE, headers={"Vary": "Accept"})
+        group, version = "" if core else parts[1], parts[-1]
+        if version not in groups.get(group, {}):
             raise no_such_path()
         group_version = f"{group}/{version}" if group else version
-        listed = discovery.review_entries(group, version)
-        return json_reply(200, discovery.resource_list(group_version, groups[group][version], listed))
+        return json_reply(200, discovery.resource_list(group_version, groups[group][version]))
 
     def _document(self, request: Request, parts: list[str]) -> Reply:
         if request.path == "/version":
@@ -116,12 +108,3 @@ class Dispatcher:
                 headers = {"Cache-Control": "public, immutable", "Vary": "Accept"} if "hash" in request.query else {}
                 return Reply(body=self._documents[key], headers=headers)
         return PAGE_NOT_FOUND
-
-
-def _review(request: Request, route: Route) -> Reply:
-    if request.method != "POST":
-        raise no_such_path()
-    answered = reviews.answer(route.group, route.version, route.plural, decode_body(request))
-    if answered is None:
-        raise no_such_path()
-    return json_reply(201, answered)

@@ -90,17 +90,15 @@ def _watch(cluster: Cluster, request: Request, target: Target, bookmark_seconds:
     version = request.query.get("resourceVersion") or "0"
     if not version.isdigit():
         raise bad_request(f'invalid resource version "{version}": strconv.ParseUint: invalid syntax')
-    initial = request.flag("sendInitialEvents")
-    if initial and request.query.get("resourceVersionMatch") != "NotOlderThan":
-        detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        problem = FieldError(path="resourceVersionMatch", reason="FieldValueForbidden", detail=detail)
+    if "sendInitialEvents" in request.query:  # clients list and watch instead, as they do with servers before 1.32
+        detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        problem = FieldError(path="sendInitialEvents", reason="FieldValueForbidden", detail=detail)
         raise invalid("meta.k8s.io", "ListOptions", "", [problem])
     options = WatchOptions(
         resource=target.resource,
         namespace=target.namespace,
         matches=_predicate(request, target),
         start=int(version),
-        initial_events=initial,
         bookmarks=request.flag("allowWatchBookmarks"),
         timeout_seconds=max(request.number("timeoutSeconds"), 0),
         bookmark_seconds=bookmark_seconds,

@@ -1,4 +1,4 @@
-"""Objects in the form a client asked for: as they are, as a table, or their metadata only.
+"""Shows objects in the form that a client accepts: as they are, or as a table.
 
 Comes in: stored entries. Goes out: JSON bytes; the bytes of a whole object are made once and kept beside it, so that a
 list or a hundred watches share them. Must never change an object.
@@ -71,16 +71,12 @@ def one(resource: Resource, obj: Obj, form: Form, include: str) -> Any:
     """A single object as the answer to a read or a write."""
     if form is Form.TABLE:
         return table(resource, [obj], {"resourceVersion": meta(obj).get("resourceVersion", "")}, include)
-    return partial_metadata(obj) if form is Form.METADATA else as_served(resource, obj)
+    return as_served(resource, obj)
 
 
 def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, form: Form, include: str) -> bytes:
     """A list."""
     if form is Form.TABLE:
         return encode(table(resource, [entry.obj for entry in entries], metadata, include))
-    if form is Form.METADATA:
-        items = [partial_metadata(entry.obj) for entry in entries]
-        kind = "PartialObjectMetadataList"
-        return encode({"kind": kind, "apiVersion": _META_VERSION, "metadata": metadata, "items": items})
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return encode(head)[:-1] + b',"items":[' + b",".join(item_bytes(resource, e) for e in entries) + b"]}"

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import yaml
 
-from sandbox.apiserver.api import protobuf
 from sandbox.apiserver.errors import FieldError, bad_request, invalid, unsupported_media_type
 from sandbox.apiserver.lifecycle.context import WriteOptions
 from sandbox.apiserver.objects import Obj, encode
@@ -22,6 +21,11 @@ from sandbox.apiserver.objects import Obj, encode
 _TRUE: Final = ("true", "1", "True")
 LONGEST_MANAGER: Final = 128
 BODY_TYPES: Final = ("application/json", "application/yaml")
+PROTOBUF_MAGIC: Final = b"k8s\0"
+INSTEAD_OF_PROTOBUF: Final = (
+    "; the sandbox reads no protobuf, which kubectl create sends: "
+    "use kubectl create ... --dry-run=client -o yaml | kubectl apply -f -"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,6 @@ class Form(Enum):
 
     OBJECT = "object"
     TABLE = "table"
-    METADATA = "metadata"
 
 
 def form_of(accept: str) -> Form:
@@ -87,8 +90,6 @@ def form_of(accept: str) -> Form:
         parts = {part.strip() for part in offer.split(";")}
         if "as=Table" in parts and "v=v1" in parts:
             return Form.TABLE
-        if parts & {"as=PartialObjectMetadata", "as=PartialObjectMetadataList"} and "v=v1" in parts:
-            return Form.METADATA
         if "application/json" in parts and not any(part.startswith("as=") for part in parts):
             return Form.OBJECT
     return Form.OBJECT
@@ -123,16 +124,11 @@ def parse_route(parts: list[str]) -> Route:
 
 
 def decode_body(request: Request) -> Any:
-    """The body as an object: JSON, YAML, or one of the few protobuf messages that kubectl sends."""
+    """The body as an object, from JSON or YAML."""
     body = request.body
-    if body.startswith(protobuf.MAGIC):
-        decoded = protobuf.decode(body)
-        if decoded is None:
-            raise unsupported_media_type(BODY_TYPES)
-        return decoded
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip()
-    if "protobuf" in content_type or "cbor" in content_type:
-        raise unsupported_media_type(BODY_TYPES)
+    if body.startswith(PROTOBUF_MAGIC) or "protobuf" in content_type or "cbor" in content_type:
+        raise unsupported_media_type(BODY_TYPES, INSTEAD_OF_PROTOBUF)
     if not body.strip():
         return {}
     try:

@@ -22,7 +22,6 @@ from sandbox.apiserver.storage.selectors import Predicate
 from sandbox.apiserver.storage.store import ADDED, DELETED, MODIFIED, Collection, Entry, Event, Store
 
 _INITIAL_BATCH: Final = 200
-_INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,6 @@ class WatchOptions:
     namespace: str = ""
     matches: Predicate | None = None
     start: int = 0
-    initial_events: bool = False
     bookmarks: bool = False
     timeout_seconds: int = 0
     bookmark_seconds: float = 60.0
@@ -62,7 +60,7 @@ class Watch:
         ends = loop.time() + (options.timeout_seconds or random.uniform(1800, 3600))
         waker = self._collection.subscribe()
         try:
-            if options.start == 0 or options.initial_events:
+            if options.start == 0:
                 for chunk in self._initial():
                     yield chunk
             while not self._stopped:
@@ -104,10 +102,7 @@ class Watch:
         collection = self._collection
         entries = [collection.items[key] for key in collection.ordered_keys()]
         lines = [self._line(ADDED, entry) for entry in entries if self._selected(entry)]
-        chunks = [b"".join(lines[n : n + _INITIAL_BATCH]) for n in range(0, len(lines), _INITIAL_BATCH)]
-        if self._options.initial_events and self._options.bookmarks:
-            chunks.append(self._bookmark(_INITIAL_EVENTS_END))
-        return chunks
+        return [b"".join(lines[n : n + _INITIAL_BATCH]) for n in range(0, len(lines), _INITIAL_BATCH)]
 
     def _fresh(self) -> bytes:
         """Everything since the last look, seen through the selectors."""
@@ -144,19 +139,15 @@ class Watch:
         options = self._options
         if options.form is Form.OBJECT:
             return object_bytes(options.resource, entry)
-        if options.form is Form.METADATA:
-            return encode(partial_metadata(entry.obj))
         metadata = {"resourceVersion": str(entry.version)}
         shown = table(options.resource, [entry.obj], metadata, options.include, with_columns=self._with_columns)
         self._with_columns = False
         return encode(shown)
 
-    def _bookmark(self, annotations: Obj | None = None) -> bytes:
+    def _bookmark(self) -> bytes:
         """A position without an object: it has a kind and a version but no name."""
         resource = self._options.resource
         metadata: Obj = {"resourceVersion": str(self._position), "creationTimestamp": None}
-        if annotations:
-            metadata["annotations"] = annotations
         obj: Obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
         if self._options.form is not Form.OBJECT:
             obj = partial_metadata(obj)

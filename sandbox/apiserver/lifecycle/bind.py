@@ -1,19 +1,16 @@
-"""pods/binding and pods/eviction: a pod gets its node, a pod is asked to go.
+"""Binds a pod to its node, and evicts a pod: pods/binding and pods/eviction.
 
-Comes in: the posted Binding or Eviction. Goes out: a Status. Disruption budgets are honoured by `disruptionsAllowed`
-alone; nothing in the sandbox computes it.
+Takes the posted Binding or Eviction and returns a Status. There are no disruption budgets.
 """
 
 from __future__ import annotations
 
 from sandbox.apiserver.errors import ApiError, bad_request
-from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
+from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions
 from sandbox.apiserver.lifecycle.delete import delete
 from sandbox.apiserver.lifecycle.update import update
 from sandbox.apiserver.objects import Obj, dig, mappings, meta
-from sandbox.apiserver.storage.selectors import Requirement
 
-_BUDGETS = ("policy", "poddisruptionbudgets")
 SUCCESS: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -50,38 +47,6 @@ def _binding_conflict(target: Target, why: str) -> ApiError:
 
 
 def evict(cluster: Cluster, target: Target, eviction: Obj, options: WriteOptions) -> Obj:
-    pod = entry_of(cluster, target).obj
-    budget = _budget_of(cluster, pod)
-    if budget is not None:
-        allowed = dig(budget, "status", "disruptionsAllowed") or 0
-        name = meta(budget)["name"]
-        if allowed <= 0:
-            causes = [
-                {"reason": "DisruptionBudget", "message": f"The disruption budget {name} needs more healthy pods"}
-            ]
-            message = "Cannot evict pod as it would violate the pod's disruption budget."
-            raise ApiError(429, "TooManyRequests", message, details={"causes": causes})
-        _spend(cluster, target.namespace, name, allowed, options)
+    """What `kubectl drain` posts: a delete, since no disruption budget can refuse it here."""
     delete(cluster, target, eviction.get("deleteOptions") or {}, dry_run=options.dry_run)
     return SUCCESS
-
-
-def _budget_of(cluster: Cluster, pod: Obj) -> Obj | None:
-    labels = meta(pod).get("labels") or {}
-    for key, entry in sorted(cluster.store.collection(_BUDGETS).items.items()):
-        wanted = dig(entry.obj, "spec", "selector", "matchLabels") or {}
-        requirements = [Requirement(key=name, operator="in", values=(value,)) for name, value in wanted.items()]
-        if key[0] == meta(pod).get("namespace") and wanted and all(r.matches(labels) for r in requirements):
-            return entry.obj
-    return None
-
-
-def _spend(cluster: Cluster, namespace: str, name: str, allowed: int, options: WriteOptions) -> None:
-    resource = cluster.resource("policy", "v1", "poddisruptionbudgets")
-    target = Target(resource=resource, namespace=namespace, name=name, subresource="status")
-    update(
-        cluster,
-        target,
-        lambda budget: {**budget, "status": {**budget["status"], "disruptionsAllowed": allowed - 1}},
-        options,
-    )

@@ -76,14 +76,8 @@ def entry_of(cluster: Cluster, target: Target) -> Entry:
     return entry
 
 
-def as_stored(resource: Resource, obj: Obj) -> Obj:
-    return resource.conversion.to_storage(obj) if resource.conversion else obj
-
-
 def as_served(resource: Resource, obj: Obj) -> Obj:
-    """A stored object in the version and form of this resource."""
-    if resource.conversion:
-        return resource.conversion.from_storage(obj)
+    """A stored object in the version of this resource."""
     if obj.get("apiVersion") != resource.api_version:
         return {**obj, "apiVersion": resource.api_version}
     return obj

@@ -90,7 +90,7 @@ def _grace_seconds(resource: Resource, obj: Obj, asked: int | None) -> int:
 
 
 def _namespaced_collections(cluster: Cluster) -> list[tuple[Resource, CollectionId]]:
-    found = {resource.collection: resource for resource in cluster.registry.namespaced() if not resource.conversion}
+    found = {resource.collection: resource for resource in cluster.registry.namespaced()}
     return [(resource, collection) for collection, resource in found.items()]
 
 

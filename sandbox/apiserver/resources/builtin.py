@@ -1,14 +1,13 @@
 """The builtin kinds that are served, one row each.
 
-Kinds without a controller in the sandbox (Deployment, Job, …) are stored and shown, and nothing acts on them, as on a
-cluster whose controller manager is down. Their form comes from the client's models, their columns from `tables`.
+ReplicaSets, StatefulSets and Services are there for the controller, which spreads pods by them; nothing acts on them.
+Their form comes from the client's models, their columns from `tables`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from sandbox.apiserver.resources.events import EVENTS_K8S_IO
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.tables.builtin import columns_of
 
@@ -28,12 +27,6 @@ _EVENT_FIELDS: Final = {
     "reason": ("reason",),
     "reportingComponent": ("reportingComponent",),
     "source": ("source", "component"),
-    "type": ("type",),
-}
-_EVENTS_K8S_IO_FIELDS: Final = {
-    **{f"regarding.{name}": ("involvedObject", name) for name in _INVOLVED},
-    "reason": ("reason",),
-    "reportingController": ("reportingComponent",),
     "type": ("type",),
 }
 
@@ -85,25 +78,9 @@ BUILTIN: Final = (
         namespaced=False, subresources=_STATUS, categories=("api-extensions",), numbered=True,
         unconditional_update=False,
     ),
-    _row("apps/v1", "DaemonSet", "daemonsets", "ds", **_APPS),
-    _row("apps/v1", "Deployment", "deployments", "deploy", **_APPS),
     _row("apps/v1", "ReplicaSet", "replicasets", "rs", **_APPS),
     _row("apps/v1", "StatefulSet", "statefulsets", "sts", **_APPS),
-    _row("batch/v1", "Job", "jobs", **_APPS),
     _row("coordination.k8s.io/v1", "Lease", "leases", create_on_update=True, unconditional_update=False),
-    _row(
-        "events.k8s.io/v1", "Event", "events", "ev", model="EventsV1Event", conversion=EVENTS_K8S_IO,
-        selectable=_EVENTS_K8S_IO_FIELDS, create_on_update=True,
-    ),
-    _row("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False),
-    _row(
-        "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources=_STATUS, numbered=True,
-        unconditional_update=False,
-    ),
-    _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
-    _row("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
-    _row("rbac.authorization.k8s.io/v1", "Role", "roles"),
-    _row("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
     _row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, numbered=True),
 )  # fmt: skip
 """Every builtin resource, in the order of discovery."""

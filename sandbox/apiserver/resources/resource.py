@@ -6,7 +6,7 @@ never changes: a changed CRD makes a new one. Must never hold objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sandbox.apiserver.objects import Obj
@@ -16,15 +16,7 @@ from sandbox.apiserver.schema.rules import Rules
 from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.storage.store import CollectionId
 
-ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """Between the form this resource is served in and the form it is stored in."""
-
-    to_storage: Callable[[Obj], Obj]
-    from_storage: Callable[[Obj], Obj]
+ALL_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,9 +48,6 @@ class Resource:
     returns_deleted: bool = False
     """DELETE answers the object, where most kinds answer a Status."""
     verbs: tuple[str, ...] = ALL_VERBS
-    stored_as: str = ""
-    """The group whose collection holds the objects, where it is not this resource's own."""
-    conversion: Conversion | None = None
 
     @property
     def api_version(self) -> str:
@@ -66,7 +55,7 @@ class Resource:
 
     @property
     def collection(self) -> CollectionId:
-        return (self.group if self.conversion is None else self.stored_as, self.plural)
+        return (self.group, self.plural)
 
     @property
     def prefix(self) -> str:

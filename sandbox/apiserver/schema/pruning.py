@@ -39,7 +39,7 @@ class Pruner:
         for name, member in value.items():
             sub = schema.field(name)
             if sub is None:
-                if schema.preserve or (schema.embedded and name in ("apiVersion", "kind", "metadata")):
+                if schema.preserve:
                     stored[name] = member
                 else:
                     self.unknown.append(_join(path, name))

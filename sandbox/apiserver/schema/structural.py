@@ -27,7 +27,6 @@ class Schema:
     __slots__ = (
         "additional",
         "default",
-        "embedded",
         "int_or_string",
         "items",
         "list_keys",
@@ -56,7 +55,6 @@ class Schema:
         self.nullable = False
         self.preserve = False
         self.int_or_string = False
-        self.embedded = False
         self.omit_empty = False
         self.quantity = False
         self.list_type = "atomic"
@@ -74,7 +72,6 @@ class Schema:
         self.nullable = source.get("nullable", False)
         self.preserve = source.get("x-kubernetes-preserve-unknown-fields", False)
         self.int_or_string = source.get("x-kubernetes-int-or-string", False)
-        self.embedded = source.get("x-kubernetes-embedded-resource", False)
         self.list_type = source.get("x-kubernetes-list-type", "atomic")
         self.list_keys = tuple(source.get("x-kubernetes-list-map-keys", ()))
         self.map_type = source.get("x-kubernetes-map-type", "granular")

@@ -7,14 +7,14 @@ stored ones are not judged again (ratcheting, as Kubernetes 1.33 and newer do). 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sandbox.apiserver.errors import FieldError
 from sandbox.apiserver.objects import MISSING, Obj, json_type
-from sandbox.apiserver.schema.structural import Schema, compile_schema
+from sandbox.apiserver.schema.structural import Schema
 
 _BLOCKING = {
     "FieldValueRequired",
@@ -70,7 +70,6 @@ def _walk(value: Any, schema: Schema, path: str, old: Any) -> Iterator[FieldErro
         yield from _text(value, schema, path)
     elif not isinstance(value, bool):
         yield from _number(value, schema, path)
-    yield from _junctors(value, schema, path)
 
 
 def _type_fits(value: Any, found: str, schema: Schema) -> bool:
@@ -152,39 +151,11 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
     if source.get("format") == "int32" and not -(2**31) <= value < 2**31:
         detail = f"Checked value must be of type integer with format int32 in {path}"
         yield FieldError(path="", reason="FieldValueInvalid", value="", detail=detail)
-    low, high, step = source.get("minimum"), source.get("maximum"), source.get("multipleOf")
-    if low is not None:
-        if source.get("exclusiveMinimum") and value <= low:
-            yield _invalid(path, value, f"in body should be greater than {low}")
-        elif value < low:
-            yield _invalid(path, value, f"in body should be greater than or equal to {low}")
-    if high is not None:
-        if source.get("exclusiveMaximum") and value >= high:
-            yield _invalid(path, value, f"in body should be less than {high}")
-        elif value > high:
-            yield _invalid(path, value, f"in body should be less than or equal to {high}")
-    if step and value % step:
-        yield _invalid(path, value, f"in body should be a multiple of {step}")
-
-
-def _junctors(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
-    """allOf, anyOf, oneOf, not: rare, so their branches are compiled where they are met."""
-
-    def fits(branch: dict[str, Any]) -> bool:
-        return not list(_walk(value, compile_schema(branch), path, MISSING))
-
-    source = schema.source
-    judgements: list[tuple[str, Callable[[list[bool]], bool], str]] = [
-        ("allOf", all, "must validate all the schemas (allOf)"),
-        ("anyOf", any, "must validate at least one schema (anyOf)"),
-        ("oneOf", lambda found: sum(found) == 1, "must validate one and only one schema (oneOf)"),
-    ]
-    for word, judge, complaint in judgements:
-        if word in source and not judge([fits(branch) for branch in source[word]]):
-            yield FieldError(path=path, reason="FieldValueInvalid", detail=f'"{path}" {complaint}', value=value)
-    if "not" in source and fits(source["not"]):
-        detail = f'"{path}" must not validate the schema (not)'
-        yield FieldError(path=path, reason="FieldValueInvalid", detail=detail, value=value)
+    low, high = source.get("minimum"), source.get("maximum")
+    if low is not None and value < low:
+        yield _invalid(path, value, f"in body should be greater than or equal to {low}")
+    if high is not None and value > high:
+        yield _invalid(path, value, f"in body should be less than or equal to {high}")
 
 
 def item_key(item: Any, schema: Schema) -> str:

@@ -68,7 +68,7 @@ def namespace(http: Http) -> Iterator[str]:
     account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
     eventually(lambda: http("GET", account).status == 200, "the default service account")
     yield NAMESPACE
-    http("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods", {"gracePeriodSeconds": 0})
+    http.clear(f"/api/v1/namespaces/{NAMESPACE}/pods")
     http("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
     eventually(lambda: http("GET", f"/api/v1/namespaces/{NAMESPACE}").status == 404, "the namespace is gone")
 
@@ -91,4 +91,4 @@ def definition(http: Http) -> Iterator[dict[str, Any]]:
 def plans(definition: dict[str, Any], http: Http) -> Iterator[Plans]:
     """Card plans; those that a test leaves behind are deleted."""
     yield Plans(http)
-    http("DELETE", CARDPLANS)
+    http.clear(CARDPLANS)

@@ -83,6 +83,12 @@ class Http:
     def apply(self, path: str, body: Any, manager: str, **query: Any) -> Answer:
         return self("PATCH", path, body, content_type=APPLY, fieldManager=manager, **query)
 
+    def clear(self, path: str) -> None:
+        """Delete every object of a collection, but the root certificate that a real cluster restores."""
+        for item in self("GET", path).body["items"]:
+            if item["metadata"]["name"] != "kube-root-ca.crt":
+                self("DELETE", f"{path}/{item['metadata']['name']}", {"gracePeriodSeconds": 0})
+
     def watch(self, path: str, *, count: int = 1000, accept: str = "application/json", **query: Any) -> list[Any]:
         """The first `count` events, or all until the watch ends."""
         address = self._address(path, {"watch": "1", "timeoutSeconds": "10", **query})

@@ -9,7 +9,7 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
-from tests.sandbox.apiserver.probe import MERGE, Http, Kubectl
+from tests.sandbox.apiserver.probe import Http, Kubectl
 
 NODE = "conformance-bound"
 
@@ -23,7 +23,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 def pods(http: Http, namespace: str) -> Any:
     path = f"/api/v1/namespaces/{namespace}/pods"
     yield path
-    http("DELETE", path, {"gracePeriodSeconds": 0})
+    http.clear(path)
 
 
 @pytest.fixture
@@ -237,45 +237,11 @@ def test_events_are_seen_everywhere(kubectl: Kubectl, http: Http, pods: str, nam
     made = http("POST", pods, pod("p", schedulerName="nobody")).body
     http("POST", f"/api/v1/namespaces/{namespace}/events", event(made, namespace))
 
-    other_face = http("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events/e1").body
-
-    assert other_face["regarding"]["name"] == "p"
-    assert (other_face["note"], other_face["deprecatedCount"]) == ("cut anew", 2)
     header = kubectl("get", "events", "-n", namespace).splitlines()[0].split()
     assert header == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     assert "cut anew" in kubectl("describe", "pod", "p", "-n", namespace)
     assert "cut anew" in kubectl("events", "--for", "pod/p", "-n", namespace)
-    http("DELETE", f"/api/v1/namespaces/{namespace}/events")
-
-
-def test_events_of_the_new_group_are_seen_in_the_old(http: Http, namespace: str) -> None:
-    new = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    about = {"kind": "Pod", "name": "x", "namespace": namespace}
-    body = {
-        "metadata": {"name": "e2"},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "regarding": about,
-        "note": "no room",
-        "reason": "FailedScheduling",
-        "action": "Scheduling",
-        "type": "Warning",
-        "reportingController": "tests",
-        "reportingInstance": "tests-1",
-    }
-    made = http("POST", new, body)
-    series = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
-    patched = http("PATCH", f"{new}/e2", {"series": series}, content_type=MERGE)
-    old = http("GET", f"/api/v1/namespaces/{namespace}/events/e2").body
-    found = http("GET", new, fieldSelector="regarding.name=x").body
-
-    assert (made.status, made.body["note"]) == (201, "no room")
-    assert patched.body["series"] == old["series"] == series
-    assert old["message"] == "no room"
-    assert old["reportingComponent"] == "tests"
-    assert found["kind"] == "EventList"
-    assert found["apiVersion"] == "events.k8s.io/v1"
-    assert "apiVersion" not in found["items"][0]
-    http("DELETE", new)
+    http("DELETE", f"/api/v1/namespaces/{namespace}/events/e1")
 
 
 def test_kubectl_applies_client_side(kubectl: Kubectl, namespace: str) -> None:

@@ -12,7 +12,6 @@ from tests.sandbox.apiserver.probe import MERGE, Http, Kubectl, Plans, eventuall
 
 CONFIGMAPS = "/api/v1/namespaces/gpuplan-conformance/configmaps"
 PODS = "/api/v1/namespaces/gpuplan-conformance/pods"
-WATCH_LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
 
 
 def config_map(http: Http, name: str, **labels: str) -> str:
@@ -26,7 +25,7 @@ def names(events: list[Any]) -> list[tuple[str, str]]:
 
 @pytest.fixture(autouse=True)
 def _clean(http: Http, namespace: str) -> None:
-    http("DELETE", CONFIGMAPS, labelSelector="!keep")
+    http.clear(CONFIGMAPS)
 
 
 def test_events_come_in_order_from_a_version(http: Http) -> None:
@@ -96,22 +95,6 @@ def test_a_list_from_the_future_waits_and_gives_up(http: Http) -> None:
     assert f"Too large resource version: {future}, current:" in answer.message
 
 
-def test_initial_events_end_with_a_bookmark(http: Http) -> None:
-    config_map(http, "first")
-
-    events = http.watch(CONFIGMAPS, fieldSelector="metadata.name=first", count=2, **WATCH_LIST)
-    if events[0].get("kind") == "Status":
-        pytest.skip("a server before 1.34 refuses; kubectl then lists")
-
-    assert names(events[:1]) == [("ADDED", "first")]
-    bookmark = events[1]["object"]
-    assert events[1]["type"] == "BOOKMARK"
-    assert bookmark["kind"] == "ConfigMap"
-    assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert "name" not in bookmark["metadata"]
-    assert int(bookmark["metadata"]["resourceVersion"])
-
-
 def test_pages_are_consistent(http: Http) -> None:
     for number in range(5):
         config_map(http, f"p{number}", page="1")
@@ -178,18 +161,7 @@ def test_field_selectors_of_pods(http: Http, core: Any, namespace: str) -> None:
     with pytest.raises(ApiException) as caught:
         found("spec.foo=1")
     assert caught.value.status == 400
-    http("DELETE", PODS, {"gracePeriodSeconds": 0})
-
-
-def test_metadata_alone(http: Http) -> None:
-    config_map(http, "slim")
-
-    accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-    listed = http("GET", CONFIGMAPS, accept=accept, fieldSelector="metadata.name=slim").body
-
-    assert listed["kind"] == "PartialObjectMetadataList"
-    assert listed["items"][0]["kind"] == "PartialObjectMetadata"
-    assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
+    http.clear(PODS)
 
 
 def test_kubectl_watches(kubectl: Kubectl, plans: Plans) -> None:

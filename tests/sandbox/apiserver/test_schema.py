@@ -63,17 +63,12 @@ OPEN_MAP = {"type": "object", "additionalProperties": {"type": "string"}}
 @pytest.mark.parametrize(
     ("schema", "value", "complaint"),
     [
-        ({"type": "integer", "multipleOf": 3}, 4, "should be a multiple of 3"),
-        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, 1, "should be greater than 1"),
-        ({"type": "number", "maximum": 1, "exclusiveMaximum": True}, 1, "should be less than 1"),
+        ({"type": "number", "minimum": 1}, 0, "should be greater than or equal to 1"),
+        ({"type": "number", "maximum": 1}, 2, "should be less than or equal to 1"),
         ({"type": "array", "minItems": 1, "items": {"type": "string"}}, [], "should have at least 1 items"),
         ({**OPEN_MAP, "maxProperties": 1}, {"a": "", "b": ""}, "must have at most 1 items"),
         ({"type": "string", "format": "date-time"}, "today", "must be of type date-time"),
         ({"type": "integer", "format": "int32"}, 2**31, "must be of type integer with format int32"),
-        ({"type": "string", "oneOf": [{"pattern": "a"}, {"pattern": "b"}]}, "ab", "one and only one schema (oneOf)"),
-        ({"type": "string", "anyOf": [{"pattern": "a"}, {"pattern": "b"}]}, "c", "at least one schema (anyOf)"),
-        ({"type": "string", "allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "a", "all the schemas (allOf)"),
-        ({"type": "string", "not": {"pattern": "a"}}, "a", "must not validate the schema (not)"),
         ({"type": "number"}, "1", 'must be of type number: "string"'),
     ],
 )  # fmt: skip

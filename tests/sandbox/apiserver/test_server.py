@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,23 +212,47 @@ def test_a_write_may_succeed_unseen(server: ApiServer, http: Http) -> None:
     assert http("GET", f"{CONFIGMAPS}/a").status == 200
 
 
-@pytest.mark.parametrize(("group", "plural", "kind"), [("apps", "deployments", "Deployment"), ("batch", "jobs", "Job")])
-def test_who_creates_a_workload_is_warned_that_nothing_acts_on_it(
-    server: ApiServer, group: str, plural: str, kind: str
-) -> None:
+def test_a_workload_is_created_with_a_warning(server: ApiServer) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    spec: dict[str, Any] = {"template": template}
-    if kind == "Deployment":
-        spec["selector"] = {"matchLabels": {"a": "b"}}
-    else:
-        template["spec"]["restartPolicy"] = "Never"  # type: ignore[index]
-    body = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec}
-    answer = urllib3.request("POST", f"{server.url}/apis/{group}/v1/namespaces/default/{plural}", json=body)
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "w"}, "spec": spec}
+    answer = urllib3.request("POST", f"{server.url}/apis/apps/v1/namespaces/default/replicasets", json=body)
 
     assert answer.status == 201
     assert answer.headers["Warning"] == (
-        f'299 - "No controller acts on this {kind} in the sandbox. Create Pods, or use a real cluster."'
+        '299 - "No controller acts on this ReplicaSet in the sandbox. Create Pods, or use a real cluster."'
     )
+
+
+UNSUPPORTED = [
+    pytest.param("POST", CONFIGMAPS, b"k8s\0", 415, "kubectl create ... --dry-run=client", id="protobuf"),
+    pytest.param("DELETE", CONFIGMAPS, None, 405, "does not allow this method", id="a collection deleted at once"),
+    pytest.param("GET", "/apis", None, 406, "aggregated discovery only", id="old discovery"),
+    pytest.param("GET", f"{CONFIGMAPS}?watch=1&sendInitialEvents=true", None, 422, "WatchList", id="WatchList"),
+    pytest.param("POST", "/apis/apps/v1/namespaces/default/deployments", b"{}", 404, "could not find", id="kind"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "text"), UNSUPPORTED)
+def test_what_is_not_supported_is_refused_with_a_reason(
+    server: ApiServer, *, method: str, path: str, body: bytes | None, status: int, text: str
+) -> None:
+    answer = urllib3.request(method, server.url + path, body=body)
+
+    assert answer.status == status
+    assert text in answer.json()["message"]
+
+
+@pytest.mark.parametrize("word", ["oneOf", "multipleOf", "uniqueItems", "x-kubernetes-embedded-resource"])
+def test_a_schema_that_cannot_be_evaluated_is_refused(http: Http, word: str) -> None:
+    crd = yaml.safe_load(DEFINITION_FILE.read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["tier"][word] = [{"pattern": "a"}] if word == "oneOf" else True
+
+    answer = http("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+
+    assert answer.status == 422
+    assert f"properties[tier].{word}: Forbidden: not supported in the sandbox" in answer.message
 
 
 def test_a_mistake_of_the_server_is_a_status(server: ApiServer, http: Http) -> None:
@@ -242,17 +262,3 @@ def test_a_mistake_of_the_server_is_a_status(server: ApiServer, http: Http) -> N
 
     assert (answer.status, answer.body["reason"]) == (500, "InternalError")
     assert "ZeroDivisionError" in answer.message
-
-
-def test_it_runs_as_a_process(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    command = [sys.executable, "-m", "sandbox.apiserver", "--port", "0", "--kubeconfig", str(kubeconfig)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        answer = urllib3.request("GET", f"{url}/readyz")
-        process.send_signal(signal.SIGTERM)
-
-        assert process.wait(timeout=10) == 0
-    assert answer.data == b"ok"
-    assert yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == url

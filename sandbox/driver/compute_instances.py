@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from partitioning.models import ProfileSpec
 from sandbox.driver.boards import board_of
-from sandbox.driver.gpu_instances import hardware_start, overlap
+from sandbox.driver.gpu_instances import overlap
 from sandbox.driver.identity import mig_uuid
 from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, MachineState, busy, next_generation
 from sandbox.driver.status import Refused, Status, require
@@ -102,18 +102,12 @@ def create_compute_instance(
     gpu: GpuState,
     instance: GpuInstanceState,
     profile_id: int,
-    placement: tuple[int, int] | None = None,
 ) -> ComputeInstanceState:
     require(machine["privileged"], Status.NO_PERMISSION)
     profile = compute_profile(machine, gpu, instance, profile_id)
     free = free_starts(instance, profile)
-    if placement is not None:
-        start, size = placement
-        require(size == profile.slices and start in profile.starts, Status.INVALID_ARGUMENT)
-        require(start in free, Status.INSUFFICIENT_RESOURCES)
-    else:
-        require(free, Status.INSUFFICIENT_RESOURCES)
-        start = free[0]
+    require(free, Status.INSUFFICIENT_RESOURCES)
+    start = free[0]
     used_ids = {other["id"] for other in instance["compute_instances"]}
     identifier = next(number for number in range(8) if number not in used_ids)
     created = ComputeInstanceState(
@@ -121,7 +115,7 @@ def create_compute_instance(
         profile=profile.id,
         start=start,
         size=profile.slices,
-        engine=hardware_start(gpu, instance["start"], instance["size"]) + identifier,
+        engine=instance["start"] + identifier,
         generation=next_generation(machine),
     )
     instance["compute_instances"].append(created)

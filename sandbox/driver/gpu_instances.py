@@ -1,10 +1,7 @@
-"""GPU instances: which can still be made, where the driver puts one, creating and destroying them.
+"""Creates and destroys GPU instances on a GPU's state, in place.
 
-Works on a GPU's state in place; every refusal is a `Refused` with the code NVML gives in that case.
-
-The driver's own choice of place is closed firmware. The rule here is the one its open part documents for compute
-slices ("reduce the remaining capacity the least"): of the free placements take the one that leaves the most (profile,
-placement) pairs creatable, ties to the lowest instance id. It agrees with every public transcript that the tests hold.
+A caller names the placement; the driver's own choice of one is not simulated. Every refusal is a `Refused` with the
+code NVML gives in that case.
 """
 
 from __future__ import annotations
@@ -21,54 +18,22 @@ def instance_id(gpu: GpuState, start: int, size: int) -> int:
     if size == slots:
         return 0
     parts = slots // size
-    return parts - 1 + hardware_start(gpu, start, size) // size
-
-
-def hardware_start(gpu: GpuState, start: int, size: int) -> int:
-    """The place in the chip's own order, which on some cards has the two halves exchanged."""
-    slots = board_of(gpu).model.slots
-    return (start + slots // 2) % slots if gpu["halves_swapped"] and size < slots else start
-
-
-def creatable(gpu: GpuState, board: Board) -> list[tuple[ProfileSpec, int]]:
-    """Every profile and start that a new instance could have now."""
-    places = [(instance["start"], instance["size"], instance["profile"]) for instance in gpu["gpu_instances"]]
-    return _creatable(board, places)
-
-
-def remaining_capacity(gpu: GpuState, board: Board, spec: ProfileSpec) -> int:
-    free = sum(1 for other, _ in creatable(gpu, board) if other.name == spec.name)
-    return min(free, 1) if board.model.excludes(spec.name, spec.name) else free
-
-
-def choose_start(gpu: GpuState, board: Board, spec: ProfileSpec) -> int:
-    places = [(instance["start"], instance["size"], instance["profile"]) for instance in gpu["gpu_instances"]]
-    starts = [start for other, start in _creatable(board, places) if other.name == spec.name]
-    require(starts, Status.INSUFFICIENT_RESOURCES)
-
-    def cost(start: int) -> tuple[int, int]:
-        left = len(_creatable(board, [*places, (start, spec.size, spec.name)]))
-        return -left, instance_id(gpu, start, spec.size)
-
-    return min(starts, key=cost)
+    return parts - 1 + start // size
 
 
 def create_gpu_instance(
-    machine: MachineState, gpu: GpuState, profile_id: int, placement: tuple[int, int] | None = None
+    machine: MachineState, gpu: GpuState, profile_id: int, placement: tuple[int, int]
 ) -> GpuInstanceState:
     board = board_of(gpu)
     require(board.mig and gpu["mig_mode"], Status.NOT_SUPPORTED)
     require(machine["privileged"], Status.NO_PERMISSION)
     spec = board.by_id(profile_id)
-    if placement is not None and spec is not None:
-        start, size = placement
-        require(size == spec.size and start in spec.starts, Status.INVALID_ARGUMENT)
-        # A place that is taken and a place that holds exactly this instance already look the same to the caller.
-        require((spec, start) in creatable(gpu, board), Status.INSUFFICIENT_RESOURCES)
-    else:
-        require(spec, Status.INVALID_ARGUMENT)
-        assert spec is not None
-        start = choose_start(gpu, board, spec)
+    require(spec, Status.INVALID_ARGUMENT)
+    assert spec is not None
+    start, size = placement
+    require(size == spec.size and start in spec.starts, Status.INVALID_ARGUMENT)
+    # A place that is taken and a place that holds exactly this instance already look the same to the caller.
+    require(_creatable(gpu, board, spec, start), Status.INSUFFICIENT_RESOURCES)
     # The first instance partitions the card, which the driver refuses while anything runs on the whole of it.
     whole = any(process["gpu_instance"] is None for process in gpu["processes"])
     require(gpu["gpu_instances"] or not whole, Status.IN_USE)
@@ -91,15 +56,11 @@ def destroy_gpu_instance(machine: MachineState, gpu: GpuState, instance: GpuInst
     gpu["gpu_instances"].remove(instance)
 
 
-def _creatable(board: Board, places: list[tuple[int, int, str]]) -> list[tuple[ProfileSpec, int]]:
-    used_names = sorted({name for _, _, name in places})
-    return [
-        (spec, start)
-        for spec in board.model.profiles
-        if not any(board.model.excludes(spec.name, name) for name in used_names)
-        for start in spec.starts
-        if not any(overlap(start, spec.size, other_start, size) for other_start, size, _ in places)
-    ]
+def _creatable(gpu: GpuState, board: Board, spec: ProfileSpec, start: int) -> bool:
+    return not any(
+        board.model.excludes(spec.name, other["profile"]) or overlap(start, spec.size, other["start"], other["size"])
+        for other in gpu["gpu_instances"]
+    )
 
 
 def overlap(start: int, size: int, other_start: int, other_size: int) -> bool:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pynvml
 
-from sandbox.driver.abi import compute, devices, events, health, mig, migdevices, system
+from sandbox.driver.abi import compute, devices, mig
 from sandbox.driver.abi.library import Library
 from sandbox.driver.store import Store
 
 # Importing a module with exports is what fills the table of symbols.
-SYMBOL_MODULES = (compute, devices, events, health, mig, migdevices, system)
+SYMBOL_MODULES = (compute, devices, mig)
 
 
 def install(store: Store) -> Callable[[], None]:

@@ -1,7 +1,7 @@
-"""Makes simulated machines and looks at them.
+"""Makes simulated machines and reads their state.
 
-In goes a path, the GPUs as (model, options) pairs and a seed; on disk lies the machine's state file, to be run on by
-`python -m sandbox.driver.run` or `install`. The same arguments make the same machine, UUID for UUID.
+Takes a path, the GPUs as (model, options) pairs and a seed, and writes the machine's state file, on which
+`python -m sandbox.driver.run` or `install` runs programs. The same arguments make the same machine, UUID for UUID.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from sandbox.driver.status import Refused
 from sandbox.driver.store import Store
 
 DRIVER_VERSION = "580.126.09"
-CUDA_VERSION = 13000
 
 
 class GpuOptions(TypedDict, total=False):
@@ -28,8 +27,6 @@ class GpuOptions(TypedDict, total=False):
     memory_mib: int  # the card's own total, where it is known better than the catalogue has it
     mig_enabled: bool
     instances: Sequence[tuple[str, int]]  # profile and start of each, created with a full compute instance
-    halves_swapped: bool
-    passthrough: bool
 
 
 def create(
@@ -56,7 +53,6 @@ def create_state(
     machine = MachineState(
         format=FORMAT,
         driver_version=driver_version,
-        cuda_version=CUDA_VERSION,
         driver_loaded=True,
         privileged=True,
         generation=0,
@@ -92,20 +88,14 @@ def _gpu(board: Board, options: GpuOptions, index: int, serial: int) -> GpuState
         name=options.get("name", board.model.names[0]),
         uuid=gpu_uuid(board.chip, serial),
         serial=serial,
-        bus_id=f"{index // 24:08X}:{0x07 + 8 * (index % 24):02X}:00.0",
         minor=index,
         memory_mib=memory_mib,
         mig_mode=mig_enabled,
         mig_mode_pending=mig_enabled,
-        halves_swapped=options.get("halves_swapped", False),
-        passthrough=options.get("passthrough", False),
         lost=False,
-        compute_mode=0,
-        ecc_uncorrected=0,
         remapped_rows=[0, 0, 0, 0],
         gpu_instances=[],
         processes=[],
-        events=[],
     )
 
 

@@ -1,4 +1,4 @@
-"""The MIG mode of a card, and what a reset and a reboot do to it.
+"""Sets the MIG mode of a card, and does what a reboot does to it.
 
 Setting the mode always succeeds as a call; what became of it is the activation status it returns. Ampere changes mode
 through a GPU reset and keeps it over reboots, Hopper and later change it at once and lose it with the driver.
@@ -21,29 +21,17 @@ def set_mig_mode(machine: MachineState, gpu: GpuState, mode: int) -> Status:
     gpu["mig_mode_pending"] = bool(mode)
     if gpu["mig_mode_pending"] == gpu["mig_mode"]:
         return Status.SUCCESS
-    if board.mode_needs_reset and gpu["passthrough"]:
-        return Status.RESET_REQUIRED
     if busy(gpu) or gpu["gpu_instances"]:
         return Status.IN_USE
     gpu["mig_mode"] = gpu["mig_mode_pending"]
     return Status.SUCCESS
 
 
-def reset(gpu: GpuState) -> None:
-    """What `nvidia-smi --gpu-reset` does: refused while a client holds the card, else instances are gone."""
-    require(not busy(gpu), Status.IN_USE)
-    gpu["gpu_instances"] = []
-    gpu["mig_mode"] = gpu["mig_mode_pending"]
-    gpu["remapped_rows"][2] = 0
-
-
 def reboot(machine: MachineState) -> None:
     for gpu in machine["gpus"]:
         gpu["gpu_instances"] = []
         gpu["processes"] = []
-        gpu["events"] = []
         gpu["lost"] = False
-        gpu["compute_mode"] = 0
         gpu["remapped_rows"][2] = 0
         if not board_of(gpu).mode_persists:
             gpu["mig_mode_pending"] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-FORMAT = 2
+FORMAT = 3
 
 
 class ComputeInstanceState(TypedDict):
@@ -38,33 +38,19 @@ class ProcessState(TypedDict):
     hidden: bool  # holds the device without being listed, as DCGM or an exporter does
 
 
-class EventState(TypedDict):
-    sequence: int
-    type: int
-    data: int
-    gpu_instance: int | None
-    compute_instance: int | None
-
-
 class GpuState(TypedDict):
     model: str
     name: str
     uuid: str
     serial: int  # the chip's own number: UUIDs derive from it
-    bus_id: str
     minor: int
     memory_mib: int
     mig_mode: bool
     mig_mode_pending: bool
-    halves_swapped: bool  # on some cards GPU instance 1 is the upper half of the placement axis
-    passthrough: bool  # in a virtual machine, where the GPU cannot be reset
     lost: bool
-    compute_mode: int
-    ecc_uncorrected: int
     remapped_rows: list[int]  # corrected, uncorrected, pending, failed
     gpu_instances: list[GpuInstanceState]
     processes: list[ProcessState]
-    events: list[EventState]
 
 
 class FaultState(TypedDict):
@@ -92,7 +78,6 @@ class Quirks(TypedDict, total=False):
 class MachineState(TypedDict):
     format: int
     driver_version: str
-    cuda_version: int
     driver_loaded: bool
     privileged: bool
     generation: int

@@ -18,10 +18,8 @@ class Status(IntEnum):
     NOT_FOUND = 6
     INSUFFICIENT_SIZE = 7
     DRIVER_NOT_LOADED = 9
-    TIMEOUT = 10
     FUNCTION_NOT_FOUND = 13
     GPU_IS_LOST = 15
-    RESET_REQUIRED = 16
     LIB_RM_VERSION_MISMATCH = 18
     IN_USE = 19
     INSUFFICIENT_RESOURCES = 23
@@ -38,10 +36,8 @@ ERROR_TEXTS = {
     Status.NOT_FOUND: "Not Found",
     Status.INSUFFICIENT_SIZE: "Insufficient Size",
     Status.DRIVER_NOT_LOADED: "Driver Not Loaded",
-    Status.TIMEOUT: "Timeout",
     Status.FUNCTION_NOT_FOUND: "Function Not Found",
     Status.GPU_IS_LOST: "GPU is lost",
-    Status.RESET_REQUIRED: "GPU requires reset",
     Status.LIB_RM_VERSION_MISMATCH: "Driver/library version mismatch",
     Status.IN_USE: "In use by another client",
     Status.INSUFFICIENT_RESOURCES: "Insufficient Resources",

@@ -1,6 +1,6 @@
-"""The C symbols of libnvidia-ml.so.1 over the simulated driver.
+"""Exports the C symbols of libnvidia-ml.so.1 over the simulated driver.
 
 Every symbol is a real C function pointer (a ctypes callback), reached by the binding exactly as it reaches the symbols
 of the library: untyped and by address. Arguments arrive as raw integers and addresses, answers leave through pointers.
-The modules with exports: system, devices, mig, compute, migdevices, health, events.
+A symbol that the product does not call is missing, and the binding raises FunctionNotFound for it.
 """

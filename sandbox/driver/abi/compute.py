@@ -16,8 +16,7 @@ from sandbox.driver.abi.handles import (
     mig_handle,
 )
 from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
-from sandbox.driver.abi.session import Session
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, writes
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.compute_instances import (
     ComputeProfile,
@@ -25,19 +24,11 @@ from sandbox.driver.compute_instances import (
     compute_profiles_of,
     create_compute_instance,
     destroy_compute_instance,
-    free_starts,
 )
 from sandbox.driver.state import MachineState
 from sandbox.driver.status import Refused, Status, require
 
 POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
-
-
-@reads(HANDLE, UINT, UINT, OUT)
-def nvmlGpuInstanceGetComputeInstanceProfileInfo(
-    _: Session, machine: MachineState, handle: int | None, index: int, engine: int, info: int | None
-) -> None:
-    _fill(struct_at(info, pynvml.c_nvmlComputeInstanceProfileInfo_t), *_offered(machine, handle, index, engine))
 
 
 @reads(HANDLE, UINT, UINT, OUT)
@@ -52,27 +43,6 @@ def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     answer.name = f"MIG {part}{spec.name}"
 
 
-@reads(HANDLE, UINT, OUT)
-def nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, count: int | None
-) -> None:
-    device, instance = gpu_instance(machine, handle)
-    put_uint(count, len(free_starts(instance, compute_profile(machine, device.gpu, instance, profile_id))))
-
-
-@reads(HANDLE, UINT, OUT, OUT)
-def nvmlGpuInstanceGetComputeInstancePossiblePlacements(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
-) -> None:
-    device, instance = gpu_instance(machine, handle)
-    profile = compute_profile(machine, device.gpu, instance, profile_id)
-    if array:
-        for position, start in enumerate(profile.starts):
-            placement = struct_at(array, pynvml.c_nvmlComputeInstancePlacement_t, position)
-            placement.start, placement.size = start, profile.slices
-    put_uint(count, len(profile.starts))
-
-
 @writes(HANDLE, UINT, OUT)
 def nvmlGpuInstanceCreateComputeInstance(
     _: Session, machine: MachineState, handle: int | None, profile_id: int, created: int | None
@@ -80,17 +50,6 @@ def nvmlGpuInstanceCreateComputeInstance(
     checked(created)
     device, instance = gpu_instance(machine, handle)
     compute = create_compute_instance(machine, device.gpu, instance, profile_id)
-    put_pointer(created, compute_handle(device.index, instance, compute))
-
-
-@writes(HANDLE, UINT, OUT, OUT)
-def nvmlGpuInstanceCreateComputeInstanceWithPlacement(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, placement: int | None, created: int | None
-) -> None:
-    checked(created)
-    device, instance = gpu_instance(machine, handle)
-    place = struct_at(placement, pynvml.c_nvmlComputeInstancePlacement_t)
-    compute = create_compute_instance(machine, device.gpu, instance, profile_id, (place.start, place.size))
     put_pointer(created, compute_handle(device.index, instance, compute))
 
 

@@ -1,21 +1,48 @@
-"""What a device is: name, UUID, place on the bus, memory, compute mode. Of GPUs, and of MIG devices where NVML does."""
+"""Exports the start of the library, and identity, memory, processes and row remapping of GPUs and MIG devices."""
 
 from __future__ import annotations
 
 import pynvml
 
-from sandbox.driver.abi.handles import Device, any_device, parent_device
-from sandbox.driver.abi.pointers import get_uint, put_int, put_text, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, INT, OUT, UINT, reads, writes
-from sandbox.driver.abi.session import Session
+from sandbox.driver.abi.compute import multiprocessors
+from sandbox.driver.abi.handles import Device, any_device, device_handle, mig_handle, parent_device
+from sandbox.driver.abi.pointers import get_uint, put_int, put_pointer, put_text, put_uint, struct_at
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, starts
 from sandbox.driver.boards import board_of
-from sandbox.driver.compute_instances import mig_device_profile, mig_device_slots, mig_device_uuid
-from sandbox.driver.state import MachineState
-from sandbox.driver.status import Status, require
+from sandbox.driver.compute_instances import compute_profile, mig_device_profile, mig_device_slots, mig_device_uuid
+from sandbox.driver.state import MachineState, ProcessState
+from sandbox.driver.status import Refused, Status, require
 
-EXCLUSIVE_PROCESS = 3
-PASSTHROUGH = 1
 MIB = 1 << 20
+NO_INSTANCE = 0xFFFFFFFF
+
+
+@starts(UINT)
+def nvmlInitWithFlags(session: Session, machine: MachineState, flags: int) -> None:  # noqa: ARG001 - C signature
+    require(machine["driver_loaded"], Status.DRIVER_NOT_LOADED)
+    session.initialised += 1
+
+
+@reads()
+def nvmlShutdown(session: Session, _: MachineState) -> None:
+    session.initialised -= 1
+
+
+@reads(OUT, UINT)
+def nvmlSystemGetDriverVersion(_: Session, machine: MachineState, text: int | None, length: int) -> None:
+    put_text(text, length, machine["driver_version"])
+
+
+@reads(OUT)
+def nvmlDeviceGetCount_v2(_: Session, machine: MachineState, count: int | None) -> None:
+    put_uint(count, len(machine["gpus"]))
+
+
+@reads(UINT, OUT)
+def nvmlDeviceGetHandleByIndex_v2(_: Session, machine: MachineState, index: int, handle: int | None) -> None:
+    require(index < len(machine["gpus"]), Status.INVALID_ARGUMENT)
+    require(not machine["gpus"][index]["lost"], Status.GPU_IS_LOST)
+    put_pointer(handle, device_handle(index))
 
 
 @reads(HANDLE, OUT, UINT)
@@ -34,29 +61,8 @@ def nvmlDeviceGetUUID(_: Session, machine: MachineState, handle: int | None, tex
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetIndex(_: Session, machine: MachineState, handle: int | None, index: int | None) -> None:
-    device = any_device(machine, handle)
-    parts = device.parts()
-    put_uint(index, mig_device_slots(machine, device.gpu).index(parts) if parts else device.index)
-
-
-@reads(HANDLE, OUT)
 def nvmlDeviceGetMinorNumber(_: Session, machine: MachineState, handle: int | None, minor: int | None) -> None:
     put_uint(minor, parent_device(machine, handle).gpu["minor"])
-
-
-@reads(HANDLE, OUT, UINT)
-def nvmlDeviceGetSerial(_: Session, machine: MachineState, handle: int | None, text: int | None, length: int) -> None:
-    put_text(text, length, f"{parent_device(machine, handle).gpu['serial'] % 10**13:013d}")
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetPciInfo_v3(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
-    gpu = parent_device(machine, handle).gpu
-    pci = struct_at(info, pynvml.nvmlPciInfo_t)
-    pci.busId, pci.busIdLegacy = gpu["bus_id"], gpu["bus_id"][4:]
-    pci.domain, pci.bus, pci.device = int(gpu["bus_id"][:8], 16), int(gpu["bus_id"][9:11], 16), 0
-    pci.pciDeviceId = board_of(gpu).pci_device_id
 
 
 @reads(HANDLE, OUT, OUT)
@@ -69,53 +75,10 @@ def nvmlDeviceGetCudaComputeCapability(
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetArchitecture(_: Session, machine: MachineState, handle: int | None, architecture: int | None) -> None:
-    put_uint(architecture, board_of(any_device(machine, handle).gpu).architecture)
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetVirtualizationMode(_: Session, machine: MachineState, handle: int | None, mode: int | None) -> None:
-    put_uint(mode, PASSTHROUGH if parent_device(machine, handle).gpu["passthrough"] else 0)
-
-
-@reads(HANDLE, OUT)
 def nvmlDeviceGetMemoryInfo(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
     total_mib, used_mib = memory(any_device(machine, handle))
     numbers = struct_at(info, pynvml.c_nvmlMemory_t)
     numbers.total, numbers.used, numbers.free = total_mib * MIB, used_mib * MIB, (total_mib - used_mib) * MIB
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetMemoryInfo_v2(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
-    device = any_device(machine, handle)
-    require(get_uint(info) == pynvml.nvmlMemory_v2, Status.ARGUMENT_VERSION_MISMATCH)
-    total_mib, used_mib = memory(device)
-    numbers = struct_at(info, pynvml.c_nvmlMemory_v2_t)
-    numbers.total, numbers.used, numbers.free = total_mib * MIB, used_mib * MIB, (total_mib - used_mib) * MIB
-    numbers.reserved = 0
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetComputeMode(_: Session, machine: MachineState, handle: int | None, mode: int | None) -> None:
-    put_int(mode, any_device(machine, handle).gpu["compute_mode"])
-
-
-@writes(HANDLE, INT)
-def nvmlDeviceSetComputeMode(_: Session, machine: MachineState, handle: int | None, mode: int) -> None:
-    device = any_device(machine, handle)
-    require(machine["privileged"], Status.NO_PERMISSION)
-    require(mode in (0, 2, EXCLUSIVE_PROCESS), Status.INVALID_ARGUMENT)
-    # With MIG on the handle must be a MIG device's, and exclusive process is not offered there.
-    mig_device = device.instance is not None
-    require(mig_device or not device.gpu["mig_mode"], Status.NOT_SUPPORTED)
-    require(not (mig_device and mode == EXCLUSIVE_PROCESS), Status.NOT_SUPPORTED)
-    device.gpu["compute_mode"] = mode
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetPersistenceMode(_: Session, machine: MachineState, handle: int | None, mode: int | None) -> None:
-    parent_device(machine, handle)
-    put_int(mode, 1)
 
 
 def memory(device: Device) -> tuple[int, int]:
@@ -126,3 +89,129 @@ def memory(device: Device) -> tuple[int, int]:
     identifier = device.instance["id"]
     used = sum(p["memory_mib"] for p in device.gpu["processes"] if p["gpu_instance"] == identifier)
     return board.memory_of(board.by_name(device.instance["profile"])), used
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceIsMigDeviceHandle(_: Session, machine: MachineState, handle: int | None, answer: int | None) -> None:
+    put_uint(answer, any_device(machine, handle).instance is not None)
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetGpuInstanceId(_: Session, machine: MachineState, handle: int | None, identifier: int | None) -> None:
+    parts = any_device(machine, handle).parts()
+    require(parts, Status.INVALID_ARGUMENT)
+    assert parts is not None
+    put_uint(identifier, parts[0]["id"])
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetComputeInstanceId(
+    _: Session, machine: MachineState, handle: int | None, identifier: int | None
+) -> None:
+    parts = any_device(machine, handle).parts()
+    require(parts, Status.INVALID_ARGUMENT)
+    assert parts is not None
+    put_uint(identifier, parts[1]["id"])
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetMaxMigDeviceCount(_: Session, machine: MachineState, handle: int | None, count: int | None) -> None:
+    """0 while the mode is off, and on a GPU without MIG."""
+    gpu = parent_device(machine, handle).gpu
+    profiles = board_of(gpu).model.profiles if gpu["mig_mode"] else ()
+    put_uint(count, max((spec.max_instances for spec in profiles), default=0))
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlDeviceGetMigDeviceHandleByIndex(
+    _: Session, machine: MachineState, handle: int | None, index: int, found: int | None
+) -> None:
+    device = parent_device(machine, handle)
+    board = board_of(device.gpu)
+    require(board.mig, Status.NOT_SUPPORTED)
+    slots = mig_device_slots(machine, device.gpu)
+    require(index < len(slots), Status.INVALID_ARGUMENT)
+    parts = slots[index]
+    if parts is None:
+        raise Refused(Status.NOT_FOUND)
+    put_pointer(found, mig_handle(device.index, *parts))
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(
+    _: Session, machine: MachineState, handle: int | None, parent: int | None
+) -> None:
+    device = any_device(machine, handle)
+    require(device.instance is not None, Status.INVALID_ARGUMENT)
+    put_pointer(parent, device_handle(device.index))
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetAttributes_v2(_: Session, machine: MachineState, handle: int | None, answer: int | None) -> None:
+    device = any_device(machine, handle)
+    parts = device.parts()
+    require(parts, Status.NOT_SUPPORTED)
+    assert parts is not None
+    instance, compute = parts
+    board = board_of(device.gpu)
+    spec = board.by_name(instance["profile"])
+    profile = compute_profile(machine, device.gpu, instance, compute["profile"])
+    attributes = struct_at(answer, pynvml.c_nvmlDeviceAttributes)
+    attributes.multiprocessorCount = multiprocessors(board, spec, profile)
+    attributes.sharedCopyEngineCount = spec.compute_slices
+    attributes.sharedDecoderCount = attributes.sharedEncoderCount = 0
+    attributes.sharedJpegCount = attributes.sharedOfaCount = 0
+    attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount = spec.compute_slices, compute["size"]
+    attributes.memorySizeMB = board.memory_of(spec)
+
+
+@reads(HANDLE, OUT, OUT)
+def nvmlDeviceGetComputeRunningProcesses_v3(
+    _: Session, machine: MachineState, handle: int | None, count: int | None, array: int | None
+) -> None:
+    _put_processes(_listed(machine, handle, mps_only=False), count, array)
+
+
+@reads(HANDLE, OUT, OUT)
+def nvmlDeviceGetMPSComputeRunningProcesses_v3(
+    _: Session, machine: MachineState, handle: int | None, count: int | None, array: int | None
+) -> None:
+    _put_processes(_listed(machine, handle, mps_only=True), count, array)
+
+
+@reads(HANDLE, OUT, OUT, OUT, OUT)
+def nvmlDeviceGetRemappedRows(_: Session, machine: MachineState, handle: int | None, *addresses: int | None) -> None:
+    """Corrected, uncorrected, pending and failed."""
+    gpu = parent_device(machine, handle).gpu
+    require(board_of(gpu).row_remapping, Status.NOT_SUPPORTED)
+    for address, value in zip(addresses, gpu["remapped_rows"], strict=True):
+        put_uint(address, value)
+
+
+def _listed(machine: MachineState, handle: int | None, *, mps_only: bool) -> list[ProcessState]:
+    """Clients of MPS are in both lists. On a parent handle come those of all its instances."""
+    device = any_device(machine, handle)
+    parts = device.parts()
+    place = (parts[0]["id"], parts[1]["id"]) if parts else None
+    return [
+        process
+        for process in device.gpu["processes"]
+        if not process["hidden"]
+        and (process["mps"] or not mps_only)
+        and (place is None or place == (process["gpu_instance"], process["compute_instance"]))
+    ]
+
+
+def _put_processes(processes: list[ProcessState], count: int | None, array: int | None) -> None:
+    room = get_uint(count)
+    put_uint(count, len(processes))
+    if not processes:
+        return
+    if not array or room < len(processes):
+        raise Refused(Status.INSUFFICIENT_SIZE)
+    for position, process in enumerate(processes):
+        entry = struct_at(array, pynvml.c_nvmlProcessInfo_v2_t, position)
+        entry.pid, entry.usedGpuMemory = process["pid"], process["memory_mib"] * MIB
+        gpu_instance, compute_instance = process["gpu_instance"], process["compute_instance"]
+        entry.gpuInstanceId = NO_INSTANCE if gpu_instance is None else gpu_instance
+        entry.computeInstanceId = NO_INSTANCE if compute_instance is None else compute_instance

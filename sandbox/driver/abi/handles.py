@@ -20,7 +20,6 @@ class Kind(IntEnum):
     GPU_INSTANCE = 2
     COMPUTE_INSTANCE = 3
     MIG_DEVICE = 4
-    EVENT_SET = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.driver.abi.handles import Kind
-from sandbox.driver.abi.registry import EXPORTS, HANDLE, Access, Export
-from sandbox.driver.abi.session import Session
+from sandbox.driver.abi.registry import EXPORTS, HANDLE, Access, Export, Session
 from sandbox.driver.faults import Action, take
 from sandbox.driver.status import ERROR_TEXTS, Refused, Status
 from sandbox.driver.store import Store
@@ -33,13 +32,11 @@ class Library:
         self.session = Session(store)
         with store.reading() as machine:
             self._version = machine["driver_version"]
-        branch = int(self._version.split(".")[0])
         self._texts = {code: ctypes.create_string_buffer(text.encode()) for code, text in ERROR_TEXTS.items()}
         self._callbacks: list[object] = []  # C code holds their addresses only
         self._symbols = {
             name: self._pointer(ctypes.CFUNCTYPE(ctypes.c_int, *export.types)(self._answering(name, export)))
             for name, export in EXPORTS.items()
-            if branch >= export.since
         }
         texts = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)(self._error_text)
         self._symbols["nvmlErrorString"] = self._pointer(texts)
@@ -87,9 +84,7 @@ class Library:
                 os._exit(KILLED_EXIT_STATUS)
             if fault["action"] == Action.FAIL:
                 return Status(fault["status"])
-        if export.access is Access.UNLOCKED:
-            export.function(self.session, *arguments)
-        elif export.access is Access.WRITE:
+        if export.access is Access.WRITE:
             with self.session.store.writing() as machine:
                 export.function(self.session, machine, *arguments)
         else:
@@ -105,4 +100,4 @@ def _gpu_index(export: Export, arguments: tuple[int | None, ...]) -> int | None:
     if not export.types or export.types[0] is not HANDLE or not arguments[0]:
         return None
     kind = arguments[0] >> 52
-    return arguments[0] >> 44 & 255 if Kind.DEVICE <= kind < Kind.EVENT_SET else None
+    return arguments[0] >> 44 & 255 if kind in tuple(Kind) else None

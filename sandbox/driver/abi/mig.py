@@ -9,10 +9,9 @@ import pynvml
 from partitioning.models import ProfileSpec
 from sandbox.driver.abi.handles import Device, device_handle, gpu_instance, instance_handle, parent_device
 from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
-from sandbox.driver.abi.session import Session
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, writes
 from sandbox.driver.boards import Board, board_of
-from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance, remaining_capacity
+from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance
 from sandbox.driver.mode import set_mig_mode
 from sandbox.driver.state import MachineState
 from sandbox.driver.status import Refused, Status, require
@@ -56,30 +55,11 @@ def nvmlDeviceSetMigMode(
 
 
 @reads(HANDLE, UINT, OUT)
-def nvmlDeviceGetGpuInstanceProfileInfo(
-    _: Session, machine: MachineState, handle: int | None, index: int, info: int | None
-) -> None:
-    board, spec = _profile_by_index(machine, handle, index)
-    _fill(struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_t), board, spec)
-
-
-@reads(HANDLE, UINT, OUT)
 def nvmlDeviceGetGpuInstanceProfileInfoV(
     _: Session, machine: MachineState, handle: int | None, index: int, info: int | None
 ) -> None:
-    _check_version(info)
-    _fill_versioned(info, *_profile_by_index(machine, handle, index))
-
-
-@reads(HANDLE, UINT, OUT, since=545)
-def nvmlDeviceGetGpuInstanceProfileInfoByIdV(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, info: int | None
-) -> None:
-    _check_version(info)
-    device = parent_device(machine, handle)
-    _require_profiles(machine, device)
-    board = board_of(device.gpu)
-    _fill_versioned(info, board, _known(board, profile_id))
+    require(get_uint(info) in (PROFILE_INFO_V2, PROFILE_INFO_V3), Status.ARGUMENT_VERSION_MISMATCH)
+    _fill(info, *_profile_by_index(machine, handle, index))
 
 
 @reads(HANDLE, UINT, OUT, OUT)
@@ -96,25 +76,6 @@ def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
             placement = struct_at(array, pynvml.c_nvmlGpuInstancePlacement_t, position)
             placement.start, placement.size = start, spec.size
     put_uint(count, len(spec.starts))
-
-
-@reads(HANDLE, UINT, OUT)
-def nvmlDeviceGetGpuInstanceRemainingCapacity(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, count: int | None
-) -> None:
-    gpu = parent_device(machine, handle).gpu
-    require(gpu["mig_mode"], Status.NOT_SUPPORTED)
-    board = board_of(gpu)
-    put_uint(count, remaining_capacity(gpu, board, _known(board, profile_id)))
-
-
-@writes(HANDLE, UINT, OUT)
-def nvmlDeviceCreateGpuInstance(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, created: int | None
-) -> None:
-    checked(created)
-    device = parent_device(machine, handle)
-    put_pointer(created, instance_handle(device.index, create_gpu_instance(machine, device.gpu, profile_id)))
 
 
 @writes(HANDLE, UINT, OUT, OUT)
@@ -196,20 +157,11 @@ def _known(board: Board, profile_id: int) -> ProfileSpec:
     return spec
 
 
-def _check_version(info: int | None) -> None:
-    require(get_uint(info) in (PROFILE_INFO_V2, PROFILE_INFO_V3), Status.ARGUMENT_VERSION_MISMATCH)
-
-
-def _fill_versioned(info: int | None, board: Board, spec: ProfileSpec) -> None:
-    second = get_uint(info) == PROFILE_INFO_V2
-    structure = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t if second else GpuInstanceProfileInfoV3
-    answer = struct_at(info, structure)
-    _fill(answer, board, spec)
-    answer.name = f"MIG {spec.name}".encode()
-
-
-def _fill(answer: ctypes.Structure, board: Board, spec: ProfileSpec) -> None:
+def _fill(info: int | None, board: Board, spec: ProfileSpec) -> None:
     """Engine counts are one copy engine a slice, and the media engines where the profile has them: a simplification."""
+    second = get_uint(info) == PROFILE_INFO_V2
+    answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t if second else GpuInstanceProfileInfoV3)
+    answer.name = f"MIG {spec.name}".encode()
     media = int(board.model.excludes(spec.name, spec.name))
     answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices
     answer.instanceCount, answer.multiprocessorCount = spec.max_instances, board.multiprocessors_of(spec)

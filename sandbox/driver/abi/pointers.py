@@ -38,20 +38,12 @@ def put_uint(address: int | None, value: int) -> None:
     ctypes.c_uint.from_address(checked(address)).value = value
 
 
-def put_ulonglong(address: int | None, value: int) -> None:
-    ctypes.c_ulonglong.from_address(checked(address)).value = value
-
-
 def put_pointer(address: int | None, value: int) -> None:
     ctypes.c_void_p.from_address(checked(address)).value = value
 
 
 def get_uint(address: int | None) -> int:
     return ctypes.c_uint.from_address(checked(address)).value
-
-
-def get_text(address: int | None) -> str:
-    return ctypes.string_at(checked(address)).decode(errors="replace")
 
 
 def put_text(address: int | None, length: int, text: str) -> None:

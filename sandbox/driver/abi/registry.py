@@ -1,7 +1,7 @@
 """The table of exported C functions, filled by the decorators on them.
 
 `@reads` and `@writes` name the C argument types; the function gets the process's session, the machine's state (shared
-or alone) and the raw arguments. It returns nothing for success or raises `Refused`. `@waits` runs without the lock.
+or alone) and the raw arguments. It returns nothing for success or raises `Refused`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,26 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from sandbox.driver.store import Store
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 UINT = ctypes.c_uint
-INT = ctypes.c_int
-ULONGLONG = ctypes.c_ulonglong
 HANDLE = ctypes.c_void_p  # an opaque struct pointer of the caller's
 OUT = ctypes.c_void_p  # an address to write to
-TEXT = ctypes.c_void_p  # a C string of the caller's
+
+
+@dataclass(slots=True)
+class Session:
+    """What one process has of the library: the machine, and how often it initialised the library."""
+
+    store: Store
+    initialised: int = 0
 
 
 class Access(Enum):
     READ = "shared lock"
     WRITE = "lock alone, state saved"
-    UNLOCKED = "no lock: it may wait"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +39,18 @@ class Export:
     function: Callable[..., None]
     types: tuple[Any, ...]
     access: Access
-    since: int  # first driver branch that has the symbol
     needs_init: bool
 
 
 EXPORTS: dict[str, Export] = {}
 
 
-def reads(*types: Any, since: int = 0) -> Callable[[Function], Function]:
-    return _export(types, Access.READ, since=since)
+def reads(*types: Any) -> Callable[[Function], Function]:
+    return _export(types, Access.READ)
 
 
 def writes(*types: Any) -> Callable[[Function], Function]:
     return _export(types, Access.WRITE)
-
-
-def waits(*types: Any) -> Callable[[Function], Function]:
-    return _export(types, Access.UNLOCKED)
 
 
 def starts(*types: Any) -> Callable[[Function], Function]:
@@ -57,13 +58,9 @@ def starts(*types: Any) -> Callable[[Function], Function]:
     return _export(types, Access.READ, needs_init=False)
 
 
-def _export(
-    types: tuple[Any, ...], access: Access, *, since: int = 0, needs_init: bool = True
-) -> Callable[[Function], Function]:
+def _export(types: tuple[Any, ...], access: Access, *, needs_init: bool = True) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
-        EXPORTS[function.__name__] = Export(
-            function=function, types=types, access=access, since=since, needs_init=needs_init
-        )
+        EXPORTS[function.__name__] = Export(function=function, types=types, access=access, needs_init=needs_init)
         return function
 
     return register

@@ -85,10 +85,21 @@ def compute_instances(instance: Any) -> list[Any]:
     return found
 
 
+def create_gpu_instance(device: Any, profile_id: int) -> Any:
+    """A GPU instance at the first placement that is free; raises the driver's last refusal."""
+    *starts, last = placements(device, profile_id)
+    for start, size in starts:
+        try:
+            return nvml.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile_id, place(start, size))
+        except nvml.NVMLError_InsufficientResources:
+            continue
+    return nvml.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile_id, place(*last))
+
+
 def create(device: Any, profile_id: int, placement: tuple[int, int] | None = None) -> MigDevice:
     """A GPU instance with a compute instance that fills it."""
     if placement is None:
-        instance = nvml.nvmlDeviceCreateGpuInstance(device, profile_id)
+        instance = create_gpu_instance(device, profile_id)
     else:
         instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile_id, place(*placement))
     slices = profiles(device)[profile_id].sliceCount
@@ -96,6 +107,19 @@ def create(device: Any, profile_id: int, placement: tuple[int, int] | None = Non
     compute = nvml.nvmlGpuInstanceCreateComputeInstance(instance, full.id)
     ids = (nvml.nvmlGpuInstanceGetInfo(instance).id, nvml.nvmlComputeInstanceGetInfo(compute).id)
     return next(mig for mig in mig_devices(device) if (mig.gpu_instance, mig.compute_instance) == ids)
+
+
+def mig_handle(uuid: str) -> Any:
+    """The handle of the MIG device with this UUID, on any GPU."""
+    for index in range(nvml.nvmlDeviceGetCount()):
+        for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu(index))):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(index), position)
+            except nvml.NVMLError_NotFound:
+                continue
+            if nvml.nvmlDeviceGetUUID(handle) == uuid:
+                return handle
+    raise LookupError(uuid)
 
 
 def describe(mig: Any) -> MigDevice:

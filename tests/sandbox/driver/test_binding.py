@@ -40,14 +40,6 @@ def test_handles_of_one_device_are_not_equal(simulate: Simulate) -> None:
     assert ctypes.cast(first, ctypes.c_void_p).value == ctypes.cast(second, ctypes.c_void_p).value
 
 
-def test_uuid_is_positional(simulate: Simulate) -> None:
-    simulate("H100-80GB")
-    uuid = nvml.nvmlDeviceGetUUID(gpu())
-    with pytest.raises(TypeError):
-        nvml.nvmlDeviceGetHandleByUUID(uuid=uuid)
-    nvml.nvmlDeviceGetHandleByUUID(uuid)
-
-
 def test_a_placement_by_value_is_caught(simulate: Simulate, caplog: pytest.LogCaptureFixture) -> None:
     """The real library reads it as an address and takes the process down."""
     simulate("A100-40GB", mig_enabled=True)
@@ -60,9 +52,7 @@ def test_a_placement_by_value_is_caught(simulate: Simulate, caplog: pytest.LogCa
 
 def test_profile_info_versions(simulate: Simulate) -> None:
     simulate("H100-80GB")
-    assert nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu(), 2, version=1).memorySizeMB == 40448
     assert nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu(), 2).name == "MIG 3g.40gb"
-    assert nvml.nvmlDeviceGetGpuInstanceProfileInfoById(gpu(), 9).name == "MIG 3g.40gb"
     third = GpuInstanceProfileInfoV3(version=PROFILE_INFO_V3)
     assert ctypes.sizeof(third) == 152
     function = nvml._nvmlGetFunctionPointer("nvmlDeviceGetGpuInstanceProfileInfoV")
@@ -93,5 +83,5 @@ def test_initialisation_is_counted(simulate: Simulate) -> None:
 def test_null_and_foreign_handles_are_invalid(simulate: Simulate) -> None:
     simulate("H100-80GB")
     assert code_of(nvml.nvmlDeviceGetName, None) == 2
-    assert code_of(nvml.nvmlDeviceGetName, nvml.nvmlEventSetCreate()) == 2
+    assert code_of(nvml.nvmlDeviceGetName, 1 << 60) == 2
     assert code_of(nvml.nvmlGpuInstanceGetInfo, gpu()) == 2

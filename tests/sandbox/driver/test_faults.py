@@ -89,7 +89,7 @@ def test_a_slow_call(simulate: Simulate) -> None:
 @pytest.mark.parametrize(("action", "left"), [(Action.DIE_AFTER, 1), (Action.DIE_BEFORE, 0)])
 def test_a_caller_dies_around_a_call(simulate: Simulate, tmp_path: Path, action: Action, left: int) -> None:
     path = simulate("A100-40GB", mig_enabled=True)
-    faults.inject(path, "nvmlDeviceCreateGpuInstance", action)
+    faults.inject(path, "nvmlDeviceCreateGpuInstanceWithPlacement", action)
     with run_on(path, tmp_path / "cut_one.py", CUT_ONE) as process:
         assert process.wait(30) == KILLED_EXIT_STATUS
     instances = gpu_instances(gpu(), profiles(gpu())[14])

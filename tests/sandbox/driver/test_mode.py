@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sandbox.driver import incidents, processes
-from sandbox.driver.status import Refused
 from sandbox.driver.store import Store
 from tests.sandbox.driver.calls import code_of, create, gpu, mig_devices, nvml
 from tests.sandbox.driver.conftest import Simulate
@@ -33,15 +32,6 @@ def test_a_client_leaves_the_mode_pending(simulate: Simulate, key: str) -> None:
     assert mig_devices(gpu()) == [created]
 
 
-def test_a_virtual_machine_cannot_reset_an_ampere_gpu(simulate: Simulate) -> None:
-    path = simulate("A100-40GB", passthrough=True)
-    assert nvml.nvmlDeviceGetVirtualizationMode(gpu()) == 1
-    assert nvml.nvmlDeviceSetMigMode(gpu(), 1) == RESET_REQUIRED
-    assert nvml.nvmlDeviceGetMigMode(gpu()) == [0, 1]
-    incidents.reboot(path)
-    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 1]
-
-
 @pytest.mark.parametrize(("key", "after"), [("A100-40GB", [1, 1]), ("H100-80GB", [0, 0])])
 def test_reboot_takes_instances_and_on_hopper_the_mode(simulate: Simulate, key: str, after: list[int]) -> None:
     path = simulate(key, key, mig_enabled=True)
@@ -51,31 +41,6 @@ def test_reboot_takes_instances_and_on_hopper_the_mode(simulate: Simulate, key: 
     assert nvml.nvmlDeviceGetMigMode(gpu(0)) == after
     assert mig_devices(gpu(1)) == []
     assert [nvml.nvmlDeviceGetUUID(gpu(index)) for index in (1, 0)] == uuids
-
-
-def test_reset_is_refused_while_a_client_is_there(simulate: Simulate) -> None:
-    path = simulate("A100-40GB", mig_enabled=True)
-    uuid = nvml.nvmlDeviceGetUUID(gpu())
-    created = create(gpu(), 19)
-    processes.attach(path, created.uuid, 1, 1)
-    with pytest.raises(Refused):
-        incidents.reset(path, uuid)
-    assert mig_devices(gpu()) == [created]
-    processes.detach(path, 1)
-    incidents.reset(path, uuid)
-    assert mig_devices(gpu()) == []
-    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 1]
-
-
-def test_compute_mode_on_mig_gpus(simulate: Simulate) -> None:
-    simulate("H100-80GB")
-    nvml.nvmlDeviceSetComputeMode(gpu(), nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
-    assert nvml.nvmlDeviceGetComputeMode(gpu()) == nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
-    nvml.nvmlDeviceSetMigMode(gpu(), 1)
-    assert code_of(nvml.nvmlDeviceSetComputeMode, gpu(), 0) == 3
-    mig = nvml.nvmlDeviceGetHandleByUUID(create(gpu(), 19).uuid)
-    assert code_of(nvml.nvmlDeviceSetComputeMode, mig, nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS) == 3
-    nvml.nvmlDeviceSetComputeMode(mig, nvml.NVML_COMPUTEMODE_PROHIBITED)
 
 
 def test_the_driver_may_be_missing(simulate: Simulate) -> None:

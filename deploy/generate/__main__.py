@@ -66,7 +66,8 @@ def _write(made: Mapping[str, str]) -> None:
 
 def _report(names: list[str]) -> int:
     if names:
-        print(f"stale: {', '.join(names)}. Run `make manifests`", file=sys.stderr)
+        rendered = any(name.startswith("deploy/manifests") for name in names)
+        print(f"stale: {', '.join(names)}. Run `{'make manifests' if rendered else files.RENEW}`", file=sys.stderr)
     return 1 if names else 0
 
 

@@ -7,9 +7,12 @@ next to them, without helm. Between helm and the files only the comments that na
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 from pathlib import Path
+
+import yaml
 
 DEPLOY = Path(__file__).parents[1]
 CHART = DEPLOY / "chart"
@@ -52,10 +55,11 @@ def split(printed: str) -> dict[str, str]:
 
 
 def digest(chart: Path = CHART) -> str:
-    """Changes with whatever helm could render otherwise."""
-    found = hashlib.sha256(" ".join((*OPTIONS, KUBERNETES)).encode())
-    for path in sorted(path for path in chart.rglob("*") if path.is_file()):
-        found.update(f"{path.relative_to(chart)}\0".encode() + path.read_bytes() + b"\0")
+    """Changes with whatever helm renders from: templates, the chart's version, and values, not their comments."""
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    found = hashlib.sha256(json.dumps([*OPTIONS, KUBERNETES, values], sort_keys=True).encode())
+    for path in (chart / "Chart.yaml", *sorted((chart / "templates").iterdir())):
+        found.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     return found.hexdigest()
 
 

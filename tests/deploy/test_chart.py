@@ -1,6 +1,7 @@
 """The chart's own files, read without helm: what the values mean, and what their schema refuses."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,25 @@ def test_a_file_that_is_stale_is_named() -> None:
     assert generate.stale(made, rendered=False) == ["deploy/chart/values.yaml", "docs/none.md"]
 
 
-def test_manifests_of_another_chart_are_stale(tmp_path: Path) -> None:
-    (tmp_path / "Chart.yaml").write_text("name: other")
-    assert manifests.digest(tmp_path) != manifests.digest()
-    assert manifests.fresh()
+@pytest.mark.parametrize(
+    ("file", "old", "new", "same"),
+    [
+        ("templates/41-agent.yaml", "hostPID: true", "hostPID: false", False),
+        ("Chart.yaml", "appVersion: 0.", "appVersion: 9.", False),
+        ("values.yaml", "replicas: 2", "replicas: 3", False),
+        ("values.yaml", "# Which image", "# The image", True),
+        ("values.schema.json", "{", " {", True),
+    ],
+)
+def test_manifests_are_stale_when_helm_would_print_others(
+    tmp_path: Path, file: str, old: str, new: str, same: bool
+) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    text = (chart / file).read_text()
+    assert old in text
+    (chart / file).write_text(text.replace(old, new, 1))
+    assert (manifests.digest(chart) == manifests.digest()) is same
 
 
 def test_one_file_per_template_with_its_documents_in_order() -> None:

@@ -1,0 +1,291 @@
+"""The chart on a real API server: accepted, installed by helm, run with its own arguments, rights and policies.
+
+A control plane of its own, since policies and rights are of the whole cluster. Each test leaves it without a release.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crds.v1alpha1 import names
+from deploy.generate import manifests
+from kube import apply
+from partitioning.models import model_for_product
+from sandbox.driver import machine
+from sandbox.gpu_containers import GpuContainers
+from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
+from sandbox.ports import HeldPort
+from tests.builders import objects
+from tests.e2e.chart_release import NAME, Program, Release, short_folder
+from tests.e2e.fleet import daemon_pod
+from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, NODES, PLANS, PLUGIN, RealCluster, call, plan
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.tenants import objects_of
+from tests.waiting import eventually
+
+PRODUCT = "NVIDIA-H100-80GB-HBM3"
+SLICE = "nvidia.com/mig-1g.10gb"
+PODS = "/api/v1/namespaces/default/pods"
+SECONDS = 120.0
+ALL_OPTIONS = """
+image: {repository: example.com/gpuplan, digest: "sha256:%s", pullPolicy: Always}
+imagePullSecrets: [registry]
+commonLabels: {team: gpus}
+knownMigGeometries: [{models: [A30], allowedGeometries: [{1g.6gb: 4}]}]
+scheduler: {config: {name: scheduler-config}}
+controller:
+  replicas: 3
+  settings: {nominatePods: false}
+  nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+  tolerations: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]
+  podLabels: {a: b}
+  podAnnotations: {c: d}
+nodes: {runtimeClassName: nvidia, selector: {nvidia.com/gpu.deploy.client: "true"}}
+agent: {settings: {writeAllocatable: true}, maxUnavailable: 1}
+mps: {userID: 1000}
+networkPolicy: {enabled: true, metricsFrom: {kubernetes.io/metadata.name: monitoring}}
+""" % ("a" * 64)
+
+
+@pytest.fixture(scope="module")
+def empty(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A cluster with the namespace that helm needs, as README.md makes it."""
+    plane = RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))
+    plane.start()
+    try:
+        found = RealCluster(plane, tmp_path_factory.mktemp("clients"))
+        found.kubectl("create", "namespace", names.NAMESPACE, check=True)
+        found.kubectl(
+            *("label", "namespace", names.NAMESPACE, "pod-security.kubernetes.io/enforce=privileged"), check=True
+        )
+        yield found
+    finally:
+        plane.stop()
+
+
+@pytest.fixture
+def release(empty: RealCluster, helm: Path, tmp_path: Path) -> Iterator[Release]:
+    found = Release(empty, helm, tmp_path)
+    yield found
+    found.helm("uninstall", NAME, "--ignore-not-found", "--wait")
+
+
+# -------------------------------------------------------------------------------------------------------- accepted
+
+
+@pytest.mark.parametrize("values", ["", ALL_OPTIONS], ids=["defaults", "all options"])
+def test_a_server_side_dry_run_accepts_every_object(
+    empty: RealCluster, helm: Path, tmp_path: Path, values: str
+) -> None:
+    given = tmp_path / "values.yaml"
+    given.write_text(values)
+    done = manifests.template(helm, "--namespace", names.NAMESPACE, "--values", str(given))
+    assert done.returncode == 0, done.stderr
+    said = empty.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=done.stdout, check=True)
+    assert said.count("serverside-applied") == len(list(objects_of(done.stdout)))
+    assert "Warning" not in said
+
+
+def test_the_controllers_pods_meet_the_restricted_level_and_the_agents_do_not(empty: RealCluster, helm: Path) -> None:
+    empty.kubectl("create", "namespace", "strict", check=True)
+    empty.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted", check=True)
+    empty.kubectl("create", "serviceaccount", CONTROLLER, "-n", "strict", check=True)
+    empty.kubectl("create", "serviceaccount", AGENT, "-n", "strict", check=True)
+    printed = objects_of(manifests.template(helm).stdout)
+    bodies = {body["metadata"]["name"]: body for body in printed if body["kind"] in ("Deployment", "DaemonSet")}
+    answers = {}
+    for name in (CONTROLLER, AGENT):
+        spec = {**bodies[name]["spec"]["template"]["spec"], "priorityClassName": ""}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        answers[name] = call(empty.admin, "POST", "/api/v1/namespaces/strict/pods", body, dryRun="All")
+    assert answers[CONTROLLER].allowed, answers[CONTROLLER].message
+    assert "violates PodSecurity" in answers[AGENT].message
+
+
+def test_pods_of_another_mps_user_have_a_warning(empty: RealCluster, helm: Path) -> None:
+    done = manifests.template(helm, "--set", "mps.userID=1000", "--show-only", "templates/25-policy-mps-user.yaml")
+    empty.kubectl("apply", "-f", "-", stdin=done.stdout, check=True)
+
+    def warning(resource: str, user: int | None, pod_user: int | None) -> str:
+        limits = {"limits": {resource: "1"}}
+        container = {"name": "c", "image": "i", "resources": limits, "securityContext": {"runAsUser": user}}
+        spec = {"containers": [container], "securityContext": {"runAsUser": pod_user}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+        return empty.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(body), check=True)
+
+    eventually(lambda: "Warning" in warning("nvidia.com/gpu-10gb", None, None), "the policy is in force")
+    said = warning("nvidia.com/gpu-10gb", 0, 1000)
+    assert "container c requests an MPS slice and does not run as user 1000" in said
+    assert "created" in said
+    for resource, user, pod_user in (
+        ("nvidia.com/gpu-10gb", 1000, None),
+        ("nvidia.com/gpu-10gb", None, 1000),
+        ("nvidia.com/gpu", 0, 0),
+    ):
+        assert "Warning" not in warning(resource, user, pod_user)
+    empty.kubectl("delete", "-f", "-", stdin=done.stdout, check=True)
+
+
+# ------------------------------------------------------------------------------------- install, change and remove
+
+
+def test_upgrade_and_rollback_change_what_differs_and_removal_leaves_the_crd(release: Release) -> None:
+    release.install({})
+    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuplan-agent"
+    before = apply.get(release.cluster.admin, policy)["metadata"]["uid"]
+    node_plan = plan("kept")
+    assert call(release.cluster.admin, "POST", PLANS, node_plan).allowed
+
+    def state() -> tuple[int, int, int]:
+        both = [("deployments", CONTROLLER), ("daemonsets", AGENT), ("daemonsets", PLUGIN)]
+        generations = [release.workload(kind, name)["metadata"]["generation"] for kind, name in both]
+        return (generations[0], generations[1], generations[2])
+
+    assert state() == (1, 1, 1)
+    release.helm("upgrade", NAME, str(manifests.CHART), values={"batchWindowIdleSeconds": 5})
+    assert state() == (2, 1, 1), "settings of the controller replace the controller alone"
+    release.helm("rollback", NAME, "1")
+    assert state() == (3, 1, 1)
+    config = apply.get(release.cluster.admin, f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/gpuplan-controller")
+    assert "batchWindowIdleSeconds: 10\n" in config["data"]["config.yaml"]
+    assert apply.get(release.cluster.admin, policy)["metadata"]["uid"] == before, "a policy is never away"
+
+    release.helm("uninstall", NAME, "--wait")
+    assert release.remaining() == []
+    assert call(release.cluster.admin, "GET", f"{PLANS}/kept").allowed
+    assert call(release.cluster.admin, "DELETE", f"{PLANS}/kept").allowed
+
+
+# --------------------------------------------------------------------------------------------------- its programs
+
+
+def test_a_pod_gets_its_slice_from_what_the_chart_installed(
+    release: Release, programs: Binaries, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    cluster, name = release.cluster, "gpu-node-1"
+    with HeldPort() as controller_port, HeldPort() as agent_port:
+        release.install(values_for(folder, controller_port.number, agent_port.number))
+        node = Node(name, release, folder, programs.kubernetes)
+        request.addfinalizer(node.close)
+        controller = Program(release, "deployments", CONTROLLER, folder)
+        request.addfinalizer(controller.kill)
+        token = cluster.token(CONTROLLER)
+        controller.start("--kubeconfig", kubeconfig(cluster, folder, token))
+        node.start()
+
+        pod = objects.manifest(objects.pod("needs-a-slice", limits={SLICE: 1}))
+        apply.create(cluster.admin, PODS, pod)
+        eventually(lambda: phase(cluster, "needs-a-slice") == "Running", "the pod runs", SECONDS)
+        eventually(lambda: ready(cluster, name), "the plan is Ready", SECONDS)
+        for program in (controller, node.agent):
+            for probe in ("livenessProbe", "readinessProbe"):
+                eventually(partial(program.answers, probe), f"{program.log.stem} passes its {probe}")
+
+        for program in (controller, node.agent, node.plugin):
+            code, seconds = program.end()
+            assert code == 0, f"{program.log.stem} after {seconds:.1f} s: {program.log.read_text()[-2000:]}"
+            assert "orbidden" not in program.log.read_text(), "the chart's rights are enough"
+        lease = apply.get(cluster.admin, f"{LEASES}/{names.CONTROLLER_LEASE}")
+        assert not lease["spec"].get("holderIdentity"), "the Lease is released at the end"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as found:
+        yield found
+
+
+def values_for(folder: Path, controller_port: int, agent_port: int) -> dict[str, Any]:
+    """Directories and ports of this machine, and shorter waits."""
+    return {
+        "batchWindowTimeoutSeconds": 2,
+        "batchWindowIdleSeconds": 0.5,
+        "controller": {"metricsPort": controller_port},
+        "nodes": {
+            "stateDir": str(folder / "state"),
+            "kubeletDir": str(folder / "kubelet"),
+            "mpsDir": str(folder / "mps"),
+        },
+        "agent": {"metricsPort": agent_port, "settings": {"kubeletStartSeconds": 3, "releaseSlackSeconds": 2}},
+    }
+
+
+class Node:
+    """A node with simulated hardware and the chart's agent and device plugin."""
+
+    def __init__(self, name: str, release: Release, folder: Path, kubernetes: str) -> None:
+        self.name, self._folder, self._cluster = name, folder, release.cluster
+        for each in ("state", "kubelet", "mps"):
+            (folder / each).mkdir()
+        model = model_for_product(PRODUCT)
+        assert model is not None
+        self._machine = folder / "gpus.json"
+        machine.create(self._machine, [(model, {"mig_enabled": True})], seed=name)
+        labels = {
+            names.LABEL_PARTITIONING: "mig",
+            names.LABEL_PRODUCT: PRODUCT,
+            names.LABEL_COUNT: "1",
+            names.LABEL_MEMORY: "81559",
+        }
+        amounts = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+        apply.create(
+            self._cluster.admin,
+            NODES,
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "status": {"capacity": amounts, "allocatable": amounts},
+            },
+        )
+        self._runtime = ScriptedRuntime(GpuContainers(self._machine))
+        self._kubelet = Kubelet(
+            name,
+            folder / "kubelet",
+            ClusterApi(self._cluster.kubelet(name), name),
+            status_tick_seconds=1.0,
+            runtime=self._runtime,
+            switches=Switches.of(kubernetes),
+        )
+        self.plugin = Program(release, "daemonsets", PLUGIN, folder)
+        self.agent = Program(release, "daemonsets", AGENT, folder, node=name)
+
+    def start(self) -> None:
+        self._kubelet.start()
+        pod = eventually(
+            lambda: daemon_pod(self._cluster, AGENT, self.name), "the scheduler binds the agent's pod", SECONDS
+        )
+        token = self._cluster.token(AGENT, pod=pod, requester=self._cluster.kubelet(self.name))
+        self.plugin.start()
+        driver = (sys.executable, "-m", "sandbox.driver.run", str(self._machine), "-m", "nodeagent")
+        self.agent.start("--kubeconfig", kubeconfig(self._cluster, self._folder, token), before=driver)
+
+    def close(self) -> None:
+        self.agent.kill()
+        self.plugin.kill()
+        self._kubelet.stop()
+        self._runtime.close()
+        for path in (f"{PLANS}/{self.name}", f"{NODES}/{self.name}", f"{PODS}/needs-a-slice"):
+            call(self._cluster.admin, "DELETE", path, gracePeriodSeconds="0")
+
+
+def kubeconfig(cluster: RealCluster, folder: Path, token: str) -> str:
+    path = folder / f"{abs(hash(token))}.kubeconfig"
+    path.write_text(cluster.plane.kubeconfig_with(token))
+    return str(path)
+
+
+def phase(cluster: RealCluster, name: str) -> str:
+    return str(apply.get(cluster.admin, f"{PODS}/{name}")["status"].get("phase"))
+
+
+def ready(cluster: RealCluster, name: str) -> bool:
+    found = apply.get(cluster.admin, f"{PLANS}/{name}")
+    conditions = {each["type"]: each["status"] for each in (found.get("status") or {}).get("conditions") or ()}
+    same = found["status"].get("observedGeneration") == found["metadata"]["generation"]
+    return same and conditions.get("Ready") == "True"

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.builders.objects import pod
+
 Raw = dict[str, Any]
 NODE = "gpu-node-1"
 RUNNING = {"name": "main", "state": {"running": {}}}
 
 
 def pod_json(key: tuple[str, str], resource: str, count: int, *, uid: str) -> Raw:
-    return {
-        "metadata": {"namespace": key[0], "name": key[1], "uid": uid},
-        "spec": {
-            "nodeName": NODE,
-            "terminationGracePeriodSeconds": 30,
-            "containers": [{"name": "main", "resources": {"limits": {resource: str(count)}}}],
-        },
-        "status": {"phase": "Pending"},
-    }
+    """A pod of this node; `key` is namespace and name."""
+    requests = {resource: str(count)}
+    return pod(key[1], namespace=key[0], requests=requests, uid=uid, node=NODE, terminationGracePeriodSeconds=30)
 
 
 def mig(index: int, *instances: tuple[str, int] | str, uuid: str = "") -> Raw:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from nodeagent.observed.kubelet import CheckpointEntry
 from sandbox.driver import processes
+from tests.clock import Clock
 from tests.nodeagent.items import RUNNING, Raw, pod_json
 from tests.nodeagent.node_fakes import FakeKubelet, Plugin
-from tests.nodeagent.watched import Clock
 
 
 class PodsMemory:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from sandbox.driver.install import install
 from sandbox.driver.machine import create
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.conftest import H100
 
 NODE = "n1"
@@ -123,26 +122,10 @@ class Node:
         return [str(gpu.layout) for gpu in NvmlDriver().observe()]
 
     def pod(self, name: str, resource: str) -> None:
-        container = {
-            "name": "main",
-            "image": "x",
-            "command": ["sleep", "3600"],
-            "resources": {"limits": {resource: "1"}},
-        }
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 2, "containers": [container]},
-        }
+        main = container(limits={resource: "1"}, image="x", command=["sleep", "3600"])
+        body = manifest(pod(name, containers=[main], node=NODE, terminationGracePeriodSeconds=2))
+        del body["status"]
         apply.create(self.api, PODS, body)
 
     def phase(self, name: str) -> str:
         return str(apply.get(self.api, f"{PODS}/{name}").get("status", {}).get("phase", ""))
-
-
-def wait_until(happens: Callable[[], object], *, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        threading.Event().wait(0.02)

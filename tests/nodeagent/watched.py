@@ -16,6 +16,7 @@ from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.usage import Votes
 from nodeagent.steps.journal import Intent, Journal
 from partitioning.layouts import Instance
+from tests.clock import Clock
 
 
 class Killed(BaseException):
@@ -24,14 +25,6 @@ class Killed(BaseException):
 
 class TouchedError(AssertionError):
     """The agent ended something that a container uses."""
-
-
-@dataclass
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

@@ -39,12 +39,12 @@ from sandbox.driver import incidents
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.state import Quirks
+from tests.clock import Clock
 from tests.nodeagent.api_memory import ApiMemory
 from tests.nodeagent.items import NODE, Raw
 from tests.nodeagent.node_fakes import FakeKubelet, Plugin
 from tests.nodeagent.pods_memory import PodsMemory
 from tests.nodeagent.watched import (
-    Clock,
     Effects,
     Killed,
     WatchedConfigFile,

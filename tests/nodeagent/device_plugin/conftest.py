@@ -15,7 +15,8 @@ from nodeagent.device_plugin.mps_daemons import DaemonTiming
 from nodeagent.device_plugin.registration import RegistrationTiming
 from nodeagent.device_plugin.service import PluginService, ServiceTiming
 from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, read_loaded, write_config
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
 
 STAND_IN = Path(next(iter(sandbox.__path__))) / "mps"
 

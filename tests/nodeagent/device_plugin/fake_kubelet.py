@@ -11,7 +11,7 @@ import re
 import socket
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,15 +27,6 @@ from kube.kubelet_api.paths import KubeletPaths, unix_target
 WAIT_SECONDS = 20.0
 NAME = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 LOCAL = (("grpc.use_local_subchannel_pool", 1),)
-
-
-def eventually(condition: Callable[[], object], what: str = "the condition") -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_SECONDS / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError(f"{what} did not come true within {WAIT_SECONDS} s")
 
 
 @dataclass(eq=False)

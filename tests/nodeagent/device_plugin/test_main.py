@@ -12,7 +12,8 @@ import pytest
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
 from tests.nodeagent.device_plugin.conftest import Node
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn)
     assert process.wait(timeout=20) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
-    eventually(lambda: kubelet.open_streams(MIG) == 0)
+    eventually(lambda: kubelet.open_streams(MIG) == 0, "the end of the stream")
     assert not list((node.kubelet_dir / "device-plugins").glob("gpuplan-*"))
     loaded = node.loaded()
     assert loaded is not None
@@ -77,7 +78,7 @@ def test_it_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Sp
         process.kill()
         process.wait(timeout=20)
         process = spawn()
-        eventually(partial(is_another, node, before.boot_token))
+        eventually(partial(is_another, node, before.boot_token), "another plugin process in loaded.json")
         before = node.load(CONFIG)
         assert kubelet.healthy(MIG) == {"MIG-0"}
     assert kubelet.overlaps == []
@@ -87,7 +88,10 @@ def test_it_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Sp
 def test_it_knows_the_boot_of_the_machine(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
     write_config(node.files, replace(CONFIG, boot_id="another"))
     spawn()
-    eventually(lambda: MIG in kubelet.resources and kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy"})
+    eventually(
+        lambda: MIG in kubelet.resources and kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy"},
+        "MIG in kubelet.resources and kubelet.resources[MIG].devices == {'MIG-0': 'Unhealthy'}",
+    )
 
     write_config(node.files, replace(CONFIG, boot_id=boot_id()))
-    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"})
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"}, "kubelet.healthy(MIG) == {'MIG-0'}")

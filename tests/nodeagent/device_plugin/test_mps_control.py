@@ -11,7 +11,7 @@ import pytest
 from nodeagent.device_plugin.mps_control import MpsControl
 from sandbox.mps import clients
 from tests.nodeagent.device_plugin.conftest import Node
-from tests.nodeagent.device_plugin.fake_kubelet import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def test_a_command_that_cannot_be_killed_is_left_behind_until_it_ends(node: Node
     assert len(started) == 1, "nothing else is run meanwhile"
 
     started[0].let_go()
-    eventually(lambda: hanging.ensure(GPU) is None)
+    eventually(lambda: hanging.ensure(GPU) is None, "an answer of the daemon")
 
 
 def test_long_pipe_directories_are_refused_beforehand(node: Node) -> None:

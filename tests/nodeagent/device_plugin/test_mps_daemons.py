@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from nodeagent.device_plugin.mps_daemons import DaemonTiming, MpsDaemons
+from tests.clock import Clock
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B
-from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS, eventually
-from tests.nodeagent.watched import Clock
+from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS
+from tests.waiting import eventually
 
 HANGS = "hangs"
 TWIN = f"{GPU_A[:13]}9999-2222-3333-444444444444"
@@ -117,11 +118,11 @@ def test_a_daemon_that_hangs_delays_no_other_gpu(make: Make) -> None:
     world = make(GPU_A, GPU_B)
     world.of(GPU_A).answer(GPU_A, HANGS)
     world.daemons.tend()
-    eventually(lambda: world.daemons.unready() == {GPU_A})
+    eventually(lambda: world.daemons.unready() == {GPU_A}, "one GPU without a daemon")
     assert world.daemons.confirm(GPU_B) is None
     world.clock.now += 10.0
     world.daemons.tend()
-    eventually(lambda: len(world.of(GPU_B).calls) == 3)
+    eventually(lambda: len(world.of(GPU_B).calls) == 3, "three calls to the other daemon")
     assert world.of(GPU_A).calls == [GPU_A], "it is not asked again before it has answered"
 
 
@@ -199,7 +200,7 @@ def test_more_container_starts_than_may_wait_are_refused_at_once(make: Make) -> 
     waiting = [threading.Thread(target=lambda: answers.append(world.daemons.confirm(GPU_A))) for _ in range(12)]
     for thread in waiting:
         thread.start()
-    eventually(lambda: len(answers) == 10)
+    eventually(lambda: len(answers) == 10, "ten answers")
     assert set(answers) == {"2 containers wait for the check of its MPS control daemon already"}
     world.of(GPU_A).answer(GPU_A, None)
     for thread in waiting:

@@ -10,7 +10,8 @@ from nodeagent.device_plugin.server import socket_name
 from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, write_config
 from tests.nodeagent.device_plugin.conftest import Node, Start
 from tests.nodeagent.device_plugin.devices import messages
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ def settled(kubelet: FakeKubelet) -> bool:
 def test_kubelet_comes_after_the_plugin(node: Node, start_plugin: Start) -> None:
     start_plugin()
     write_config(node.files, CONFIG)
-    eventually(lambda: node.loaded() and loaded_of(node).hash == CONFIG.hash)
+    eventually(lambda: node.loaded() and loaded_of(node).hash == CONFIG.hash, "loaded.json of the config")
     loaded = loaded_of(node)
     assert loaded.registered == {MIG: False, WHOLE: False}
     kubelet = FakeKubelet(node.kubelet_dir)
@@ -53,10 +54,10 @@ def test_kubelet_restarts(node: Node, kubelet: FakeKubelet, start_plugin: Start)
     node.load(CONFIG)
     for _ in range(3):
         kubelet.stop()
-        eventually(lambda: not any(loaded_of(node).registered.values()))
+        eventually(lambda: not any(loaded_of(node).registered.values()), "no resource registered")
         kubelet.start()  # removes our sockets, as a kubelet does
-        eventually(lambda: settled(kubelet))
-        eventually(lambda: all(loaded_of(node).registered.values()))
+        eventually(lambda: settled(kubelet), "one stream of each resource")
+        eventually(lambda: all(loaded_of(node).registered.values()), "every resource registered")
         assert kubelet.overlaps == []
         assert [kubelet.open_streams(resource) for resource in (MIG, WHOLE)] == [1, 1]
 
@@ -67,7 +68,10 @@ def test_kubelet_ends_a_stream(node: Node, kubelet: FakeKubelet, start_plugin: S
     first = kubelet.resources[MIG].newest
     ended = time.monotonic()
     kubelet.end_stream(MIG)
-    eventually(lambda: kubelet.resources[MIG].newest is not first and settled(kubelet))
+    eventually(
+        lambda: kubelet.resources[MIG].newest is not first and settled(kubelet),
+        "kubelet.resources[MIG].newest is not first and settled(kubelet)",
+    )
     assert time.monotonic() - ended >= 0.2  # not before the kubelet has dealt with the end of the old one
     assert kubelet.overlaps == []
     assert len(kubelet.resources[WHOLE].connections) == 1  # the other resource was left alone
@@ -79,7 +83,10 @@ def test_sockets_removed_and_stream_ended(node: Node, kubelet: FakeKubelet, star
     path = node.kubelet_dir / "device-plugins" / socket_name(MIG)
     path.unlink()
     kubelet.end_stream(MIG)
-    eventually(lambda: len(kubelet.resources[MIG].connections) == 2 and settled(kubelet))
+    eventually(
+        lambda: len(kubelet.resources[MIG].connections) == 2 and settled(kubelet),
+        "len(kubelet.resources[MIG].connections) == 2 and settled(kubelet)",
+    )
     assert path.exists()
 
 
@@ -87,7 +94,10 @@ def test_a_registration_that_does_not_show_is_repeated(node: Node, kubelet: Fake
     kubelet.hidden.add(MIG)
     start_plugin()
     write_config(node.files, CONFIG)
-    eventually(lambda: MIG in kubelet.resources and len(kubelet.resources[MIG].connections) >= 2)
+    eventually(
+        lambda: MIG in kubelet.resources and len(kubelet.resources[MIG].connections) >= 2,
+        "MIG in kubelet.resources and len(kubelet.resources[MIG].connections) >= 2",
+    )
     loaded = loaded_of(node)
     assert not loaded.registered[MIG]
     kubelet.hidden.clear()
@@ -102,9 +112,12 @@ def test_what_breaks_after_the_first_verification_is_found_by_the_second(
     start_plugin(verify_again_seconds=0.3)
     node.load(CONFIG)
     kubelet.hidden.add(MIG)
-    eventually(lambda: len(kubelet.resources[MIG].connections) >= 2)
+    eventually(lambda: len(kubelet.resources[MIG].connections) >= 2, "len(kubelet.resources[MIG].connections) >= 2")
     kubelet.hidden.clear()
-    eventually(lambda: settled(kubelet) and all(loaded_of(node).registered.values()))
+    eventually(
+        lambda: settled(kubelet) and all(loaded_of(node).registered.values()),
+        "settled(kubelet) and all(loaded_of(node).registered.values())",
+    )
 
 
 def test_a_resource_of_which_nothing_is_advertised_is_left_to_another_plugin(
@@ -113,14 +126,17 @@ def test_a_resource_of_which_nothing_is_advertised_is_left_to_another_plugin(
     start_plugin(verify_again_seconds=0.2)
     node.load(CONFIG)
     node.load(PluginConfig.of(CONFIG.devices, ["MIG-0"]))
-    eventually(lambda: kubelet.healthy(MIG) == set())
+    eventually(lambda: kubelet.healthy(MIG) == set(), "kubelet.healthy(MIG) == set()")
     kubelet.foreign[MIG] = {"MIG-0::0"}
     kubelet.end_stream(MIG)  # as a kubelet does when another plugin registers
-    eventually(lambda: any("another device plugin" in problem.message for problem in loaded_of(node).errors))
+    eventually(
+        lambda: any("another device plugin" in problem.message for problem in loaded_of(node).errors),
+        "any('another device plugin' in problem.message for problem in loaded_of(node).errors)",
+    )
     assert len(kubelet.resources[MIG].connections) == 1
     kubelet.foreign.clear()
     node.load(CONFIG)
-    eventually(lambda: settled(kubelet))
+    eventually(lambda: settled(kubelet), "one stream of each resource")
 
 
 def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
@@ -131,11 +147,14 @@ def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
     start_plugin(verify_again_seconds=0.2, unanswered_seconds=0.5)
     node.load(CONFIG)
 
-    eventually(lambda: "registrations are not verified" in messages(loaded_of(node)))
+    eventually(
+        lambda: "registrations are not verified" in messages(loaded_of(node)),
+        "'registrations are not verified' in messages(loaded_of(node))",
+    )
     assert str(kubelet.paths.pod_resources_socket) in messages(loaded_of(node))
 
     directory.with_name("not-mounted").rename(directory)
-    eventually(lambda: loaded_of(node).errors == ())
+    eventually(lambda: loaded_of(node).errors == (), "loaded_of(node).errors == ()")
 
 
 @pytest.mark.parametrize("served", [True, False])
@@ -153,18 +172,26 @@ def test_our_ids_that_the_kubelet_still_shows_are_anothers_only_with_its_socket(
             rival.listen(8)
         kubelet.end_stream(MIG)
         if served:
-            eventually(lambda: "another device plugin serves it" in messages(loaded_of(node)))
+            eventually(
+                lambda: "another device plugin serves it" in messages(loaded_of(node)),
+                "'another device plugin serves it' in messages(loaded_of(node))",
+            )
             assert len(kubelet.resources[MIG].connections) == 1
         else:
-            eventually(lambda: len(kubelet.resources[MIG].connections) > 2)
+            eventually(
+                lambda: len(kubelet.resources[MIG].connections) > 2, "len(kubelet.resources[MIG].connections) > 2"
+            )
 
 
 def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     bad = Device(id="x", resource="nvidia.com/mig-1g.10gb+me", gpu="GPU-a", kind=DeviceKind.MIG)
     write_config(node.files, PluginConfig.of([*CONFIG.devices, bad]))
-    eventually(lambda: settled(kubelet))
-    eventually(lambda: any("is invalid" in problem.message for problem in loaded_of(node).errors))
+    eventually(lambda: settled(kubelet), "one stream of each resource")
+    eventually(
+        lambda: any("is invalid" in problem.message for problem in loaded_of(node).errors),
+        "any('is invalid' in problem.message for problem in loaded_of(node).errors)",
+    )
     loaded = loaded_of(node)
     assert {problem.resource for problem in loaded.errors} == {bad.resource}
 
@@ -173,8 +200,11 @@ def test_a_socket_path_that_is_too_long_is_reported(node: Node, kubelet: FakeKub
     start_plugin()
     long = Device(id="x", resource=f"nvidia.com/{'x' * 90}", gpu="GPU-a", kind=DeviceKind.MIG)
     write_config(node.files, PluginConfig.of([*CONFIG.devices, long]))
-    eventually(lambda: any("longer than 107" in p.message for p in loaded_of(node).errors))
-    eventually(lambda: settled(kubelet))
+    eventually(
+        lambda: any("longer than 107" in p.message for p in loaded_of(node).errors),
+        "any('longer than 107' in p.message for p in loaded_of(node).errors)",
+    )
+    eventually(lambda: settled(kubelet), "one stream of each resource")
 
 
 def test_many_quick_changes_end_in_the_last_one(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:

@@ -20,7 +20,8 @@ from tests.nodeagent.device_plugin.devices import (
     mps,
     refusal,
 )
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
 
 
 def test_everything_is_registered_listed_and_confirmed(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
@@ -30,7 +31,10 @@ def test_everything_is_registered_listed_and_confirmed(node: Node, kubelet: Fake
     assert loaded.errors == ()
     assert abs(loaded.loaded_at - time.time()) < 60
     assert kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}
-    eventually(lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0", f"{GPU_B}::10gb::1"})  # their daemon answers
+    eventually(
+        lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0", f"{GPU_B}::10gb::1"},
+        "kubelet.healthy(SLICE) == {f'{GPU_B}::10gb::0', f'{GPU_B}::10gb::1'}",
+    )  # their daemon answers
     assert kubelet.healthy(WHOLE) == {GPU_C}
     options = {name: known.newest.options for name, known in kubelet.resources.items()}
     assert {name: o.pre_start_required for name, o in options.items()} == {MIG: False, SLICE: True, WHOLE: False}
@@ -94,7 +98,7 @@ def test_nothing_is_handed_out_that_the_ledger_cannot_hold(
 def test_refusals_are_sentences_for_users(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(PluginConfig.of([mig(0), mig(1), mps(0), mps(1)], ["MIG-1"]))
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 2)
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
     assert kubelet.healthy(MIG) == {"MIG-0"}
     assert refusal(lambda: kubelet.allocate(MIG, ids={"MIG-1"})).startswith(
         f"MIG-1 ({MIG}) is being withdrawn: gpuplan re-partitions this GPU."
@@ -109,7 +113,7 @@ def test_refusals_are_sentences_for_users(node: Node, kubelet: FakeKubelet, star
 def test_pods_are_packed_onto_few_gpus(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(PluginConfig.of([*(mps(n, GPU_A) for n in range(3)), *(mps(n, GPU_B) for n in range(2))]))
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 5)
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 5, "five healthy slices")
     got = [kubelet.allocate(SLICE).envs["NVIDIA_VISIBLE_DEVICES"] for _ in range(5)]
     assert got == [GPU_B, GPU_B, GPU_A, GPU_A, GPU_A]
 

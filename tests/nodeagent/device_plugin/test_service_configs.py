@@ -11,7 +11,8 @@ from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.config import PluginConfig, write_config
 from tests.nodeagent.device_plugin.conftest import Node, Start
 from tests.nodeagent.device_plugin.devices import ALL, GPU_C, MIG, WHOLE, messages, mig, refusal
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
 
 
 def test_a_withdrawal_is_confirmed_only_after_running_allocates(
@@ -22,7 +23,7 @@ def test_a_withdrawal_is_confirmed_only_after_running_allocates(
     withdrawn = PluginConfig.of([mig(1)], ["MIG-0"])
     with plugin.service._lists.allocating(MIG, ["MIG-0"]):  # an Allocate that takes its time
         write_config(node.files, withdrawn)
-        eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"})
+        eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"}, "kubelet.healthy(MIG) == {'MIG-1'}")
         assert "is being withdrawn" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-0"}))
         loaded = node.loaded()
         assert loaded is not None
@@ -39,10 +40,10 @@ def test_a_resource_that_fell_to_nothing_stays_registered(
     assert empty.registered == {MIG: True}
     assert kubelet.resources[MIG].lists[-1] == frozenset()
     plugin.stop()
-    eventually(lambda: kubelet.open_streams(MIG) == 0)
+    eventually(lambda: kubelet.open_streams(MIG) == 0, "the end of the stream")
     start_plugin()
-    eventually(lambda: kubelet.open_streams(MIG) == 1)  # and over a restart of the plugin
-    eventually(lambda: (node.loaded() or empty).boot_token != empty.boot_token)
+    eventually(lambda: kubelet.open_streams(MIG) == 1, "one open stream")  # and over a restart of the plugin
+    eventually(lambda: (node.loaded() or empty).boot_token != empty.boot_token, "another plugin process in loaded.json")
     assert kubelet.resources[MIG].lists[-1] == frozenset()
 
 
@@ -51,7 +52,7 @@ def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
 ) -> None:
     write_config(node.files, replace(ALL, boot_id="one"))
     start_plugin(boot_id="two")
-    eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C})
+    eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C}, "the whole GPU at the kubelet")
     node.load(replace(ALL, boot_id="one"))
     assert kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy", "MIG-1": "Unhealthy"}
     loaded = node.loaded()
@@ -61,7 +62,7 @@ def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
 
     write_config(node.files, replace(ALL, boot_id="two"))
 
-    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"})
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}, "kubelet.healthy(MIG) == {'MIG-0', 'MIG-1'}")
 
 
 def says(node: Node, sentence: str) -> bool:
@@ -74,11 +75,13 @@ def test_a_bad_config_leaves_the_last_good_one_in_force(node: Node, kubelet: Fak
     text = node.files.config.read_text()
     for bad, sentence in (("{", "config.json: Invalid JSON"), (text.replace("9728", "1"), "config.json: hash is")):
         node.files.config.write_text(bad)
-        eventually(partial(says, node, sentence))
+        eventually(partial(says, node, sentence), "the problem in loaded.json")
         assert (node.loaded() or good).hash == good.hash
         assert kubelet.healthy(MIG) == {"MIG-0"}
     node.files.config.unlink()
-    eventually(lambda: "config.json is gone" in messages(node.loaded()))
+    eventually(
+        lambda: "config.json is gone" in messages(node.loaded()), "'config.json is gone' in messages(node.loaded())"
+    )
     assert kubelet.allocate(MIG).envs == {"NVIDIA_VISIBLE_DEVICES": "MIG-0"}
     node.load(PluginConfig.of([mig(0), mig(1)]))
     assert messages(node.loaded()) == ""
@@ -91,7 +94,7 @@ def test_every_config_file_is_answered_also_one_with_the_old_text(
     first = node.load(ALL)
     written = node.files.loaded.stat().st_mtime_ns
     write_config(node.files, ALL)
-    eventually(lambda: node.files.loaded.stat().st_mtime_ns > written)
+    eventually(lambda: node.files.loaded.stat().st_mtime_ns > written, "a new loaded.json")
     second = node.loaded()
     assert second is not None
     assert second.loaded_at > first.loaded_at
@@ -102,7 +105,7 @@ def test_without_a_config_the_plugin_reports_that_it_runs(
     node: Node, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin()
-    eventually(node.loaded)
+    eventually(node.loaded, "loaded.json")
     loaded = node.loaded()
     assert loaded is not None
     assert (loaded.hash, loaded.registered, loaded.errors) == ("", {}, ())

@@ -12,7 +12,8 @@ from nodeagent.handover.config import PluginConfig, write_config
 from sandbox.mps import clients
 from tests.nodeagent.device_plugin.conftest import Node, Start
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, WHOLE, messages, mig, mps, whole
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -33,29 +34,29 @@ def test_each_gpu_with_slices_has_a_daemon_until_the_last_slice_goes(
 ) -> None:
     start_plugin()
     node.load(PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B), mig(0, GPU_C)]))
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 2)
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
     assert [daemon_runs(node, gpu) for gpu in (GPU_A, GPU_B, GPU_C)] == [True, True, False]
     assert state_of(node, GPU_A)["percentage"] == 100.0  # clients carry their own limits
     node.load(PluginConfig.of([mps(0, GPU_B)]))
-    eventually(lambda: not daemon_runs(node, GPU_A))
+    eventually(lambda: not daemon_runs(node, GPU_A), "the end of the daemon")
     assert daemon_runs(node, GPU_B)
 
 
 def test_a_daemon_with_clients_is_not_ended(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin(daemon_check_seconds=0.1)
     node.load(PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B)]))
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 2)
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
     path = node.pipe(GPU_A) / ".sandbox-mps.json"
     state = json.loads(path.read_text())
     state["servers"] = {"5000": {"clients": [{"pid": 77}]}}
     path.write_text(json.dumps(state))
     node.load(PluginConfig.of([mps(0, GPU_B)]))
     (node.pipe(GPU_B) / ".sandbox-mps.json").unlink()
-    eventually(lambda: daemon_runs(node, GPU_B))  # checks went on meanwhile
+    eventually(lambda: daemon_runs(node, GPU_B), "the daemon of the other GPU")  # checks went on meanwhile
     assert json.loads(path.read_text())["servers"] == state["servers"]
     state["servers"] = {}
     path.write_text(json.dumps(state))
-    eventually(lambda: not path.exists())
+    eventually(lambda: not path.exists(), "the end of the file")
 
 
 def test_slices_without_a_daemon_are_not_given_out(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
@@ -64,15 +65,20 @@ def test_slices_without_a_daemon_are_not_given_out(node: Node, kubelet: FakeKube
     start_plugin(daemon_check_seconds=0.2)
     config = PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B)])
     loaded = node.load(config)
-    eventually(lambda: [problem.gpu for problem in (node.loaded() or loaded).errors] == [GPU_A])
-    eventually(lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"})
+    eventually(
+        lambda: [problem.gpu for problem in (node.loaded() or loaded).errors] == [GPU_A],
+        "a problem with this GPU in loaded.json",
+    )
+    eventually(
+        lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"}, "kubelet.healthy(SLICE) == {f'{GPU_B}::10gb::0'}"
+    )
     with pytest.raises(grpc.RpcError, match=r"is not ready: .* This is tried again\."):
         kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
     kubelet.pre_start(SLICE, f"{GPU_B}::10gb::0")
 
     (node.mps_root / GPU_A[:13]).unlink()
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 2)
-    eventually(lambda: (node.loaded() or loaded).errors == ())
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
+    eventually(lambda: (node.loaded() or loaded).errors == (), "loaded.json without problems")
 
 
 def test_a_container_never_starts_on_another_gpus_daemon(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
@@ -89,15 +95,15 @@ def test_a_container_never_starts_on_another_gpus_daemon(node: Node, kubelet: Fa
 def test_a_daemon_that_died_is_started_again(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin(daemon_check_seconds=0.1)
     node.load(PluginConfig.of([mps(0, GPU_A)]))
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 1)
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice")
     (node.pipe(GPU_A) / ".sandbox-mps.json").unlink()
-    eventually(lambda: daemon_runs(node, GPU_A))
+    eventually(lambda: daemon_runs(node, GPU_A), "the daemon")
 
 
 def test_a_start_of_a_container_brings_the_daemon_back(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin(daemon_check_seconds=3600.0)
     node.load(PluginConfig.of([mps(0, GPU_A)]))
-    eventually(lambda: len(kubelet.healthy(SLICE)) == 1)
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice")
     (node.pipe(GPU_A) / ".sandbox-mps.json").unlink()
     kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
     assert daemon_runs(node, GPU_A)
@@ -111,8 +117,11 @@ def test_a_resource_that_turns_to_mps_is_registered_again(
     assert not kubelet.resources[WHOLE].newest.options.pre_start_required
     shared = replace(mps(0, GPU_A), resource=WHOLE)
     write_config(node.files, PluginConfig.of([shared]))
-    eventually(lambda: kubelet.resources[WHOLE].newest.options.pre_start_required)
-    eventually(lambda: kubelet.healthy(WHOLE) == {shared.id})
+    eventually(
+        lambda: kubelet.resources[WHOLE].newest.options.pre_start_required,
+        "a registration that requires PreStartContainer",
+    )
+    eventually(lambda: kubelet.healthy(WHOLE) == {shared.id}, "the shared device at the kubelet")
     assert kubelet.overlaps == []
 
 
@@ -124,7 +133,10 @@ def test_a_missing_mps_command_is_reported(
         pytest.skip("this machine has the real command")
     start_plugin()
     node.load(PluginConfig.of([mps(0)]))
-    eventually(lambda: messages(node.loaded()) == "nvidia-cuda-mps-control is not on PATH")
+    eventually(
+        lambda: messages(node.loaded()) == "nvidia-cuda-mps-control is not on PATH",
+        "messages(node.loaded()) == 'nvidia-cuda-mps-control is not on PATH'",
+    )
 
 
 def test_daemons_that_hang_delay_no_other_gpu(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
@@ -133,7 +145,7 @@ def test_daemons_that_hang_delay_no_other_gpu(node: Node, kubelet: FakeKubelet, 
     hanging = [f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "cdefg"]
     config = PluginConfig.of([mps(0, GPU_B), *(mps(n, gpu) for gpu in hanging for n in range(8))])
     loaded = node.load(config)
-    eventually(lambda: len(kubelet.healthy(SLICE)) == len(config.devices))
+    eventually(lambda: len(kubelet.healthy(SLICE)) == len(config.devices), "all slices healthy")
     for gpu in hanging:
         clients.hang(node.pipe(gpu), 3600)
     plugin = kubelet.resources[SLICE].newest.plugin
@@ -146,15 +158,20 @@ def test_daemons_that_hang_delay_no_other_gpu(node: Node, kubelet: FakeKubelet, 
     def refused() -> list[str]:
         return [start.details() for start in starts if start.done()]
 
-    eventually(lambda: len(refused()) >= 16)
+    eventually(lambda: len(refused()) >= 16, "sixteen refusals")
     assert all("24 containers wait for MPS control daemons already" in details for details in refused())
 
     one = dp.ContainerAllocateRequest(devices_ids=[f"{GPU_B}::10gb::0"])
     plugin.Allocate(dp.AllocateRequest(container_requests=[one]), timeout=ALLOCATE_SECONDS)
     assert {start.code() for start in starts} == {grpc.StatusCode.UNAVAILABLE}
 
-    eventually(lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"})
-    eventually(lambda: [problem.gpu for problem in (node.loaded() or loaded).errors] == hanging)
+    eventually(
+        lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"}, "kubelet.healthy(SLICE) == {f'{GPU_B}::10gb::0'}"
+    )
+    eventually(
+        lambda: [problem.gpu for problem in (node.loaded() or loaded).errors] == hanging,
+        "a problem with each hanging GPU in loaded.json",
+    )
     assert {problem.message for problem in (node.loaded() or loaded).errors} == {
         "nvidia-cuda-mps-control did not answer within 5 s"
     }
@@ -163,5 +180,5 @@ def test_daemons_that_hang_delay_no_other_gpu(node: Node, kubelet: FakeKubelet, 
 
     for gpu in hanging:
         clients.hang(node.pipe(gpu), 0)
-    eventually(lambda: len(kubelet.healthy(SLICE)) == len(config.devices))
-    eventually(lambda: messages(node.loaded()) == "")
+    eventually(lambda: len(kubelet.healthy(SLICE)) == len(config.devices), "all slices healthy")
+    eventually(lambda: messages(node.loaded()) == "", "messages(node.loaded()) == ''")

@@ -13,7 +13,7 @@ from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_co
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
 from tests.nodeagent.device_plugin.conftest import Node, Running
-from tests.nodeagent.device_plugin.fake_kubelet import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -92,10 +92,16 @@ def test_pods_run_on_what_the_plugin_advertises(
 ) -> None:
     plugin = start_plugin()
     node.load(config(2, 3))
-    eventually(lambda: (cluster.allocatable(MIG), cluster.allocatable(SLICE)) == ("2", "3"))
+    eventually(
+        lambda: (cluster.allocatable(MIG), cluster.allocatable(SLICE)) == ("2", "3"),
+        "(cluster.allocatable(MIG), cluster.allocatable(SLICE)) == ('2', '3')",
+    )
     cluster.run("mig", MIG)
     cluster.run("mps", SLICE)
-    eventually(lambda: (cluster.phase("mig"), cluster.phase("mps")) == ("Running", "Running"))
+    eventually(
+        lambda: (cluster.phase("mig"), cluster.phase("mps")) == ("Running", "Running"),
+        "(cluster.phase('mig'), cluster.phase('mps')) == ('Running', 'Running')",
+    )
     given = {
         value
         for record in cluster.runtime.containers()
@@ -105,38 +111,41 @@ def test_pods_run_on_what_the_plugin_advertises(
     assert given in ({"MIG-0", GPU_B}, {"MIG-1", GPU_B})
 
     cluster.run("two", SLICE, 2)
-    eventually(lambda: cluster.phase("two") == "Failed")
+    eventually(lambda: cluster.phase("two") == "Failed", "cluster.phase('two') == 'Failed'")
     assert "a container can use one MPS slice, this one requests 2" in cluster.status("two")["message"]
 
     cluster.kubelet.kill()
     cluster.start_kubelet()
-    eventually(lambda: len(cluster.taken().get(MIG, ())) == 2 and len(cluster.taken().get(SLICE, ())) == 3)
+    eventually(
+        lambda: len(cluster.taken().get(MIG, ())) == 2 and len(cluster.taken().get(SLICE, ())) == 3,
+        "two instances and three slices held",
+    )
     node.load(config(3, 3))
-    eventually(lambda: cluster.allocatable(MIG) == "3")
+    eventually(lambda: cluster.allocatable(MIG) == "3", "cluster.allocatable(MIG) == '3'")
     assert cluster.phase("mig") == "Running"
 
     plugin.stop()
-    eventually(lambda: cluster.taken() == {})
+    eventually(lambda: cluster.taken() == {}, "no device held")
     start_plugin()
     node.load(config(3, 3))
-    eventually(lambda: len(cluster.taken().get(MIG, ())) == 3)
+    eventually(lambda: len(cluster.taken().get(MIG, ())) == 3, "three instances held")
     cluster.run("more", MIG)
-    eventually(lambda: cluster.phase("more") == "Running")
+    eventually(lambda: cluster.phase("more") == "Running", "cluster.phase('more') == 'Running'")
 
 
 def test_no_pod_gets_a_withdrawn_id(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
     start_plugin()
     node.load(config(1, 0))
-    eventually(lambda: cluster.taken() == {MIG: frozenset({"MIG-0"})})
+    eventually(lambda: cluster.taken() == {MIG: frozenset({"MIG-0"})}, "cluster.taken() == {MIG: frozenset({'MIG-0'})}")
     write_config(node.files, config(1, 0, ("MIG-0",)))
-    eventually(lambda: cluster.taken() == {})
+    eventually(lambda: cluster.taken() == {}, "no device held")
     cluster.run("late", MIG)
-    eventually(lambda: cluster.phase("late") == "Failed")
+    eventually(lambda: cluster.phase("late") == "Failed", "cluster.phase('late') == 'Failed'")
     assert cluster.status("late")["reason"] in {"UnexpectedAdmissionError", f"OutOf{MIG}"}
     assert not node.files.ledger.exists()
     node.load(config(1, 0))
     cluster.run("next", MIG)
-    eventually(lambda: cluster.phase("next") == "Running")
+    eventually(lambda: cluster.phase("next") == "Running", "cluster.phase('next') == 'Running'")
     assert "MIG-0" in node.files.ledger.read_text()
 
 
@@ -145,19 +154,22 @@ def test_an_unhealthy_id_goes_to_no_pod_and_stays_with_its_holder(
 ) -> None:
     start_plugin()
     node.load(config(1, 0))
-    eventually(lambda: cluster.allocatable(MIG) == "1")
+    eventually(lambda: cluster.allocatable(MIG) == "1", "cluster.allocatable(MIG) == '1'")
     cluster.run("holder", MIG)
-    eventually(lambda: cluster.phase("holder") == "Running")
+    eventually(lambda: cluster.phase("holder") == "Running", "cluster.phase('holder') == 'Running'")
 
     node.load(replace(config(1, 0), unhealthy=("MIG-0",)))
 
-    eventually(lambda: (cluster.capacity(MIG), cluster.allocatable(MIG)) == ("1", "0"))
+    eventually(
+        lambda: (cluster.capacity(MIG), cluster.allocatable(MIG)) == ("1", "0"),
+        "(cluster.capacity(MIG), cluster.allocatable(MIG)) == ('1', '0')",
+    )
     assert cluster.taken() == {}
     cluster.run("late", MIG)
-    eventually(lambda: cluster.phase("late") == "Failed")
+    eventually(lambda: cluster.phase("late") == "Failed", "cluster.phase('late') == 'Failed'")
     assert cluster.phase("holder") == "Running"
     (status,) = cluster.status("holder")["containerStatuses"]
     assert status["allocatedResourcesStatus"][0]["resources"] == [{"resourceID": "MIG-0", "health": "Unhealthy"}]
 
     node.load(config(1, 0))
-    eventually(lambda: cluster.allocatable(MIG) == "1")
+    eventually(lambda: cluster.allocatable(MIG) == "1", "cluster.allocatable(MIG) == '1'")

@@ -8,7 +8,8 @@ from pydantic import TypeAdapter
 
 from nodeagent.handover.files import write_json
 from nodeagent.handover.watch import DirectoryWatch
-from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS, eventually
+from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS
+from tests.waiting import eventually
 
 NUMBER = TypeAdapter(int)
 
@@ -45,7 +46,7 @@ def test_a_directory_that_is_created_late_or_again(tmp_path: Path) -> None:
         (folder / "f").touch()
         assert happened.wait(WAIT_SECONDS)
         shutil.rmtree(folder)
-        eventually(lambda: not folder.exists())
+        eventually(lambda: not folder.exists(), "not folder.exists()")
         watch.ensure()
         happened.clear()
     watch.stop()

@@ -9,7 +9,7 @@ from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, 
 from nodeagent.observation import Readings
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import ObservedNode
-from tests.nodeagent.watched import Clock
+from tests.clock import Clock
 
 R = "nvidia.com/mig-1g.10gb"
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nodeagent.observed.pods import PodBook, parse_pod
+from tests.clock import Clock
 from tests.nodeagent.items import RUNNING
-from tests.nodeagent.watched import Clock
 
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
 Raw = dict[str, Any]

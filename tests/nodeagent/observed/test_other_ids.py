@@ -12,10 +12,10 @@ from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from nodeagent.observed.pods import parse_pod
 from partitioning.mps import slice_of_gb
 from sandbox.driver import processes
+from tests.clock import Clock
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, want_all
 from tests.nodeagent.items import Raw, mig, mps, whole
-from tests.nodeagent.watched import Clock
 from tests.nodeagent.world import World
 
 GPU, ACK = "nvidia.com/gpu", "aliyun.com/gpu-mem"

@@ -1,7 +1,7 @@
 """How long something has been so, from pass to pass."""
 
 from nodeagent.ages import Ages
-from tests.nodeagent.watched import Clock
+from tests.clock import Clock
 
 
 def test_ages_start_again_after_a_pass_without_the_key() -> None:

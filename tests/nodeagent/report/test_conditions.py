@@ -1,62 +1,12 @@
-"""What the status contains: sizes, times, hashes, and when it is written."""
-
-from itertools import pairwise
-from typing import Any
+"""What the conditions report: which generation, since when, and a message that names what to do."""
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from crds.definition import definition
-from crds.v1alpha1.plan import item_hash
-from crds.v1alpha1.spec import GpuItem
 from nodeagent.handover.config import Problem
-from nodeagent.report.publish import same
 from sandbox.driver import incidents
-from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
+from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
-from tests.nodeagent.world import World
-
-Raw = dict[str, Any]
-
-
-def check(world: World) -> None:
-    """Against the schema of the CRD."""
-    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-    problems = [error.message for error in Draft202012Validator(schema).iter_errors(world.status())]
-    assert problems == []
-    assert [c["type"] for c in world.status()["conditions"] if not c["message"]] == []
-
-
-def test_it_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
-    world = make_world(cut(("3g.40gb", 4)), plain(), (T4, {}))
-    world.settle(3)
-    world.pod("nvidia.com/mig-3g.40gb")
-    world.apply(
-        mig(0, ("7g.80gb", 0)),
-        {"index": 1, "mps": {"slices": [{"memoryGB": 1, "count": 48}]}},
-        mig(2, "1g.10gb"),
-        mig(9, "1g.10gb"),
-    )
-
-    for _ in range(8):
-        world.run()
-        check(world)
-
-    assert len(world.gpu_status(1)["partitions"]) == 48
-    assert world.status()["summary"] == {"mode": "Auto", "mig": "1/1", "mps": "0/48", "whole": "0/1"}
-
-
-def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: MakeWorld) -> None:
-    world = make_world(cut(("3g.40gb", 4)))
-    world.apply(mig(0, ("7g.80gb", -1)))
-
-    world.settle()
-
-    assert world.layout() == "3g.40gb at 4"
-    assert world.condition("Ready")["reason"] == "InvalidLayout"
-    assert "start: Input should be greater than or equal to 0" in world.condition("Ready")["message"]
-    assert world.condition("Stalled")["status"] == "True"
-    check(world)
+from tests.nodeagent.report.schema import check
 
 
 def test_a_problem_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make_world: MakeWorld) -> None:
@@ -69,40 +19,6 @@ def test_a_problem_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make
     assert world.condition("Ready")["status"] == "True"
     assert world.condition("Advertised")["status"] == "True"
     assert world.condition("Advertised")["message"] == "device plugin: registrations are not verified"
-
-
-def test_models_come_from_nvml_once_each(make_world: MakeWorld) -> None:
-    world = make_world(*empty(2), (T4, {}))
-    world.apply()
-
-    world.settle()
-
-    names = [model["name"] for model in world.status()["models"]]
-    assert names == ["NVIDIA H100 80GB HBM3", "Tesla T4"]
-    assert world.status()["models"][0]["computeCapability"] == "9.0"
-    profiles = {profile["name"]: profile["starts"] for profile in world.status()["models"][0]["profiles"]}
-    assert profiles["3g.40gb"] == [0, 4]
-
-
-def test_the_plan_hash_is_that_of_the_item_that_was_confirmed(make_world: MakeWorld) -> None:
-    world = make_world(cut(("3g.40gb", 4)))
-    first, second = mig(0, ("3g.40gb", 4)), mig(0, ("7g.80gb", 0))
-    world.apply(first)
-    world.settle()
-    confirmed = item_hash(GpuItem.read(first))
-    assert world.gpu_status()["planHash"] == confirmed
-
-    holder = world.pod("nvidia.com/mig-3g.40gb")
-    world.apply(second)
-    world.settle()
-    assert (world.found()[0], world.gpu_status()["planHash"]) == ("WaitingForRelease", confirmed)
-    world.restart()
-    world.settle()
-    assert world.gpu_status()["planHash"] == confirmed
-
-    world.finish(holder)
-    world.settle()
-    assert world.gpu_status()["planHash"] == item_hash(GpuItem.read(second))
 
 
 def test_ready_carries_the_generation_and_moves_its_time_with_its_status_only(make_world: MakeWorld) -> None:
@@ -264,46 +180,6 @@ def test_a_config_that_waits_for_the_device_plugin_names_its_pod_soon(make_world
     world.plugin.alive = True
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
-
-
-def test_the_log_has_one_line_per_change_and_no_list_twice(
-    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    world = make_world(*empty())
-    world.apply(mig(0, ("3g.40gb", 4)))
-    world.settle()
-    world.apply(mig(0, ("3g.40gb", 0)))
-    world.settle()
-    world.apply(mig(0, ("7g.80gb", 0)))
-    world.settle()
-
-    lines = [record.getMessage() for record in caplog.records]
-    assert "GPU 0: Ready (Confirmed)" in lines
-    assert [line for line in lines if line != line.strip()] == []
-    offers = [line for line in lines if line.startswith("advertised to the kubelet")]
-    assert len(offers) > 1
-    assert all(one != other for one, other in pairwise(offers))
-
-
-READY = {"type": "Ready", "status": "True"}
-STATUS: Raw = {"observedGeneration": 1, "gpus": [], "conditions": [READY]}
-
-
-@pytest.mark.parametrize(
-    ("live", "equal"),
-    [
-        ({**STATUS}, True),
-        ({**STATUS, "conditions": [READY, {"type": "AgentAlive", "status": "True"}]}, True),
-        ({**STATUS, "observedGeneration": 2}, False),
-        ({**STATUS, "conditions": [{"type": "Ready", "status": "Unknown"}]}, False),
-        ({**STATUS, "conditions": [READY, {"type": "Stalled", "status": "True"}]}, False),
-        ({**STATUS, "summary": {}}, False),
-        ({}, False),
-    ],
-)
-def test_the_live_object_decides_whether_to_write(live: Raw, equal: bool) -> None:
-    assert same(STATUS, live) is equal
 
 
 def test_a_lost_gpu_is_named_once_with_what_to_do(make_world: MakeWorld) -> None:

@@ -23,7 +23,7 @@ from nodeagent.hardware.driver import (
 )
 from nodeagent.hardware.driver_thread import COOL_DOWN_SECONDS, Hanging, ThreadedDriver
 from partitioning.layouts import Instance
-from tests.nodeagent.watched import Clock
+from tests.clock import Clock
 
 PLACED = Instance(start=4, size=4, profile="3g.40gb")
 GPUS = 3

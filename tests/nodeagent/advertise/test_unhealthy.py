@@ -13,10 +13,10 @@ from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition, whole
 from nodeagent.steps.changes import GpuChange
 from sandbox.driver import incidents
+from tests.clock import Clock
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig
-from tests.nodeagent.watched import Clock
 from tests.nodeagent.world import World
 
 TWO = "nvidia.com/mig-2g.20gb"

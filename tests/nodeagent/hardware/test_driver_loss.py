@@ -8,7 +8,7 @@ from nodeagent.hardware.driver import (
     NotPermittedError,
 )
 from nodeagent.hardware.driver_loss import GONE_SECONDS, DriverLoss
-from tests.nodeagent.watched import Clock
+from tests.clock import Clock
 
 GONE = DriverGoneError("counting the GPUs", "Driver Not Loaded")
 

@@ -17,7 +17,7 @@ from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
 from partitioning.layouts import Instance
-from tests.nodeagent.watched import Clock
+from tests.clock import Clock
 
 PLACED = Instance(start=4, size=4, profile="3g.40gb")
 WHOLE = GpuInstance(id=1, placed=PLACED, compute_slices=3, compute=(ComputeInstance(id=0, slices=3, uuid="MIG-1"),))

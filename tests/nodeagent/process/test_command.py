@@ -1,0 +1,84 @@
+"""The command gpuplan-nodeagent: its exit codes, and what it leaves behind."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kube import apply
+from nodeagent.__main__ import main
+from nodeagent.statedir import StateDir
+from sandbox.apiserver import ApiServer
+from sandbox.driver import incidents
+from tests.nodeagent.items import mig
+from tests.nodeagent.real_node import NODE, PLAN, Node
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def command(node: Node, server: ApiServer) -> list[str]:
+    """Runs the agent as a process of its own on the simulated machine."""
+    kubeconfig, config = node.directory / "kubeconfig", node.directory / "agent.yaml"
+    kubeconfig.write_text(server.kubeconfig())
+    config.write_text(yaml.safe_dump(json.loads(node.settings.model_dump_json(by_alias=True))))
+    words = ["--node-name", NODE, "--config", str(config), "--kubeconfig", str(kubeconfig)]
+    return [sys.executable, "-m", "sandbox.driver.run", str(node.machine), "-m", "nodeagent", *words]
+
+
+def test_the_command_ends_cleanly_on_sigterm(node: Node, command: list[str]) -> None:
+    node.plan(mig(0, ("2g.20gb", 0)))
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as agent:
+        eventually(node.ready, "the plan to be Ready")
+        agent.send_signal(signal.SIGTERM)
+        _, log = agent.communicate(timeout=20)
+
+    assert agent.returncode == 0, log.decode()
+    assert node.layouts()[0] == "2g.20gb at 0"
+    StateDir(node.directory / "state").lock().release()
+
+
+def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Node, command: list[str]) -> None:
+    node.plan(mig(0, ("2g.20gb", 0)))
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as first:
+        eventually(node.ready, "the plan to be Ready")
+        incidents.replace_driver(node.machine, "590.48.01")
+        _, log = first.communicate(timeout=60)
+    assert first.returncode == 3
+    assert "the NVIDIA driver was replaced" in log.decode()
+    assert "version mismatch" in log.decode()
+
+    node.plan(mig(0, ("4g.40gb", 0)))
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as second:
+        eventually(node.ready, "the plan to be Ready")
+        second.send_signal(signal.SIGTERM)
+        second.communicate(timeout=20)
+    assert second.returncode == 0
+    assert apply.get(node.api, PLAN)["status"]["node"]["driverVersion"] == "590.48.01"
+    assert node.gpu()["partitions"][0]["resource"] == "nvidia.com/mig-4g.40gb"
+
+
+def test_wrong_settings_end_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("resyncSecond: 5\n")
+
+    assert main(["--node-name", NODE, "--config", str(config)]) == 2
+
+    assert "unknown key resyncSecond (did you mean resyncSeconds?)" in capsys.readouterr().err
+
+
+def test_plugin_as_first_word_runs_the_device_plugin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpuplan-nodeagent"])  # the plugin reads its words there
+
+    with pytest.raises(SystemExit) as ended:
+        main(["plugin", "--help"])
+
+    assert ended.value.code == 0
+    assert "--mps-root" in capsys.readouterr().out

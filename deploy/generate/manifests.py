@@ -1,7 +1,8 @@
 """deploy/manifests: what `helm template` prints of the chart, one file per template.
 
 Takes the program `helm` and returns the files' texts. `fresh` compares the chart with the digest that was written
-next to them, without helm. Between helm and the files only the comments that name a template are removed.
+next to them, without helm. Between helm and the files the comments that name a template are removed, and a List is
+replaced by its items, for readers and tools that expect one object per document.
 """
 
 from __future__ import annotations
@@ -50,8 +51,26 @@ def split(printed: str) -> dict[str, str]:
     for document in re.split(r"^---\n", printed, flags=re.MULTILINE):
         named = _SOURCE.match(document)
         if named is not None and document[named.end() :].strip():
-            found.setdefault(named.group(1), []).append(document[named.end() :].strip("\n") + "\n")
+            found.setdefault(named.group(1), []).extend(_items(document[named.end() :].strip("\n") + "\n"))
     return {name: "---\n".join(documents) for name, documents in sorted(found.items())}
+
+
+def _items(document: str) -> list[str]:
+    """The document, or the items of the List that it is, comments above each included."""
+    comments, is_list, items = document.partition("apiVersion: v1\nkind: List\n")
+    if not is_list:
+        return [document]
+    lines = items[items.index("items:\n") + len("items:\n") :].splitlines(keepends=True)
+    found, above = [comments], ""
+    for line in lines:
+        if line.startswith("  #"):
+            above += line[2:]
+        elif line.startswith("  - "):
+            found.append(above + line[4:])
+            above = ""
+        else:
+            found[-1] += line[4:] if line.strip() else line
+    return [found[0] + found[1], *found[2:]]
 
 
 def digest(chart: Path = CHART) -> str:

@@ -78,6 +78,16 @@ def test_one_file_per_template_with_its_documents_in_order() -> None:
     assert manifests.split(printed) == {"00-a.yaml": "kind: B\n", "10-b.yaml": "kind: A\n---\nkind: C\n"}
 
 
+def test_a_list_becomes_its_items_with_the_comments_above_them() -> None:
+    printed = (
+        "---\n# Source: gpuplan/templates/20-a.yaml\n# All of it.\napiVersion: v1\nkind: List\nmetadata: {name: x}\n"
+        "items:\n  - kind: A\n    spec:\n      - 1\n  # Of B.\n  - kind: B\n    # Inside.\n    spec: {}\n"
+    )
+    assert manifests.split(printed) == {
+        "20-a.yaml": "# All of it.\nkind: A\nspec:\n  - 1\n---\n# Of B.\nkind: B\n# Inside.\nspec: {}\n"
+    }
+
+
 def test_the_chart_has_the_version_of_the_programs_and_their_crd() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)

@@ -39,6 +39,15 @@ def test_every_policy_is_bound_to_everything_and_denies() -> None:
     }
 
 
+def test_argo_cd_installs_policies_before_everything_else() -> None:
+    """It applies kinds that it does not know last, but earlier waves first."""
+    waves = {
+        body["kind"]: (body["metadata"].get("annotations") or {}).get("argocd.argoproj.io/sync-wave") for body in ALL
+    }
+    assert {kind for kind, wave in waves.items() if wave == "-1"} == {kind for kind in waves if "Policy" in kind}
+    assert set(waves.values()) == {"-1", None}
+
+
 def test_the_kustomization_has_every_file_in_its_order() -> None:
     found = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
     assert found["resources"] == [f"manifests/{path.name}" for path in sorted(MANIFESTS.glob("*.yaml"))]

@@ -20,7 +20,7 @@ from nodeagent.__main__ import parse_arguments as parse_agent
 from nodeagent.device_plugin.__main__ import parse_arguments as parse_plugin
 from nodeagent.settings import Settings as AgentSettings
 from tests.deploy.wrong_values import CONTRADICTIONS, WRONG
-from tests.e2e.rig.controlplane.tenants import ALLOCATABLE, objects_of
+from tests.e2e.rig.controlplane.tenants import ALLOCATABLE, manifests_of, objects_of
 
 Json = dict[str, Any]
 GEOMETRIES = "[{models: [A30], allowedGeometries: [{1g.6gb: 4}, {2g.12gb: 2}]}]"
@@ -75,6 +75,8 @@ def test_lint_finds_nothing(helm: Path) -> None:
 
 def test_the_manifests_are_what_the_chart_prints(helm: Path) -> None:
     assert generate.main(["--check", "--helm", str(helm)]) == 0
+    printed = objects_of(manifests.template(helm, *manifests.OPTIONS).stdout)
+    assert sorted(printed, key=str) == sorted(manifests_of(manifests.FOLDER), key=str)
 
 
 @pytest.mark.parametrize(("text", "named"), [*WRONG.values(), *CONTRADICTIONS.values()], ids=[*WRONG, *CONTRADICTIONS])

@@ -38,6 +38,7 @@ def test_every_decision_is_in_the_index_once() -> None:
 
 # ------------------------------------------------------------------------------- paths and functions that pages name
 
+each_page_of_today = pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=str)
 TOKEN = re.compile(r"`([^`\n]+)`")
 TOPS = "benchmarks|cli|controller|crds|deploy|docs|examples|kube|nodeagent|partitioning|requirements|sandbox|tests"
 PATH = re.compile(rf"(?:{TOPS})/[\w./*-]*")
@@ -60,17 +61,35 @@ def defined(file: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=str)
+@each_page_of_today
 def test_paths_of_the_repository_exist(page: Path) -> None:
     named = [token for token in tokens((ROOT / page).read_text()) if PATH.fullmatch(token)]
     assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=str)
+@each_page_of_today
 def test_functions_exist(page: Path) -> None:
     named = [match for token in tokens((ROOT / page).read_text()) if (match := FUNCTION.fullmatch(token))]
     missing = [m[0] for m in named if not (ROOT / m[1]).is_file() or m[2] not in defined(ROOT / m[1])]
     assert missing == []
+
+
+@each_page_of_today
+def test_commands_exist(page: Path) -> None:
+    text = (ROOT / page).read_text()
+    code = [
+        *re.findall(r"```.*?```", text, flags=re.DOTALL),
+        *re.findall(r"^    .*$", text, flags=re.MULTILINE),
+        *tokens(text),
+    ]
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    made = {target for line in code for target in re.findall(r"(?:^|\n|&& )make ([a-z0-9-]+)", line)}
+    run = {module for line in code for module in re.findall(r"python -m ([\w.]+)", line)} - {"pytest"}
+    modules = [(ROOT / name.replace(".", "/")) for name in run]
+    assert made - targets == set()
+    assert [
+        path for path in modules if not path.with_suffix(".py").is_file() and not (path / "__main__.py").is_file()
+    ] == []
 
 
 def rooms() -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""The waiting helper returns what it waited for, and fails with words that a person can use."""
+"""The waiting helper returns what it waited for, and fails with a message that helps."""
 
 import pytest
 
@@ -10,12 +10,12 @@ def test_the_first_truthy_observation_is_returned() -> None:
     assert eventually(lambda: next(observations), "an answer") == "here"
 
 
-def test_a_failure_says_what_was_awaited_and_what_was_seen_last() -> None:
+def test_a_failure_names_what_was_awaited_and_what_was_seen_last() -> None:
     with pytest.raises(AssertionError, match=r"^timed out after 0 s waiting for: a pod; last seen: \[\]$"):
         eventually(list, "a pod", seconds=0)
 
 
-def test_a_failure_shows_what_the_test_says_is_worth_seeing() -> None:
+def test_a_failure_shows_what_the_test_chose_to_show() -> None:
     with pytest.raises(AssertionError, match="waiting for: Running; last seen: 'Pending'"):
         eventually(lambda: False, "Running", seconds=0, seen=lambda: "Pending")
 

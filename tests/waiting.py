@@ -1,7 +1,7 @@
 """Waits until a condition holds, for what runs in other threads, processes and servers.
 
-Polls with a deadline. A failure says what was awaited and what was seen last. Never used to let time pass: what takes a
-clock gets `tests.clock.Clock`.
+Polls with a deadline. A failure names what was awaited and what was seen last. Never used to let time pass: what takes
+a clock gets `tests.clock.Clock`.
 """
 
 import threading
@@ -20,7 +20,7 @@ def eventually(
 ) -> T:
     """The first truthy observation.
 
-    `seen` says what to show of the world when there was none; without it, the last observation is shown.
+    `seen` is what to show of the world when there was none; without it, the last observation is shown.
     """
     began = time.monotonic()
     pause = threading.Event()

@@ -1,4 +1,4 @@
-"""Replaying nos' recorded workloads: the form of the file, the replay itself, and when ours counts as behind."""
+"""Replaying nos' recorded workloads: the form of the file, the replay itself, and when our planner counts as behind."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def written(folder: Path, *workloads: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_ours_is_nowhere_behind_on_recorded_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_planner_is_nowhere_behind_on_recorded_workloads(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(DATA)]) == 0
 
     out = capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_json_has_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_where_ours_is_behind_the_exit_code_says_so(
+def test_where_our_planner_is_behind_the_exit_code_shows_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, nos: dict[str, Any], words: str
 ) -> None:
     assert main([written(tmp_path, workload(**nos), workload(title="fine"))]) == 1

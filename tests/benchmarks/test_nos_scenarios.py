@@ -31,7 +31,7 @@ def why_not(group: str, raw: dict[str, Any]) -> str:
     return found.reason
 
 
-def test_ours_falls_short_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_planner_falls_short_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(DATA)]) == 0
 
     assert "24 cases: 19 run, 0 fall short, 5 not run" in capsys.readouterr().out
@@ -77,7 +77,7 @@ def test_geometries_are_given_to_the_gpus_that_can_have_them() -> None:
     assert judge("planner_mig", raw).placed == 2
 
 
-def test_a_refusing_scheduler_lets_nobody_in() -> None:
+def test_a_refusing_scheduler_admits_no_pod() -> None:
     raw = {"nodes": nodes({"index": 0}), "pods": PODS, "expect": {"gpus": [{"2g.12gb": 2}]}}
 
     for step in ("prefilter", "filter"):
@@ -132,7 +132,7 @@ def test_what_is_not_run_and_why(group: str, raw: dict[str, Any], words: str) ->
 
 
 def test_slices_in_use_move_to_where_what_nos_expects_has_room() -> None:
-    """At the highest start the 1g would stand in the way of the second 2g."""
+    """At the highest start the 1g would be in the way of the second 2g."""
     raw = {
         "model": "NVIDIA-A100-SXM4-40GB",
         "used": {"1g.5gb": 1},
@@ -196,7 +196,7 @@ def test_an_impossible_layout_falls_short(monkeypatch: pytest.MonkeyPatch) -> No
             1,
         ),
         ("planner_mig", {"nodes": None, "pods": None, "expect": {"gpus": None}}, 0),
-        # nos' tests have a scheduler that always says yes, whatever CPU a pod asks for.
+        # nos' tests have a scheduler that always agrees, whatever CPU a pod requests.
         (
             "planner_mig",
             {

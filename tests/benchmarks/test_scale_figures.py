@@ -75,10 +75,10 @@ AGENT = "system:serviceaccount:gpuplan-system:gpuplan-agent"
         ("system:kube-controller-manager", "controller-manager"),
         ("system:apiserver", "api server"),
         ("scale-kubelets", "kubelets"),
-        ("somebody", "somebody"),
+        ("alice", "alice"),
     ],
 )
-def test_who_is_behind_a_user(user: str, client: str) -> None:
+def test_which_client_is_behind_a_user(user: str, client: str) -> None:
     assert client_of(user) == client
 
 
@@ -121,7 +121,7 @@ def test_what_processes_used_in_between(tmp_path: Path) -> None:
     assert found["here"]["peak_mib"] == 4
 
 
-def test_the_table_says_what_is_missing() -> None:
+def test_the_table_shows_what_is_missing() -> None:
     row = {"requests": 3, "per_pod": 1.5, "leases": 0, "refused": 0, "conflicts": 0}
     text = table(
         {

@@ -1,4 +1,4 @@
-"""The simulated hardware and kubelet of the scale runs are as strict as the real ones, as far as the agent can tell."""
+"""The simulated hardware and kubelet of the scale runs are as strict as the real ones, as far as the agent can see."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_what_a_container_uses_is_not_destroyed() -> None:
     driver.destroy_compute_instance(UUID, held, held.compute[0])
 
 
-def test_pods_get_devices_that_are_offered_and_free_or_are_refused() -> None:
+def test_pods_get_devices_that_are_advertised_and_free_or_are_refused() -> None:
     kubelet = SimulatedKubelet()
     other = Instance(start=5, size=1, profile="1g.10gb")
     config = PluginConfig.of([device(SMALL), device(other)], [mig_uuid(UUID, other)])

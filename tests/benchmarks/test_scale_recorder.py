@@ -1,24 +1,21 @@
 """Moments of pods, from the events of two watches."""
 
 from collections.abc import Callable
-from typing import Any
 
 from benchmarks.scale.figures import PodTimes
 from benchmarks.scale.recorder import Recorder, SeenPod, seen_plan
 from kube import clients
+from tests.builders import objects
+from tests.builders.objects import Json
 from tests.clock import Clock
 
-SLICE = "MIG-1"
 
-
-def plan(generation: int, *, confirmed: int | None = None, holder: str | None = None) -> dict[str, Any]:
-    """`holder`: None where there is no partition, empty where nobody has it."""
-    partition = {"uuid": SLICE, **({"pod": holder} if holder else {})}
-    ready = {"type": "Ready", "status": "True" if confirmed else "False", "observedGeneration": confirmed or generation}
-    return {
-        "metadata": {"generation": generation},
-        "status": {"conditions": [ready], "gpus": [{"partitions": [] if holder is None else [partition]}]},
-    }
+def plan(generation: int, *, confirmed: int | None = None, holder: str | None = None) -> Json:
+    """`holder`: None where there is no partition, empty where it has no holder."""
+    partitions = [] if holder is None else [objects.partition(pod=holder)]
+    ready = objects.condition("Ready", "True" if confirmed else "False", "", confirmed or generation)
+    status = objects.status(objects.gpu(partitions=partitions), conditions=[ready])
+    return objects.plan(generation=generation, status=status)
 
 
 def test_a_pod_from_its_creation_to_its_bind() -> None:
@@ -42,7 +39,7 @@ def test_a_pod_from_its_creation_to_its_bind() -> None:
     assert recorder.phases() == {"Running": 1}
 
 
-def test_a_partition_that_was_away_is_ready_anew() -> None:
+def test_a_partition_that_was_away_is_ready_again() -> None:
     clock = Clock(0.0)
     recorder = Recorder(clients.for_url("http://127.0.0.1:9"), clock)
     recorder.created("p")
@@ -52,7 +49,7 @@ def test_a_partition_that_was_away_is_ready_anew() -> None:
     assert recorder.pods() == (PodTimes(created=0.0, written=0.0, ready=2.0),)
 
 
-def test_a_plan_that_is_not_ready_as_it_stands_is_not_counted() -> None:
+def test_a_plan_that_is_not_ready_in_its_newest_version_is_not_counted() -> None:
     recorder = Recorder(clients.for_url("http://127.0.0.1:9"), Clock())
     recorder.see_plan("n1", seen_plan(plan(2, confirmed=1, holder="")))
     recorder.see_plan("n2", seen_plan({"metadata": {"generation": 1}}))

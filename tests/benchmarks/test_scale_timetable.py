@@ -16,7 +16,7 @@ def table() -> Timetable:
     return Timetable(time.monotonic, workers=3)
 
 
-def test_a_job_is_due_again_when_it_says_so(table: Timetable) -> None:
+def test_a_job_is_due_again_when_it_requests_it(table: Timetable) -> None:
     runs: list[float] = []
 
     def run() -> float | None:
@@ -44,18 +44,18 @@ def test_the_earlier_of_two_times_counts_once(table: Timetable) -> None:
     assert runs == [1]
 
 
-def test_one_that_is_woken_while_it_runs_runs_once_more_and_never_beside_itself(table: Timetable) -> None:
-    beside, most, runs = [0], [0], [0]
+def test_a_job_that_is_woken_while_it_runs_runs_once_more_and_never_twice_at_once(table: Timetable) -> None:
+    at_once, most, runs = [0], [0], [0]
 
     def run() -> None:
-        beside[0] += 1
-        most[0] = max(most[0], beside[0])
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
         runs[0] += 1
         if runs[0] == 1:
             for _ in range(3):
                 table.wake(job)
             threading.Event().wait(0.05)
-        beside[0] -= 1
+        at_once[0] -= 1
 
     job = Job(run)
     table.wake(job)

@@ -27,9 +27,9 @@ def uuid_of(index: int) -> str:
 
 
 def manifest(raw: Json) -> Json:
-    """What is created at an API server: without what only the server gives."""
+    """What is created at an API server: without what only the server gives, and without an empty status."""
     metadata = {key: value for key, value in raw["metadata"].items() if key not in GIVEN_BY_THE_SERVER}
-    return {**raw, "metadata": metadata}
+    return {key: value for key, value in raw.items() if key != "status" or value} | {"metadata": metadata}
 
 
 def container(name: str = "main", limits: Mapping[str, str | int] | None = None, **fields: Any) -> Json:

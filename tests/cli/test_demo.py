@@ -1,4 +1,4 @@
-"""`gpuplan sandbox demo` to its end: the story that `make demo` tells comes true."""
+"""`gpuplan sandbox demo` to its end: the story of `make demo` comes true."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Without kubectl the story ends in a sentence that says how to get it."""
+"""Without kubectl the story ends in a sentence with the remedy."""
 
 import sys
 from pathlib import Path

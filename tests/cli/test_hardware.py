@@ -1,4 +1,4 @@
-"""Hardware read from a node's labels: what counts, and what a wrong label is told."""
+"""Hardware read from a node's labels: what counts, and how a wrong label is reported."""
 
 import re
 from typing import Any

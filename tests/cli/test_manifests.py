@@ -83,7 +83,7 @@ def test_time_stamps_stay_text(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_file_says_where_and_what_would_be_right(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_file_is_reported_with_the_place_and_the_remedy(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words):
         load([write(tmp_path, "f.yaml", text)])
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "---\n# nothing\n", "apiVersion: v1\nkind: List\nitems: []\n"])
-def test_files_without_an_object_are_told_so(tmp_path: Path, text: str) -> None:
+def test_files_without_an_object_are_reported(tmp_path: Path, text: str) -> None:
     with pytest.raises(ManifestError, match=r"f\.yaml: no Kubernetes object in it"):
         load([write(tmp_path, "f.yaml", text)])
 

@@ -51,7 +51,7 @@ def test_e_two_instances_of_one_pod_come_from_two_gpus(capsys: pytest.CaptureFix
     assert layouts(found) == {"e-node": ["4g.20gb@0 3g.20gb@4"] * 2}
 
 
-def test_f_a_free_instance_on_a_tainted_node_counts_for_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_f_a_free_instance_on_a_tainted_node_serves_no_pod(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(capsys, case("f"))
 
     assert set(places(found).values()) == {"f-open"}
@@ -79,7 +79,7 @@ def test_examples(capsys: pytest.CaptureFixture[str], folder: str, placed: int, 
     assert (found["leftOut"], found["remarks"]) == ([], [])
 
 
-def test_tables_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_printed_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "-f", str(case("b"))]) == 0
 
     out = capsys.readouterr().out
@@ -97,18 +97,13 @@ def test_mps_slices_and_notes_in_the_tables(capsys: pytest.CaptureFixture[str], 
     assert "Ignored 1 Secret (only Nodes, Pods, plans and what pods refer to are read)." in captured.err
 
 
-def waiting_pod(name: str, limits: dict[str, str], **spec: object) -> dict[str, object]:
-    container = {"name": "main", "image": "busybox", "resources": {"limits": limits}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
-
-
-def test_pods_that_ask_for_nothing_are_counted_and_mistyped_names_are_explained(
+def test_pods_that_request_nothing_are_counted_and_mistyped_names_are_explained(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pods = [
-        waiting_pod("web", {"cpu": "1"}),
-        waiting_pod("typo", {"nvidia.com/mig-1g5gb": "1"}),
-        waiting_pod("gib", {"nvidia.com/gpu-10Gi": "1"}),
+        pod("web", requests={"cpu": "1"}),
+        pod("typo", requests={"nvidia.com/mig-1g5gb": "1"}),
+        pod("gib", requests={"nvidia.com/gpu-10Gi": "1"}),
     ]
 
     assert main(["plan", "-f", str(EXAMPLES / "mig"), str(dump(tmp_path, *pods))]) == 0
@@ -122,7 +117,7 @@ def test_pods_that_ask_for_nothing_are_counted_and_mistyped_names_are_explained(
 
 def test_pods_of_mps_slices_without_host_ipc_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     limits = {"nvidia.com/gpu-10gb": "1"}
-    files = dump(tmp_path, waiting_pod("a", limits), waiting_pod("b", limits, hostIPC=True))
+    files = dump(tmp_path, pod("a", requests=limits), pod("b", requests=limits, hostIPC=True))
 
     found = planned(capsys, EXAMPLES / "mps", files)
 

@@ -1,4 +1,4 @@
-"""`gpuplan plan -f` on dumps in every form that kubectl and people write, and the sentence where one is broken."""
+"""`gpuplan plan -f` on dumps in every form that kubectl or a person writes, and the sentence where one is broken."""
 
 import io
 import json
@@ -51,7 +51,7 @@ def test_the_dump_of_an_empty_cluster(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 def test_every_way_to_write_a_quantity(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A dump that somebody has taken the uids out of is checked as a manifest is."""
+    """A dump without uids is checked as a manifest is."""
     raw = node(allocatable={"cpu": "96e0", "memory": "1E12", "ephemeral-storage": ".5Gi"})
     del raw["metadata"]["uid"]
     raw["status"]["capacity"] = {"cpu": "95999999u", "memory": "+1.e3"}

@@ -1,4 +1,4 @@
-"""`gpuplan plan -f` on dumps with plans in them: what their pins and statuses say is there, under way, or unknown."""
+"""`gpuplan plan -f` on dumps with plans in them: what is there, under way or unknown by their pins and statuses."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.builders.objects import plan as plan_object
 from tests.cli.plan_command import EXAMPLES, dump, layouts, places, planned, reasons
 
 
-def test_a_dump_s_status_is_taken_as_settled_where_it_says_so(
+def test_a_status_in_a_dump_counts_as_settled_where_it_is_confirmed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     raw = plan_object(planned=[item(0, 0, 1)])
@@ -49,7 +49,7 @@ def test_ready_without_proof_is_ready(capsys: pytest.CaptureFixture[str], tmp_pa
     assert sorted(one["supply"] for one in found["placed"]) == ["new", "new"]
 
 
-def test_a_status_about_an_earlier_node_says_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_status_about_an_earlier_node_is_ignored(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     raw = plan_object(status=status(gpu(0), node_uid="an-earlier-one"))
     found = planned(capsys, dump(tmp_path, node(), raw, pod("one")))
 
@@ -65,7 +65,7 @@ def test_a_silent_agent_is_silent(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_a_node_without_a_plan_is_empty(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What its allocatable still shows of another partitioner is idle, and room like any other."""
+    """What another partitioner left in its allocatable is idle, and can be used like the rest."""
     found = planned(capsys, dump(tmp_path, node(allocatable={"nvidia.com/mig-7g.80gb": "1"}), pod("one")))
 
     assert [one["supply"] for one in found["placed"]] == ["new"]
@@ -102,7 +102,7 @@ def test_a_pin_that_cannot_be_made_blocks_its_gpu(capsys: pytest.CaptureFixture[
     assert reasons(found) == {"one": "Blocked"}
 
 
-def test_pins_that_nobody_has_applied_yet_count_as_applied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_pins_that_are_not_applied_yet_count_as_applied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pins = {"gpus": [{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "count": 2}]}}]}
     objects = [node(), plan_object(spec=pins), pod("holder", node="n1"), pod("one"), pod("two")]
     found = planned(capsys, dump(tmp_path, *objects))
@@ -112,7 +112,7 @@ def test_pins_that_nobody_has_applied_yet_count_as_applied(capsys: pytest.Captur
 
 
 def test_what_is_written_can_be_read_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The planned objects applied: everybody is served by what is there, and nothing more is to be written."""
+    """The planned objects applied: every pod is placed on what is there, and nothing is left to write."""
     first = planned(capsys, EXAMPLES / "mig")
     second = planned(capsys, EXAMPLES / "mig", dump(tmp_path, *first["plans"]))
 

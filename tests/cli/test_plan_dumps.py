@@ -27,7 +27,7 @@ def test_finished_pods_hold_nothing(capsys: pytest.CaptureFixture[str], tmp_path
         ({"nvidia.com/gpu.count": "many"}, "'many' is not a number of GPUs"),
     ],
 )
-def test_an_odd_node_leaves_only_itself_out(
+def test_an_unusable_node_leaves_only_itself_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, labels: dict[str, str | None], words: str
 ) -> None:
     odd = node("odd")
@@ -50,9 +50,7 @@ def test_a_few_of_the_nodes_that_are_left_out_are_named(capsys: pytest.CaptureFi
     assert [one["name"] for one in found["leftOut"]] == [f"n{number}" for number in range(5)]
 
 
-def test_an_object_that_nobody_can_read_leaves_only_itself_out(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_unreadable_object_leaves_only_itself_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = pod("broken")
     broken["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "lots"
     odd_plan = plan_object("n2")
@@ -75,7 +73,7 @@ def test_a_node_that_is_not_enabled_is_named_with_the_remedy(
     assert "gpuplan.dev/gpu-partitioning" in found["unplaced"][0]["message"]
 
 
-def test_odd_labels_are_remarked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unknown_labels_are_remarked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     odd = node(mode="migs")
     found = planned(capsys, dump(tmp_path, odd, pod("one")))
 
@@ -85,7 +83,7 @@ def test_odd_labels_are_remarked(capsys: pytest.CaptureFixture[str], tmp_path: P
 
 
 @pytest.mark.parametrize(("profile", "mode"), [("mig-1g.10gb", "on"), ("gpu-10gb", "off")])
-def test_auto_takes_the_mode_that_pods_ask_for(
+def test_auto_takes_the_mode_that_pods_request(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, profile: str, mode: str
 ) -> None:
     found = planned(capsys, dump(tmp_path, node(mode="auto"), pod("one", requests={f"nvidia.com/{profile}": "1"})))
@@ -101,7 +99,7 @@ def test_a_node_that_is_being_deleted_is_not_cut(capsys: pytest.CaptureFixture[s
     assert reasons(planned(capsys, dump(tmp_path, raw, pod("one")))) == {"one": "Blocked"}
 
 
-def test_priority_classes_decide_who_goes_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_priority_classes_decide_which_pod_comes_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     whole = {"nvidia.com/mig-7g.80gb": "1"}
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
     pods = [pod("a", requests=whole), pod("z", requests=whole, priorityClassName="urgent")]
@@ -123,8 +121,8 @@ def test_a_manifest_s_pod_comes_after_those_of_the_dump(capsys: pytest.CaptureFi
     assert list(places(found)) == ["z"]
 
 
-def test_a_nomination_in_a_dump_is_taken_for_ours(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """kubectl shows no managedFields, so that ours cannot be told from a scheduler's, which would mean preemption."""
+def test_a_nomination_in_a_dump_counts_as_gpuplan_s(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """kubectl shows no managedFields, so that ours looks like a scheduler's, which means preemption."""
     nominated = pod("one", nominated="n1")
     assert places(planned(capsys, dump(tmp_path, node(), nominated))) == {"one": "n1"}
 
@@ -132,7 +130,7 @@ def test_a_nomination_in_a_dump_is_taken_for_ours(capsys: pytest.CaptureFixture[
     assert reasons(planned(capsys, dump(tmp_path, node(), nominated))) == {"one": "Preempting"}
 
 
-def test_what_filters_read_beside_pods_and_nodes() -> None:
+def test_what_filters_read_in_addition_to_pods_and_nodes() -> None:
     def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **more.pop("metadata", {})}, **more}
 
@@ -157,7 +155,7 @@ def test_what_filters_read_beside_pods_and_nodes() -> None:
     assert (context.claims, context.volumes) == (None, None)
 
 
-def test_what_is_left_to_dra_is_told_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_is_left_to_dra_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     whole = {"nvidia.com/gpu": "1"}
     classes = [
         {
@@ -183,7 +181,7 @@ def test_what_is_left_to_dra_is_told_so(capsys: pytest.CaptureFixture[str], tmp_
     assert all("DRA serves" in one["message"] for one in found["unplaced"])
 
 
-def test_what_the_known_geometries_forbid_is_not_said_to_be_offered(
+def test_what_the_known_geometries_forbid_is_not_reported_as_available(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     known, config = tmp_path / "known.yaml", tmp_path / "config.yaml"

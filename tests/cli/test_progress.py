@@ -18,7 +18,7 @@ def found(node: str, reason: str = "") -> Settlement:
     return Settlement(pods=(report,), waiting=())
 
 
-def test_the_line_ends_with_the_last_look_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_ends_with_the_last_observation_only(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     show = progress_line()

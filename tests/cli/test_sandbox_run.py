@@ -92,7 +92,7 @@ def test_instances_in_use_survive_and_idle_ones_make_room() -> None:
     assert held["default/new-inference"][0] == "nvidia.com/mig-2g.10gb"
 
 
-def test_what_cannot_settle_in_time_is_said_and_exits_1(tmp_path: Path) -> None:
+def test_what_cannot_settle_in_time_is_reported_and_exits_1(tmp_path: Path) -> None:
     done = run("-f", str(EXAMPLES / "mps"), "--timeout", "0.5")
 
     assert done.returncode == 1

@@ -12,7 +12,7 @@ def report(name: str, message: str) -> PodReport:
     return PodReport(namespace="default", name=name, phase="Pending", node="", reason=reason, message=message)
 
 
-def test_a_long_sentence_stands_once_in_full() -> None:
+def test_a_long_sentence_is_printed_once_in_full() -> None:
     text = pod_table([report(name, LONG) for name in "abcde"])
     rows, _, full = text.partition("\n\n")
     assert all(row.endswith(" …") for row in rows.splitlines()[1:])

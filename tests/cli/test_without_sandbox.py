@@ -78,7 +78,7 @@ def test_every_program_s_help_has_examples(module: str, arguments: list[str]) ->
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--exit-code"], 1)])
-def test_the_exit_code_tells_of_unplaced_pods_on_request(
+def test_the_exit_code_shows_unplaced_pods_on_request(
     options: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pod = tmp_path / "pod.yaml"

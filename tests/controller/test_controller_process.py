@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -83,16 +82,6 @@ def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, proc
     log = process.log.read_text()
     assert "Traceback" not in log
     assert "gpuplan-controller ends" in log
-
-
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    """What `main` sets up is for a process of its own."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.mark.usefixtures("own_logging")

@@ -1,4 +1,4 @@
-"""The generated CRD: fresh, structural, described, and bounded. What an API server says of objects is tested there."""
+"""The generated CRD: fresh, structural, described, and bounded. Objects at an API server are in test_served."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from crds.schema import NotStructuralError, structural_schema
 from crds.v1alpha1 import names
 from crds.v1alpha1.plan import GPUPartitionPlan
 from crds.v1alpha1.status import PlanStatus
+from tests.builders.objects import plan
 
 SCHEMA = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
@@ -28,7 +29,7 @@ def walk(schema: dict[str, Any], path: str = "") -> list[tuple[str, dict[str, An
     return found
 
 
-def test_the_committed_yaml_is_what_the_types_say() -> None:
+def test_the_committed_yaml_is_generated_from_the_types() -> None:
     assert Path(crds.__file__).with_name(FILE_NAME).read_text() == text()
     assert main(["--check"]) == 0
 
@@ -71,10 +72,6 @@ def test_the_status_alone_has_a_default() -> None:
     PlanStatus.read(defaults[".status"])
 
 
-def plan(**spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "n"}, "spec": {"nodeName": "n", **spec}}
-
-
 @pytest.mark.parametrize(
     ("spec", "valid"),
     [
@@ -95,7 +92,7 @@ def plan(**spec: Any) -> dict[str, Any]:
     ],
 )
 def test_schema_bounds(spec: dict[str, Any], valid: bool) -> None:
-    errors = list(jsonschema.Draft202012Validator(SCHEMA).iter_errors(plan(**spec)))
+    errors = list(jsonschema.Draft202012Validator(SCHEMA).iter_errors(plan(spec=spec)))
 
     assert (not errors) is valid, [e.message for e in errors]
 
@@ -123,4 +120,5 @@ def test_conditions_are_a_closed_set_of_nine() -> None:
 
 
 def test_the_type_reads_what_the_schema_allows() -> None:
-    GPUPartitionPlan.read(plan(gpus=[{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "count": 2}]}}]))
+    items = [{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "count": 2}]}}]
+    GPUPartitionPlan.read(plan(spec={"gpus": items}))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from crds.v1alpha1 import names
 from crds.v1alpha1.plan import GPUPartitionPlan
 from kube import apply, clients
 from sandbox.apiserver import ApiServer
+from tests.builders.objects import manifest, plan
 from tests.crds.status_transitions import FULL, body
 from tests.sandbox.apiserver.probe import Kubectl
 
@@ -24,20 +24,11 @@ def server() -> Iterator[ApiServer]:
         yield server
 
 
-def plan(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": {"name": "n1"},
-        "spec": {"nodeName": "n1", **spec},
-    }
-
-
 def test_a_plan_that_no_agent_has_read_has_observed_generation_minus_1(server: ApiServer) -> None:
     api = clients.for_url(server.url)
     apply.create(api, CRDS, definition())
 
-    created = apply.create(api, PLANS, plan())
+    created = apply.create(api, PLANS, manifest(plan("n1")))
     assert created["status"] == {"observedGeneration": -1}
     assert apply.get(api, f"{PLANS}/n1")["status"] == {"observedGeneration": -1}
     GPUPartitionPlan.read(created)
@@ -50,13 +41,16 @@ def test_a_plan_that_no_agent_has_read_has_observed_generation_minus_1(server: A
 
     ours = apply.apply_status(api, f"{PLANS}/n1", body("n1", FULL.wire()), manager=names.AGENT_MANAGER)
     assert ours["status"] == FULL.wire()
-    assert apply.apply(api, f"{PLANS}/n1", plan(paused=True), manager="people")["status"] == FULL.wire()
+    assert (
+        apply.apply(api, f"{PLANS}/n1", manifest(plan("n1", spec={"paused": True})), manager="people")["status"]
+        == FULL.wire()
+    )
 
 
 def test_the_columns_that_kubectl_prints(server: ApiServer, tmp_path: Path) -> None:
     api = clients.for_url(server.url)
     apply.create(api, CRDS, definition())
-    apply.create(api, PLANS, plan(paused=True))
+    apply.create(api, PLANS, manifest(plan("n1", spec={"paused": True})))
     apply.apply_status(api, f"{PLANS}/n1", body("n1", FULL.wire()), manager=names.AGENT_MANAGER)
     (tmp_path / "kubeconfig").write_text(server.kubeconfig())
     kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path / "cache")

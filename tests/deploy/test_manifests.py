@@ -63,7 +63,7 @@ def test_expressions_name_the_namespace_where_they_know_the_account(policy: dict
     assert names.NAMESPACE not in yaml.safe_dump(spec)
 
 
-def test_the_programs_are_told_their_namespace() -> None:
+def test_the_programs_get_their_namespace() -> None:
     configs = [yaml.safe_load(body["data"]["config.yaml"]) for body in ALL if body["kind"] == "ConfigMap"]
     assert [config["namespace"] for config in configs] == [names.NAMESPACE] * 2
 

@@ -23,7 +23,7 @@ def evaluate(expression: str, variables: dict[str, Any]) -> Any:
 
 
 def verdict(spec: dict[str, Any]) -> tuple[bool, str]:
-    """Whether the pod is let in, and what its owner reads if not."""
+    """Whether the pod is admitted, and what its owner reads if not."""
     known: dict[str, Any] = {"object": {"spec": spec}}
     for variable in POLICY["variables"]:
         known[variable["name"]] = evaluate(variable["expression"], known)
@@ -43,7 +43,7 @@ def verdict(spec: dict[str, Any]) -> tuple[bool, str]:
         ("aliyun.com/gpu-mem", "aliyun.com/other"),
     ],
 )
-def test_a_container_with_one_gpu_resource_is_let_in(resources: tuple[str, ...]) -> None:
+def test_a_container_with_one_gpu_resource_is_admitted(resources: tuple[str, ...]) -> None:
     assert verdict({"containers": [container("main", *resources)]}) == (True, "")
 
 

@@ -1,4 +1,4 @@
-"""`pip install gpuplan` without an extra starts every program; only `gpuplan sandbox` says which extra it needs.
+"""`pip install gpuplan` without an extra starts every program; only `gpuplan sandbox` needs an extra, and names it.
 
 Builds the wheel and an environment that holds nothing but what is locked for the product. Needs the package index.
 """

@@ -32,7 +32,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "an unknown kind of amount": ("controller: {resources: {limit: {memory: 1Gi}}}", "limit"),
     "a share above all": ("agent: {maxUnavailable: 200%}", "/agent/maxUnavailable"),
-    "a user by name": ("mps: {userID: nobody}", "/mps/userID"),
+    "a user by name": ("mps: {userID: daemon}", "/mps/userID"),
     "a misspelt user": ("mps: {userId: 1000}", "userId"),
     "a geometry without models": ("knownMigGeometries: [{allowedGeometries: [{1g.5gb: 7}]}]", "/knownMigGeometries/0"),
     "a geometry of no instance": (
@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a label that is no text": ("commonLabels: {team: 5}", "/commonLabels/team"),
     "an account name with capitals": ("agent: {serviceAccount: {name: Agent}}", "/agent/serviceAccount/name"),
 }
-# What a schema cannot say, and helm's message.
+# What a schema cannot express, and helm's message.
 CONTRADICTIONS: dict[str, tuple[str, str]] = {
     "windows the wrong way round": (
         "batchWindowIdleSeconds: 90",

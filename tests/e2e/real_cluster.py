@@ -74,9 +74,7 @@ def call(
 
 def plan(name: str, **spec: Any) -> dict[str, Any]:
     """A plan with these fields of spec beside nodeName."""
-    raw = builders.manifest(builders.plan(name, spec=spec))
-    del raw["status"]
-    return raw
+    return builders.manifest(builders.plan(name, spec=spec))
 
 
 class RealCluster:

@@ -107,7 +107,7 @@ class Follower:
         )
 
     def changed(self, key: Key, old: str | None, new: str | None) -> None:
-        assert self.seen.get(key) == old  # what is said to be old is what was said before
+        assert self.seen.get(key) == old  # the old object of a change is the one reported before
         self.seen = {**self.seen, key: new} if new is not None else {k: v for k, v in self.seen.items() if k != key}
 
 

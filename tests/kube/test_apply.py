@@ -120,7 +120,7 @@ def test_a_refusal_is_its_own_exception(serve: Serve, answer: Answer, kind: type
     assert len(server.requests) == 1  # nothing is tried again down here
 
 
-def test_no_server_is_unavailable_and_says_why(serve: Serve) -> None:
+def test_no_server_is_unavailable_with_a_reason(serve: Serve) -> None:
     server = serve(lambda request: Reply({}))
     api = clients.for_url(server.url)
     server.stop()

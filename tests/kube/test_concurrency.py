@@ -1,4 +1,4 @@
-"""Several requests at once, on threads that meet at a barrier: without parallel runs they would wait for ever."""
+"""Several requests at once, on threads that meet at a barrier: without parallel runs they would wait forever."""
 
 import threading
 

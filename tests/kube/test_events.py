@@ -32,7 +32,7 @@ def record() -> Iterator[Callable[..., EventRecorder]]:
         recorder.stop(timeout_seconds=0.2)
 
 
-def test_an_event_is_what_describe_looks_for(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+def test_an_event_is_found_by_kubectl_describe(serve: Serve, record: Callable[..., EventRecorder]) -> None:
     store = LeaseStore()
     recorder = record(serve(store))
     recorder.emit(POD, "Warning", "NoRoom", "no node has room")
@@ -154,7 +154,7 @@ def test_many_events_at_once_are_spread_over_time(serve: Serve, record: Callable
     assert recorder.dropped == 0
 
 
-def test_an_event_that_expired_is_written_anew(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+def test_an_event_that_expired_is_written_again(serve: Serve, record: Callable[..., EventRecorder]) -> None:
     store = LeaseStore()
     recorder = record(serve(store), quiet_seconds=0.0)
     recorder.emit(POD, "Normal", "Same", "again")

@@ -1,4 +1,4 @@
-"""Who leads, and what happens to the lead when the API refuses, hangs or goes away."""
+"""Which candidate leads, and what happens when the API refuses, hangs or goes away."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ class Candidate:
 
 
 @pytest.fixture
-def stand() -> Iterator[Callable[..., Candidate]]:
+def join() -> Iterator[Callable[..., Candidate]]:
     candidates: list[Candidate] = []
 
     def start(server: FakeApi, identity: str, timing: LeaseTiming = TIMING) -> Candidate:
@@ -55,13 +55,13 @@ def stand() -> Iterator[Callable[..., Candidate]]:
         candidate.elector.stop()
 
 
-def test_one_leads_and_the_next_takes_over_when_it_stops(serve: Serve, stand: Callable[..., Candidate]) -> None:
+def test_one_leads_and_the_next_takes_over_when_it_stops(serve: Serve, join: Callable[..., Candidate]) -> None:
     store = Store()
     server = serve(store)
     patient = LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.05)
-    first = stand(server, "a", patient)
+    first = join(server, "a", patient)
     assert first.started.wait(10)
-    second = stand(server, "b", patient)
+    second = join(server, "b", patient)
     eventually(lambda: len([r for r in server.requests if r.method == "GET"]) > 5, "more than five reads of the Lease")
     assert not second.elector.leading
     renewed = store.items[PATH]["spec"]
@@ -75,24 +75,24 @@ def test_one_leads_and_the_next_takes_over_when_it_stops(serve: Serve, stand: Ca
     assert store.items[PATH]["spec"]["leaseTransitions"] == 1
 
 
-def test_a_dead_leader_is_waited_out(serve: Serve, stand: Callable[..., Candidate]) -> None:
+def test_a_dead_leader_is_waited_out(serve: Serve, join: Callable[..., Candidate]) -> None:
     store = Store()
     store.items[PATH] = {
         "metadata": {"name": "controller", "resourceVersion": "0"},
         "spec": {"holderIdentity": "dead", "renewTime": "2001-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1},
     }
     started = time.monotonic()
-    candidate = stand(serve(store), "b")
+    candidate = join(serve(store), "b")
     assert candidate.started.wait(10)
     assert time.monotonic() - started >= 1.0  # its clock may be wrong: the age of renewTime proves nothing
 
 
 @pytest.mark.parametrize("trouble", [status(500), status(403, "Forbidden"), Hang()], ids=["500", "403", "hang"])
 def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
-    serve: Serve, stand: Callable[..., Candidate], trouble: Answer
+    serve: Serve, join: Callable[..., Candidate], trouble: Answer
 ) -> None:
     store = Store()
-    candidate = stand(serve(store), "a")
+    candidate = join(serve(store), "a")
     assert candidate.started.wait(10)
     store.trouble = trouble
     since = time.monotonic()
@@ -105,10 +105,10 @@ def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
         assert candidate.started.wait(10)  # and leads again when the API is back
 
 
-def test_a_short_failure_does_not_cost_the_lead(serve: Serve, stand: Callable[..., Candidate]) -> None:
+def test_a_short_failure_does_not_cost_the_lead(serve: Serve, join: Callable[..., Candidate]) -> None:
     store = Store()
     server = serve(store)
-    candidate = stand(server, "a", LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.02))
+    candidate = join(server, "a", LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.02))
     assert candidate.started.wait(10)
     store.trouble = status(503)
     count = len(server.requests)
@@ -118,14 +118,14 @@ def test_a_short_failure_does_not_cost_the_lead(serve: Serve, stand: Callable[..
     assert not candidate.stopped.is_set()
 
 
-def test_a_lost_race_is_not_a_lead(serve: Serve, stand: Callable[..., Candidate]) -> None:
-    """Somebody else writes between our read and our write, every time."""
+def test_a_lost_race_is_not_a_lead(serve: Serve, join: Callable[..., Candidate]) -> None:
+    """Another client writes between our read and our write, every time."""
 
     def route(request: Request) -> Answer:
         return status(409, "Conflict") if request.method in {"PUT", "POST"} else status(404, "NotFound")
 
     server = serve(route)
-    candidate = stand(server, "a")
+    candidate = join(server, "a")
     eventually(
         lambda: len([r for r in server.requests if r.method == "POST"]) > 2, "three attempts to create the Lease"
     )
@@ -133,9 +133,9 @@ def test_a_lost_race_is_not_a_lead(serve: Serve, stand: Callable[..., Candidate]
     assert not candidate.started.is_set()
 
 
-def test_a_usurper_ends_the_lead_at_once(serve: Serve, stand: Callable[..., Candidate]) -> None:
+def test_a_usurper_ends_the_lead_at_once(serve: Serve, join: Callable[..., Candidate]) -> None:
     store = Store()
-    candidate = stand(serve(store), "a", LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.02))
+    candidate = join(serve(store), "a", LeaseTiming(lease_seconds=60, renew_seconds=40, retry_seconds=0.02))
     assert candidate.started.wait(10)
     with store.lock:
         spec = {**store.items[PATH]["spec"], "holderIdentity": "b", "renewTime": micro_time()}
@@ -225,7 +225,7 @@ def test_a_heartbeat_that_failed_is_tried_again_before_the_next_is_due(
     heart.stop()
 
 
-def test_a_heartbeat_can_be_asked_for_at_once(serve: Serve) -> None:
+def test_a_heartbeat_can_be_requested_at_once(serve: Serve) -> None:
     heart = heartbeat(serve(Store()), lambda: None)
     heart.start()
     eventually(lambda: heart.taken == 1, "the first beat")

@@ -117,7 +117,7 @@ def test_keys_that_are_not_tried_any_more_are_forgotten() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([FORBIDDEN, CONFLICT, overloaded(3), overloaded(40)]), st.floats(0, 1))))
-def test_every_pause_is_at_least_half_a_step_and_what_the_server_asked(
+def test_every_pause_is_at_least_half_a_step_and_what_the_server_requested(
     failures: list[tuple[errors.ApiError, float]],
 ) -> None:
     clock = Clock()

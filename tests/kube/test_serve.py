@@ -57,7 +57,7 @@ def test_pages(desk: Desk) -> None:
     assert (code, kind, json.loads(body)) == (200, "application/json", {"pass": 3})
 
 
-def test_a_check_says_what_is_wrong(desk: Desk) -> None:
+def test_a_check_reports_what_is_wrong(desk: Desk) -> None:
     assert desk.get("/healthz")[::2] == (200, "ok\n")
     desk.problems = ["this", "that"]
     assert desk.get("/healthz")[::2] == (503, "this\nthat\n")
@@ -74,7 +74,7 @@ def test_a_broken_page_is_an_answer_too(desk: Desk) -> None:
     assert desk.get("/healthz")[0] == 200
 
 
-def test_a_client_that_says_nothing_is_dropped() -> None:
+def test_a_client_that_sends_nothing_is_dropped() -> None:
     server = Server("127.0.0.1", 0, {}, client_seconds=0.05)
     server.start()
     try:

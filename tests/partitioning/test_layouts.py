@@ -59,7 +59,7 @@ def test_without_and_union_are_set_operations() -> None:
         ("T4", "1g.5gb", 0, None),
     ],
 )
-def test_an_instance_stands_only_where_the_model_has_a_placement(
+def test_an_instance_is_placed_only_where_the_model_has_a_placement(
     key: str, profile: str, start: int, expected: Instance | None
 ) -> None:
     assert instance_at(MODELS[key], profile, start) == expected
@@ -111,7 +111,7 @@ def test_a_possible_layout_is_let_pass(model: GpuModel, instances: list[Instance
         (MODELS["T4"], [at("1g.5gb", 0)], ["T4 has no MIG", "use MPS slices"]),
     ],
 )
-def test_an_impossible_layout_is_said_in_one_sentence(
+def test_an_impossible_layout_is_reported_in_one_sentence(
     model: GpuModel, instances: list[Instance], words: list[str]
 ) -> None:
     sentence = check_layout(model, Layout.of(instances))
@@ -120,6 +120,6 @@ def test_an_impossible_layout_is_said_in_one_sentence(
         assert word in sentence
 
 
-def test_strangers_are_checked_for_overlap_only_where_asked() -> None:
+def test_foreign_instances_are_checked_for_overlap_only_on_request() -> None:
     assert check_together(A100, Layout.of([at("9g.1gb", 0, 2), at("1g.5gb", 2)])) is None
     assert check_together(A100, Layout.of([at("9g.1gb", 0, 2), at("1g.5gb", 1)])) is not None

@@ -80,7 +80,7 @@ def test_profiles_of_a_model_are_consistent(model: GpuModel) -> None:
 
 
 @pytest.mark.parametrize("model", MIG_MODELS, ids=lambda model: model.key)
-def test_exclusive_groups_are_what_the_names_say(model: GpuModel) -> None:
+def test_exclusive_groups_match_the_names(model: GpuModel) -> None:
     media = {row.name for row in model.profiles if never_together(row.name, row.name)}
     assert set().union(*model.exclusive) == media
     assert all(row.max_instances == 1 for row in model.profiles if row.name in media)
@@ -94,7 +94,7 @@ def test_a_model_with_unseen_placements_is_not_confirmed(key: str, confirmed: bo
     assert named(key).confirmed is confirmed
 
 
-def test_an_unpublished_profile_says_so_by_its_values() -> None:
+def test_an_unpublished_profile_shows_it_by_its_values() -> None:
     row = named("RTX-PRO-4500-BLACKWELL-32GB").profiles[0]
     assert (row.profile_id, row.size, row.starts) == (UNKNOWN_ID, 0, ())
 
@@ -135,7 +135,7 @@ def test_aliases_lead_to_the_profile_and_names_win_over_aliases() -> None:
     assert named("GB200-186GB").profile("1g.24gb") is named("GB200-186GB").profile("1g.23gb")
 
 
-def test_a_report_keeps_what_the_driver_says_and_understands_catalogued_names() -> None:
+def test_a_report_keeps_what_the_driver_returns_and_understands_catalogued_names() -> None:
     reported = model_from_report("NVIDIA A100 80GB PCIe", 80994, [spec("7g.79gb", 4, 8, (0,))])
     found = reported.profile("7g.80gb")
     assert found is not None

@@ -18,7 +18,7 @@ def test_gigabytes_are_decimal_and_rounded_down_to_whole_mib(memory_gb: int, mem
     assert (share.resource, share.label, share.units) == (f"nvidia.com/gpu-{memory_gb}gb", f"{memory_gb}gb", 1)
 
 
-def test_gibibytes_are_binary_and_asked_for_by_the_unit() -> None:
+def test_gibibytes_are_binary_and_requested_by_the_unit() -> None:
     share = slice_of_gib(3, thread_percent=10)
     assert (share.memory_mib, share.label, share.units) == (3072, "3gib", 3)
     assert (share.resource, share.thread_percent) == ("aliyun.com/gpu-mem", 10)
@@ -53,7 +53,7 @@ def test_what_fits_is_let_pass(memory_mib: int, capability: tuple[int, int], sli
         (24258, AMPERE, [slice_of_gib(-1)], ["memoryGiB", "must be 1 or more"]),
     ],
 )
-def test_what_does_not_fit_is_said_with_field_and_remedy(
+def test_what_does_not_fit_is_reported_with_field_and_remedy(
     memory_mib: int, capability: tuple[int, int], slices: list[MpsSlice], words: list[str]
 ) -> None:
     sentence = check_slices(memory_mib, capability, slices)
@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_said_with_field_and_remedy(
 
 
 @given(st.lists(st.integers(1, 100).map(slice_of_gb), max_size=60), st.integers(1, 400_000))
-def test_slices_that_pass_never_promise_more_than_the_gpu_has(slices: list[MpsSlice], memory_mib: int) -> None:
+def test_slices_that_pass_never_need_more_than_the_gpu_has(slices: list[MpsSlice], memory_mib: int) -> None:
     fits = len(slices) <= 48 and sum(share.memory_mib for share in slices) <= memory_mib
     assert (check_slices(memory_mib, AMPERE, slices) is None) is fits
 

@@ -53,7 +53,7 @@ def some_layout(data: st.DataObject, key: str) -> Layout:
 
 @pytest.mark.parametrize("key", ["A30-24GB", "A100-40GB"])
 def test_pack_finds_a_layout_exactly_where_brute_force_finds_one(key: str) -> None:
-    """Every geometry, beside one layout for every set of memory slices and media engines that can be taken."""
+    """Every geometry, with one layout for every set of memory slices and media engines that can be taken."""
     model, by_counts = MODELS[key], layouts_by_counts(key)
     pinned_by_mask: dict[int, Layout] = {}
     for same_counts in by_counts.values():
@@ -65,7 +65,7 @@ def test_pack_finds_a_layout_exactly_where_brute_force_finds_one(key: str) -> No
             barred = media_taken and any(profile.endswith("+me") for profile, _ in wanted)
             possible = not barred and any(not layout.mask & pinned.mask for layout in candidates)
             packed = pack(model, pinned=pinned, requested=dict(wanted))
-            assert isinstance(packed, Packed) is possible, f"{wanted} beside {pinned}"
+            assert isinstance(packed, Packed) is possible, f"{wanted} with {pinned}"
 
 
 @given(st.data())
@@ -187,7 +187,7 @@ def test_a_case_has_one_best_layout(
         ("RTX-PRO-5000-BLACKWELL-48GB", [], {"1g.24gb": 1}, ["not published"], (("1g.24gb", 1),)),
     ],
 )
-def test_no_room_says_what_and_beside_what(
+def test_no_room_names_what_does_not_fit_and_what_is_there(
     key: str,
     pinned: list[tuple[str, int]],
     wanted: dict[str, int],
@@ -201,7 +201,7 @@ def test_no_room_says_what_and_beside_what(
         assert word in answer.reason
 
 
-def test_pinned_instances_that_overlap_are_no_base_to_pack_beside() -> None:
+def test_pinned_instances_that_overlap_are_no_base_for_packing() -> None:
     overlapping = on(A100, ("4g.20gb", 0), ("1g.5gb", 1))
     answer = pack(A100, pinned=overlapping, requested={"1g.5gb": 1})
     assert isinstance(answer, NoRoom)

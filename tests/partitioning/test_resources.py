@@ -1,4 +1,4 @@
-"""Resource names, both ways, and what each asks for."""
+"""Resource names, both ways, and what each requests."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ def test_a_name_is_classified(name: str, request_: ResourceRequest | None) -> No
 
 
 @given(st.text(max_size=30))
-def test_any_other_name_asks_nothing_and_never_fails(tail: str) -> None:
+def test_any_other_name_requests_nothing_and_never_fails(tail: str) -> None:
     request = classify("nvidia.com/mig-" + tail)
     assert request is None or (isinstance(request, MigRequest) and mig_resource(request.profile).endswith(tail))

@@ -88,19 +88,19 @@ def test_vectors_are_those_of_the_naive_enumeration(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["A30-24GB", "A100-40GB"])
-def test_vectors_beside_every_pinned_layout_are_those_of_the_naive_enumeration(key: str) -> None:
+def test_vectors_alongside_every_pinned_layout_are_those_of_the_naive_enumeration(key: str) -> None:
     table = state_table(MODELS[key])
     layouts = every_layout(key, all_profiles(key))
     masks = {table.mask_of(layout): layout for layout in layouts}
     media = {spec.name for spec in MODELS[key].profiles if spec.name.endswith("+me")}
     for mask, pinned in sorted(masks.items()):
         has_media = any(instance.profile in media for instance in pinned)
-        beside = {
+        alongside = {
             vector(table, layout)
             for layout in layouts
             if not layout.mask & pinned.mask and not (has_media and media & layout.counts().keys())
         }
-        assert set(table.vectors(mask)) == beside
+        assert set(table.vectors(mask)) == alongside
 
 
 @pytest.mark.parametrize("model", PLANNABLE, ids=lambda model: model.key)
@@ -119,7 +119,7 @@ def test_pareto_holds_exactly_the_undominated_vectors(model: GpuModel) -> None:
 
 
 def realized(table: StateTable, kept: Layout, counts: tuple[int, ...]) -> Layout | None:
-    """`kept` with these counts beside it."""
+    """`kept` with these counts in addition."""
     found = pack(table.model, pinned=kept, requested=dict(zip(table.profiles, counts, strict=True)))
     return found.layout if isinstance(found, Packed) else None
 
@@ -159,7 +159,7 @@ def test_the_cheapest_place_on_an_empty_a100_is_the_one_that_the_driver_takes(pr
     assert choice.placement.instance.start == start
 
 
-def test_the_last_memory_slice_counts_by_who_can_use_it() -> None:
+def test_the_last_memory_slice_counts_by_which_profile_can_use_it() -> None:
     table = state_table(MODELS["A100-40GB"], frozenset({"1g.5gb", "3g.20gb"}))
     demanded = frozenset({"1g.5gb", "3g.20gb"})
     right = table.cheapest(0, "3g.20gb", demanded)
@@ -191,7 +191,7 @@ def test_a_table_without_profiles_answers_with_nothing() -> None:
     assert state_table(MODELS["T4"]).vectors(0) == ((),)
 
 
-def test_all_media_stands_beside_instances_without_media_only() -> None:
+def test_all_media_fits_alongside_instances_without_media_only() -> None:
     table = state_table(MODELS["RTX-PRO-6000-BLACKWELL-96GB"])
     mask = table.mask_of([Instance(start=0, size=3, profile="1g.24gb+me.all")])
     assert [name for name in table.profiles if table.fitting(mask, name)] == ["1g.24gb-me", "2g.48gb-me"]
@@ -201,7 +201,7 @@ def test_all_media_stands_beside_instances_without_media_only() -> None:
 
 
 @given(st.data())
-def test_realized_layouts_stand_beside_what_is_pinned(data: st.DataObject) -> None:
+def test_realized_layouts_fit_alongside_what_is_pinned(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(SEARCHED))
     table = state_table(MODELS[key])
     pinned = realized(table, EMPTY, data.draw(st.sampled_from(table.vectors(0))))

@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 4
 PROFILE ?= quick
 
-.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-scale e2e-load \
+.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-scale e2e-load \
   e2e-programs fmt lock manifests image audit clean
 
 help:  ## list the targets
@@ -78,10 +78,15 @@ e2e: e2e-programs  ## run the product on a real control plane and kubelet; K8S=1
 	@$(MAKE) --no-print-directory -j2 e2e-cluster e2e-nodes
 
 e2e-cluster:
-	@$(call once_or_twice,$(E2E),tests/e2e --ignore=tests/e2e/kubelet -o cache_dir=.pytest_cache/cluster,.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
+	@$(call once_or_twice,$(E2E),tests/e2e --ignore=tests/e2e/kubelet --ignore=tests/e2e/containers -o cache_dir=.pytest_cache/cluster,.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
 
 e2e-nodes:
 	@$(call once_or_twice,$(E2E),tests/e2e/kubelet -o cache_dir=.pytest_cache/nodes,.pytest_cache/nodes) 2>&1 | $(call labelled,nodes  )
+
+e2e-node: .venv/.ready  ## run the product in real containers (containerd, runc): Linux, as root
+	$(BIN)/python -m tests.e2e.rig.containers
+	GPUPLAN_E2E=1 K8S=$(K8S) tests/e2e/rig/containers/enter.sh $(BIN)/python -u -m pytest -q tests/e2e/containers \
+	  -p no:cacheprovider
 
 e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples, more clusters
 	GPUPLAN_E2E_LONG=1 GPUPLAN_E2E_SAMPLES=20 GPUPLAN_E2E_CLUSTERS=1000 GPUPLAN_E2E_SEEDS=5 $(E2E) \

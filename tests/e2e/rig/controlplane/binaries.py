@@ -85,7 +85,7 @@ def obtain(
     for module, names in ((f"kubernetes-v{version}", programs), (f"etcd-v{ETCD}", ("etcd",))):
         lacking = tuple(name for name in names if name not in given)
         if lacking:
-            folder = _cached_or_built(module, places, report)
+            folder = go_programs(module, places, report)
             if isinstance(folder, Missing):
                 return Missing(f"{', '.join(lacking)}: {folder.message}", broken=folder.broken)
             found |= _programs_in(folder, lacking)
@@ -94,7 +94,7 @@ def obtain(
 
 def helm(places: Places, *, report: Report = lambda _: None) -> Path | Missing:
     """The program `helm`, built where it is not cached yet."""
-    folder = _cached_or_built(f"helm-v{HELM}", places, report)
+    folder = go_programs(f"helm-v{HELM}", places, report)
     return folder if isinstance(folder, Missing) else folder / "helm"
 
 
@@ -125,7 +125,8 @@ def _programs_in(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
     return {name: folder / name for name in names if os.access(folder / name, os.X_OK)}
 
 
-def _cached_or_built(module: str, places: Places, report: Report) -> Path | Missing:
+def go_programs(module: str, places: Places, report: Report = lambda _: None) -> Path | Missing:
+    """The folder with the programs that the module of this name below `pins/` lists as tools; built once."""
     pins = PINS / module
     if not pins.is_dir():
         return Missing(f"{module} is not pinned here; there are {', '.join(pinned())}")
@@ -163,6 +164,9 @@ def _digest(pins: Path) -> str:
 
 def _link_flags(module: str) -> list[str]:
     flags = ["-s", "-w"]
+    containerd = re.fullmatch(r"containerd-v(.*)", module)
+    if containerd:
+        flags.append(f"-X github.com/containerd/containerd/v2/version.Version={containerd.group(1)}")
     version = re.fullmatch(r"kubernetes-v((\d+)\.(\d+)\.\d+)", module)
     if version:
         full, major, minor = version.groups()

@@ -37,6 +37,7 @@ class RealControlPlane:
         *,
         directory: Path | None = None,
         extra: Mapping[str, Sequence[str]] | None = None,
+        api_port: int | None = None,
     ) -> None:
         self.programs = programs
         self._own_directory = directory is None
@@ -46,6 +47,7 @@ class RealControlPlane:
         self._lock = threading.Lock()
         self._layout: flags.Layout | None = None
         self._ports = (HeldPort(), HeldPort())
+        self._api_port = api_port or self._ports[0].number
         self._admin: Pair | None = None
 
     @property
@@ -120,7 +122,7 @@ class RealControlPlane:
         authority = Authority(self.directory / "pki")
         layout = flags.Layout(
             directory=self.directory,
-            api_port=self._ports[0].number,
+            api_port=self._api_port,
             etcd_port=self._ports[1].number,
             authority=authority,
             serving=authority.serving(

@@ -1,0 +1,196 @@
+"""The cluster of `make e2e-node`: control plane, one node with containers, gpuplan installed in it, and its pods.
+
+Takes what `prepare` returned and a folder. gpuplan's image has the simulated driver below the agent and is otherwise
+what the Dockerfile makes; manifests, arguments, accounts and rights are those that ship.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crds.v1alpha1 import names
+from kube import apply
+from partitioning.models import known_models
+from sandbox.driver import machine
+from tests.e2e.real_cluster import NODES, PLANS, ROOT, RealCluster
+from tests.e2e.rig.containers import images
+from tests.e2e.rig.containers.node import NODE, PAUSE, SERVICE_PORT, ContainerNode, for_containers, ready
+from tests.e2e.rig.containers.prepare import Prepared, product_layer
+from tests.e2e.rig.controlplane import RealControlPlane
+from tests.waiting import eventually
+
+SHELL_IMAGE = "registry.test/shell:1"
+MACHINE = Path("/run/gpuplan-gpus.json")
+PODS = "/api/v1/namespaces/default/pods"
+WAIT = ["/bin/sh", "-c", 'trap "exit 0" TERM INT; while :; do sleep 86400 & wait; done']
+START_SECONDS = 180.0
+# The agent shares the node's process ids, so that it reaches the node's files below the root of process 1: there lies
+# the simulated machine. Nothing else of the image differs from what ships.
+ON_SIMULATED_GPUS = f"""\
+#!/bin/sh
+exec python3 -m sandbox.driver.run /proc/1/root{MACHINE} -m nodeagent "$@"
+"""
+
+
+class Lab:
+    """Start with `start`, end with `close`."""
+
+    def __init__(self, prepared: Prepared, folder: Path) -> None:
+        self._prepared, self._folder = prepared, folder
+        plane = folder / "plane"
+        self.plane = RealControlPlane(
+            prepared.kubernetes, directory=plane, extra=for_containers(plane), api_port=SERVICE_PORT
+        )
+
+    def start(self) -> None:
+        """Return when the node is Ready and gpuplan's pods are."""
+        clients = self._folder / "clients"
+        clients.mkdir()
+        self.plane.start()
+        self.cluster = RealCluster(self.plane, clients)
+        self.node = ContainerNode(
+            self._folder / "node", self._prepared.programs, self._prepared.kubernetes["kubelet"], self.plane
+        )
+        self.node.start()
+        for archive in self._images(self._folder / "images"):
+            self.node.load(archive)
+        machine.create(MACHINE, gpus(), seed=NODE)
+        eventually(lambda: ready(self.cluster.admin), "the node is Ready", START_SECONDS)
+
+    def close(self) -> None:
+        """End every process that was started here."""
+        if hasattr(self, "node"):
+            self.node.close()
+        self.plane.stop()
+
+    def install(self) -> None:
+        """What deploy/ ships, by kubectl."""
+        self.cluster.install()
+
+    def label(self, **labels: str | None) -> None:
+        """Set or remove (None) gpuplan's labels of the node: gpu_partitioning is gpuplan.dev/gpu-partitioning."""
+        found = {f"{names.GROUP}/{name.replace('_', '-')}": value for name, value in labels.items()}
+        apply.merge_patch(self.cluster.admin, f"{NODES}/{NODE}", {"metadata": {"labels": found}})
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl printed; AssertionError where it failed."""
+        return self.cluster.kubectl(*arguments, stdin=stdin, check=True)
+
+    def plan(self) -> dict[str, Any]:
+        """The node's plan."""
+        return apply.get(self.cluster.admin, f"{PLANS}/{NODE}")
+
+    def condition(self, kind: str) -> str:
+        """True, False or Unknown; empty where the plan has no such condition."""
+        conditions = self.plan().get("status", {}).get("conditions", [])
+        return next((str(one["status"]) for one in conditions if one["type"] == kind), "")
+
+    def used(self, resource: str) -> int:
+        """How many partitions of a resource the plan's status reports in use."""
+        gpus = self.plan().get("status", {}).get("gpus", [])
+        return sum(
+            one["resource"] == resource and one["state"] == "Used" for gpu in gpus for one in gpu.get("partitions", [])
+        )
+
+    def allocatable(self, resource: str) -> int:
+        """What the kubelet reports of a resource."""
+        node = apply.get(self.cluster.admin, f"{NODES}/{NODE}")
+        return int(node["status"]["allocatable"].get(resource, 0))
+
+    def wait_running(self, pod: str) -> None:
+        """Until every container of a pod of namespace default runs."""
+        eventually(lambda: self.container_ids(pod), f"pod {pod} runs", START_SECONDS, seen=self.report)
+
+    def container_ids(self, pod: str) -> tuple[str, ...]:
+        """Of its running containers; a container that was started again has another."""
+        statuses = apply.get(self.cluster.admin, f"{PODS}/{pod}").get("status", {}).get("containerStatuses", [])
+        return tuple(one["containerID"] for one in statuses if "running" in one["state"])
+
+    def wait_ready(self, program: str) -> None:
+        """Until each pod of a Deployment or DaemonSet is Ready."""
+        label = f"app.kubernetes.io/name={program.partition('/')[2]}"
+        wait = ("wait", "--for=condition=Ready", "pod", "-l", label, "--timeout=100s")
+        eventually(lambda: "condition met" in self.cluster.kubectl("-n", names.NAMESPACE, *wait), f"{program} is ready")
+
+    def replace(self, program: str) -> None:
+        """Delete the pods of a program; its Deployment or DaemonSet makes others."""
+        label = f"app.kubernetes.io/name={program.partition('/')[2]}"
+        self.kubectl("-n", names.NAMESPACE, "delete", "pods", "-l", label, "--wait=true")
+
+    def report(self) -> str:
+        """Everything that a person would look at, for the message of a failed test."""
+        commands = (
+            "get pods -A -o wide",
+            "get gpupartitionplans",
+            f"describe gpupartitionplan {NODE}",
+            "get events -A",
+        )
+        found = [self.cluster.kubectl(*command.split()) for command in commands]
+        for name in ("controller", "agent", "device-plugin"):
+            selector = f"app.kubernetes.io/name=gpuplan-{name}"
+            found.append(self.cluster.kubectl("-n", names.NAMESPACE, "logs", "-l", selector, "--tail=30", "--prefix"))
+        return "\n".join(found)
+
+    def _images(self, folder: Path) -> list[Path]:
+        folder.mkdir()
+        found = self._prepared
+        product = product_layer(folder / "product.tar")
+        simulated = images.layer(_simulated_root(folder / "simulated"), folder / "simulated.tar")
+        python = {
+            **images.linker_environment(),
+            "PYTHONPATH": "/opt/gpuplan/lib",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONSAFEPATH": "1",
+        }
+        mps = images.layer(_mps_root(folder / "mps", found.programs.mps), folder / "mps.tar")
+        return [
+            images.archive(PAUSE, [found.shell], folder / "pause-image.tar", entrypoint=WAIT),
+            images.archive(
+                SHELL_IMAGE, [found.shell], folder / "shell-image.tar", environment={"NVIDIA_VISIBLE_DEVICES": "all"}
+            ),
+            images.archive(
+                product_image(),
+                [found.shell, found.python, found.dependencies, product, mps, simulated],
+                folder / "product-image.tar",
+                environment=python,
+            ),
+        ]
+
+
+def gpus() -> list[Any]:
+    """GPU 0 and 1 with MIG, 2 and 3 without."""
+    h100 = next(model for model in known_models() if "NVIDIA H100 80GB HBM3" in model.names)
+    return [(h100, {"mig_enabled": mig}) for mig in (True, True, False, False)]
+
+
+def product_image() -> str:
+    """The image that the manifests name, as containerd writes it."""
+    for document in yaml.safe_load_all((ROOT / "deploy/manifests/40-controller.yaml").read_text()):
+        if document["kind"] == "Deployment":
+            name = document["spec"]["template"]["spec"]["containers"][0]["image"]
+            return name if "/" in name else f"docker.io/library/{name}"
+    raise AssertionError("deploy/manifests has no Deployment")
+
+
+def _mps_root(root: Path, control: Path) -> Path:
+    """NVIDIA's own control daemon, which runs without a GPU until a client comes."""
+    server = control.parents[1] / "sbin/nvidia-cuda-mps-server"
+    (root / "usr/bin").mkdir(parents=True)
+    for program in (control, server):
+        shutil.copy2(program, root / "usr/bin" / program.name)
+    images.linked({root / "usr/bin" / control.name}, root)
+    return root
+
+
+def _simulated_root(root: Path) -> Path:
+    library = root / "opt/gpuplan/lib"
+    library.mkdir(parents=True)
+    shutil.copytree(ROOT / "sandbox", library / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
+    program = root / "opt/gpuplan/bin/gpuplan-nodeagent"
+    program.parent.mkdir()
+    program.write_text(ON_SIMULATED_GPUS)
+    program.chmod(0o755)
+    return root

@@ -1,0 +1,94 @@
+"""gpuplan in its own containers, installed as deploy/ says: pods of every kind get their device, and keep it.
+
+The tests are one story and run in order: install, use, replace each part below running pods, remove.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.containers.lab import SHELL_IMAGE, WAIT, Lab
+from tests.waiting import eventually
+
+AGENT, CONTROLLER, PLUGIN = "ds/gpuplan-agent", "deploy/gpuplan-controller", "ds/gpuplan-device-plugin"
+SLICE, MEMORY, WHOLE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb", "nvidia.com/gpu"
+REPORT = "env | sort | grep -E '^(NVIDIA|CUDA)_'; ls -ln /dev | grep -i nvidia; grep mps /proc/mounts; " + WAIT[2]
+EXPECTED = {
+    "mig": "NVIDIA_VISIBLE_DEVICES=MIG-",
+    "mps": "CUDA_MPS_PIPE_DIRECTORY=",
+    "whole": "NVIDIA_VISIBLE_DEVICES=GPU-",
+}
+KINDS = {"mig": SLICE, "mps": MEMORY, "whole": WHOLE}
+
+
+def pod(name: str, resource: str) -> dict[str, Any]:
+    """A pod that prints what it was given, then waits."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "hostIPC": resource == MEMORY,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": SHELL_IMAGE,
+                    "imagePullPolicy": "Never",
+                    "command": ["/bin/sh", "-c", REPORT],
+                    "resources": {"limits": {resource: "1"}},
+                }
+            ],
+        },
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(lab: Lab) -> None:
+    """Installed and enabled."""
+    lab.install()
+    lab.label(gpu_partitioning="auto")
+
+
+def test_every_program_is_ready(lab: Lab) -> None:
+    for program in (CONTROLLER, AGENT, PLUGIN):
+        lab.wait_ready(program)
+    eventually(lambda: lab.condition("Ready") == "True", "the plan of the node is Ready", seen=lab.plan)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pod_of_each_kind_gets_its_device(lab: Lab, kind: str) -> None:
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(pod(kind, KINDS[kind])))
+
+    lab.wait_running(kind)
+
+    log = eventually(lambda: lab.kubectl("logs", kind), "the pod printed what it was given")
+    assert EXPECTED[kind] in log
+
+
+def test_the_plan_counts_them_as_used(lab: Lab) -> None:
+    def used() -> dict[str, int]:
+        return {kind: lab.used(KINDS[kind]) for kind in KINDS}
+
+    eventually(lambda: used() == dict.fromkeys(KINDS, 1), "one partition of each kind is in use", seen=used)
+
+
+@pytest.mark.parametrize("program", [AGENT, PLUGIN, CONTROLLER])
+def test_pods_run_on_while_a_program_is_replaced(lab: Lab, program: str) -> None:
+    before = {kind: lab.container_ids(kind) for kind in KINDS}
+
+    lab.replace(program)
+
+    lab.wait_ready(program)
+    eventually(lambda: lab.condition("Ready") == "True", "the plan is Ready again", seen=lab.plan)
+    eventually(
+        lambda: all(lab.allocatable(name) == 1 for name in KINDS.values()), "all are allocatable", seen=lab.report
+    )
+    assert {kind: lab.container_ids(kind) for kind in KINDS} == before
+
+
+def test_a_partition_is_free_when_its_pod_has_ended(lab: Lab) -> None:
+    lab.kubectl("delete", "pod", "mig", "--wait=true")
+
+    eventually(lambda: lab.used(SLICE) == 0, "the slice is free", seen=lab.plan)

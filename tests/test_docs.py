@@ -18,6 +18,7 @@ PAGES = sorted(
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#\s:]*)#([^)\s]+)\)")
 
 
 def test_pages_are_found() -> None:
@@ -28,6 +29,14 @@ def test_pages_are_found() -> None:
 def test_relative_links_lead_to_files(page: Path) -> None:
     links = LINK.findall((ROOT / page).read_text())
     assert [link for link in links if not (ROOT / page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_anchors_are_headings(page: Path) -> None:
+    for target, anchor in ANCHOR.findall((ROOT / page).read_text()):
+        linked = (ROOT / page.parent / target) if target else ROOT / page
+        titles = re.findall(r"^#+ (.+)$", linked.read_text(), flags=re.MULTILINE)
+        assert anchor in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
 
 
 def test_every_decision_is_in_the_index_once() -> None:

@@ -1,9 +1,9 @@
-"""Which release would make room: what is in the way of partitions on GPUs that may be changed.
+"""Names the blockers: which release would let a pod's partitions fit on GPUs that may be changed.
 
 Takes the GPUs that could hold them. Returns Fragmented (enough is free, but not contiguously), WaitsForRelease (what
-running pods hold would do), or nothing: then only pods of this very plan are in the way. The message says how much is
+running pods hold would do), or nothing: then only pods of this very plan are in the way. The message tells how much is
 needed, the detail names the nearest GPU, the partitions and their holders. Only the hardest resource of a request is
-looked at; it is the one that has fewest places.
+considered; it is the one that has fewest places. Never looks at CPU and memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from partitioning.placements import occupancy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One open GPU that offers the resource."""
+    """One eligible GPU that could hold the resource."""
 
     stock: NodeStock
     gpu: GpuStock
@@ -67,8 +67,8 @@ def _is_split(one: Candidate, resource: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def _fit_on_empty(model: GpuModel, profiles: tuple[str, ...]) -> bool:
-    wanted = {name: profiles.count(name) for name in profiles}
-    return not isinstance(pack(model, pinned=NO_INSTANCES, requested=wanted), NoRoom)
+    counts = {name: profiles.count(name) for name in profiles}
+    return not isinstance(pack(model, pinned=NO_INSTANCES, requested=counts), NoRoom)
 
 
 def _fragmented(one: Candidate, resource: str) -> Answer:
@@ -94,7 +94,7 @@ def _released(one: Candidate, resource: str) -> str:
 
 
 def _fewest_to_release(one: Candidate, resource: str) -> tuple[PartitionView, ...]:
-    """The fewest adjacent instances, or the largest MPS slices, without which it fits; all, where that is not seen."""
+    """The fewest adjacent instances, or the largest MPS slices, without which it fits; all, where no choice will do."""
     staying, pool = one.gpu.staying, one.device.pool
     if isinstance(pool, MigPool):
         spec = pool.model.profile(pool.profiles[resource])
@@ -112,7 +112,7 @@ def _fewest_to_release(one: Candidate, resource: str) -> tuple[PartitionView, ..
 
 
 def _limit(one: Candidate, resource: str) -> str:
-    """What of the GPU is used up; asked where no re-arrangement would help."""
+    """What of the GPU is used up, where no rearrangement would help."""
     if _fits(one, one.device.base, resource):
         return "what is free is reserved for pods ahead in the queue"
     pool = one.device.pool

@@ -1,4 +1,4 @@
-"""What GPUs could hold when they are empty: the measure of "never fits" and of "which GPUs would do".
+"""GPU capability: what GPUs could hold when they are empty, the measure of "never fits" and of "which GPUs would do".
 
 Takes models and resource names, returns counts of partitions. Never looks at what is free.
 """
@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from controller.model.demand import Wants, kind_of
-from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
+from controller.planner.inventory.stock import NodeStock
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, slice_of_gb
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
-
-_CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
 
 
 @lru_cache(maxsize=4096)
@@ -40,7 +38,7 @@ def largest_slice_gb(model: GpuModel) -> int:
 
 
 def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:
-    """One per GPU; by the node's labels where the agent has not reported them. `allowed`: as knownMigGeometries say."""
+    """One per GPU; by the node's labels where the agent has not reported them. `allowed`: as restricted by a file."""
     models = [gpu.model if allowed else gpu.view.model for gpu in stock.gpus]
     reported = [model for model in models if model is not None]
     if reported:
@@ -60,33 +58,3 @@ def _most(stock: NodeStock, models: list[GpuModel], resource: str) -> int:
     if resource == WHOLE:
         return max(len(models), stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     return sum(most_on_empty(model, resource) for model in models)
-
-
-def label_allows(stock: NodeStock, wants: Wants) -> bool:
-    """Whether the node is labelled for this kind of partition; a node without the label does not say."""
-    if stock.node.partitioning is None:
-        return True
-    needed = {_cut_for(name) for name, _ in wants if name != WHOLE}
-    return needed <= set(_CUTS.get(stock.node.partitioning, ()))
-
-
-def all_eligible(stock: NodeStock, wants: Wants) -> bool:
-    """Whether every GPU of the node may be cut for this request; said quickly, since it is the rule."""
-    needed = {_cut_for(name) for name, _ in wants}
-    return all(gpu.ineligible is None and gpu.cut in needed for gpu in stock.gpus)
-
-
-def why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
-    """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
-    if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):
-        return None
-    if gpu.ineligible is not None:
-        return gpu.ineligible
-    needed = {_cut_for(name) for name, _ in wants}
-    if gpu.cut not in needed:
-        return Ineligible.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Ineligible.MIG_MODE_DISABLED
-    return None
-
-
-def _cut_for(resource: str) -> Cut:
-    return Cut.MIG if isinstance(kind_of(resource), MigRequest) else Cut.MPS

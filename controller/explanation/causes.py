@@ -1,23 +1,19 @@
-"""Nodes and GPUs that could hold a request but are left out of planning, and which of the causes to name.
+"""Finds the nodes and GPUs that could hold a request but are left out of planning, and why.
 
-Takes the stock of nodes and the partitions of a request. Returns causes, and of all of them one answer: the cause that
-is nearest to serving the pod, with its one remedy and who can do it. The other causes are details. Does not know what
-is free on GPUs that may be changed.
+Takes the stock of a node and the partitions of a request, returns causes. They are data; `remedies` has the words.
+Never looks at what is free on GPUs that may be changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.explanation.capability import all_eligible, label_allows, why_ineligible
-from controller.explanation.phrases import Answer, gpus_on, listed, sentence
-from controller.model.demand import Wants
-from controller.model.reasons import UnplacedReason
-from controller.planner.inventory.stock import Ineligible, NodeStock
+from controller.explanation.capability import most_on_empty
+from controller.model.demand import Wants, kind_of
+from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
+from partitioning.resources import WHOLE, MigRequest
 
-_LABEL = "gpuplan.dev/gpu-partitioning"
+_CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
 
 
 class Cause(NamedTuple):
@@ -27,119 +23,8 @@ class Cause(NamedTuple):
     name: str
     gpu: int | None
     ineligible: Ineligible
-    words: str = ""
-    """What only this node can say of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """How one cause is told."""
-
-    reason: UnplacedReason
-    what: str
-    remedy: str
-
-
-_WAIT_FOR_RELEASE = "The pod starts when these are released; or add a GPU node."
-_BLOCKED, _AWAITING, _RELEASE = (
-    UnplacedReason.BLOCKED,
-    UnplacedReason.AWAITING_AGENT,
-    UnplacedReason.WAITS_FOR_RELEASE,
-)
-_ROWS = {
-    # The nearest to serving first.
-    Ineligible.CHANGING: _Row(
-        UnplacedReason.CHANGE_UNDER_WAY,
-        "{gpus} {are} being repartitioned.",
-        "This pod will be reconsidered when that is done.",
-    ),
-    Ineligible.NOT_REPORTED: _Row(
-        _AWAITING,
-        "The node agent on {nodes} has not reported its GPUs yet.",
-        "If this lasts, ask an administrator to check the agent's pod.",
-    ),
-    Ineligible.NO_PLAN: _Row(
-        _AWAITING, "{nodes} {have} no plan yet.", "If this lasts, ask an administrator to check the node agent's pod."
-    ),
-    Ineligible.USE_UNKNOWN: _Row(
-        _AWAITING,
-        "{gpus} may be in use as a whole GPU; the node agent is checking.",
-        "If this lasts, ask an administrator to check status.gpus of {plans}.",
-    ),
-    Ineligible.AGENT_SILENT: _Row(
-        _AWAITING,
-        "The node agent on {nodes} has stopped responding.",
-        "Ask an administrator to check the agent's pod.",
-    ),
-    Ineligible.BACKING_OFF: _Row(
-        _BLOCKED,
-        "Changes of {gpus} failed and are retried automatically.",
-        "The errors are in status.gpus of {plans}.",
-    ),
-    Ineligible.RESERVED: _Row(
-        UnplacedReason.NO_CAPACITY,
-        "{gpus} {are} reserved for a pod that has waited longer.",
-        "Wait, or add a GPU node.",
-    ),
-    Ineligible.HELD_WHOLE: _Row(_RELEASE, "{gpus} {are} in use as a whole GPU.", _WAIT_FOR_RELEASE),
-    Ineligible.WAITING: _Row(
-        _RELEASE, "{gpus} {have} partitions in use that the plan does not keep.", _WAIT_FOR_RELEASE
-    ),
-    Ineligible.FOREIGN: _Row(_RELEASE, "{gpus} {have} partitions of the other kind in use.", _WAIT_FOR_RELEASE),
-    Ineligible.PAUSED: _Row(
-        _BLOCKED, "Changes to {nodes} are paused ({plans}, spec.paused).", "Ask the owner of the plan to resume it."
-    ),
-    Ineligible.MANUAL: _Row(
-        _BLOCKED,
-        "{nodes} {have} a plan in mode Manual, which gpuplan does not change.",
-        "Add the partition to {plans}, or ask its owner.",
-    ),
-    Ineligible.PINNED: _Row(
-        _BLOCKED, "{gpus} {are} fixed in spec.gpus of {plans}.", "Add the partition there, or ask the plan's owner."
-    ),
-    Ineligible.WRITE_REFUSED: _Row(
-        _BLOCKED, "The plan of {nodes} could not be written: {words}.", "Ask an administrator to allow the write."
-    ),
-    Ineligible.PLAN_FAILED: _Row(
-        _BLOCKED, "Planning {nodes} failed.", "Ask an administrator to check the Events of {plans}."
-    ),
-    Ineligible.NODE_NOT_READY: _Row(
-        _BLOCKED, "{nodes} {are} not ready.", "Ask an administrator to check the conditions of the node."
-    ),
-    Ineligible.MIG_MODE_DISABLED: _Row(
-        UnplacedReason.MIG_MODE_DISABLED,
-        "MIG mode is off on {gpus}.",
-        "Ask an administrator to drain the node and run `nvidia-smi -i {indexes} -mig 1`.",
-    ),
-    Ineligible.MIG_MODE_ENABLED: _Row(
-        _BLOCKED,
-        "MIG mode is on for {gpus}, and MPS slices need it off.",
-        "Ask an administrator to drain the node and run `nvidia-smi -i {indexes} -mig 0`.",
-    ),
-    Ineligible.FAILED: _Row(_BLOCKED, "{gpus} {have} failed.", "Ask an administrator to check status.gpus of {plans}."),
-    Ineligible.NO_PLACEMENT: _Row(
-        _BLOCKED,
-        "{gpus} {have} partitions without a placement, as a lost GPU does.",
-        "Ask an administrator to check status.gpus of {plans}.",
-    ),
-    Ineligible.NOT_ENABLED: _Row(
-        _BLOCKED,
-        "{nodes} {are} not enabled for gpuplan.",
-        f"Ask an administrator to label the node {_LABEL}=mig, mps or auto.",
-    ),
-    Ineligible.UNKNOWN_MODEL: _Row(
-        _BLOCKED, "{gpus} {are} of an unknown model.", "Ask an administrator to check status.models of {plans}."
-    ),
-    Ineligible.OTHER_LABEL: _Row(
-        _BLOCKED, "{nodes} {serve} {words}.", "Ask an administrator for a node that serves this kind of partition."
-    ),
-    Ineligible.NO_MIG: _Row(_BLOCKED, "{gpus} {have} no MIG.", "Request an MPS slice, nvidia.com/gpu-<N>gb."),
-    Ineligible.NO_MPS: _Row(
-        _BLOCKED, "{gpus} {are} older than Volta, so MPS cannot limit memory there.", "Request a whole GPU."
-    ),
-}
-_NEARNESS = {closed: rank for rank, closed in enumerate(_ROWS)}
-_KINDS = {"mig": "MIG instances", "mps": "MPS slices"}
+    given: str = ""
+    """What only this node shows: the value of its label, or the API server's sentence."""
 
 
 def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
@@ -147,62 +32,46 @@ def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
     name = stock.node.name
     if stock.ineligible is not None:
         return [Cause(number, name, None, stock.ineligible, stock.refusal)]
-    if not label_allows(stock, wants):
-        kind = stock.node.partitioning or ""
-        words = f"{_KINDS.get(kind, kind)} only (label {_LABEL}={kind})"
-        return [Cause(number, name, None, Ineligible.OTHER_LABEL, words)]
-    if all_eligible(stock, wants):
+    if not _label_allows(stock, wants):
+        return [Cause(number, name, None, Ineligible.OTHER_LABEL, stock.node.partitioning or "")]
+    if _all_eligible(stock, wants):
         return []
-    found = ((gpu.view.index, why_ineligible(gpu, wants)) for gpu in stock.gpus)
-    return [Cause(number, name, index, closed) for index, closed in found if closed is not None]
+    found = ((gpu.view.index, _why_ineligible(gpu, wants)) for gpu in stock.gpus)
+    return [Cause(number, name, index, ineligible) for index, ineligible in found if ineligible is not None]
 
 
-def in_flight(causes: Sequence[Cause]) -> list[tuple[int, Answer]]:
-    """Per node what may still serve a pod there; changes before agents that have not reported."""
-    found = []
-    for wanted in ((Ineligible.CHANGING,), (Ineligible.NOT_REPORTED,), (Ineligible.NO_PLAN,)):
-        these = [cause for cause in causes if cause.ineligible in wanted]
-        if these:
-            answer = nearest(these)
-            found += [(cause.node, answer) for cause in these]
-    return found
+def is_meant_for(stock: NodeStock, wants: Wants) -> bool:
+    """Whether the node is there for this kind of partition, as its label tells."""
+    if any(name == WHOLE for name, _ in wants):
+        return True  # whole GPUs need no label
+    return stock.ineligible is not Ineligible.NOT_ENABLED and _label_allows(stock, wants)
 
 
-def nearest(causes: Sequence[Cause]) -> Answer:
-    """The cause that is nearest to serving, with its remedy."""
-    if not causes:
-        message = "No node has GPUs for all requested partitions together. Request one kind of partition per pod."
-        return Answer(UnplacedReason.BLOCKED, message)
-    closed = min((cause.ineligible for cause in causes), key=_NEARNESS.__getitem__)
-    row, these = _ROWS[closed], [cause for cause in causes if cause.ineligible is closed]
-    others = [cause for cause in causes if cause.ineligible is not closed]
-    return Answer(row.reason, f"{_filled(row.what, these)} {_filled(row.remedy, these)}", also(others))
+def _label_allows(stock: NodeStock, wants: Wants) -> bool:
+    """Whether the node is labelled for this kind of partition; of a node without the label it is not known."""
+    if stock.node.partitioning is None:
+        return True
+    needed = {_cut_for(name) for name, _ in wants if name != WHOLE}
+    return needed <= set(_CUTS.get(stock.node.partitioning, ()))
 
 
-def also(causes: Sequence[Cause]) -> str:
-    """One sentence per cause, without remedies."""
-    by_kind: dict[Ineligible, list[Cause]] = {}
-    for cause in sorted(causes, key=lambda cause: (_NEARNESS[cause.ineligible], cause.node)):
-        by_kind.setdefault(cause.ineligible, []).append(cause)
-    return " ".join(_filled(_ROWS[closed].what, these) for closed, these in by_kind.items())
+def _all_eligible(stock: NodeStock, wants: Wants) -> bool:
+    """Whether every GPU of the node may be cut for this request: quick, since it is the rule."""
+    needed = {_cut_for(name) for name, _ in wants}
+    return all(gpu.ineligible is None and gpu.cut in needed for gpu in stock.gpus)
 
 
-def _filled(template: str, causes: Sequence[Cause]) -> str:
-    several = len(causes) > 1
-    names = list(dict.fromkeys(cause.name for cause in causes))
-    indexes = sorted({cause.gpu for cause in causes if cause.gpu is not None})
-    text = template.format(
-        gpus=gpus_on((cause.name, cause.gpu) for cause in causes if cause.gpu is not None),
-        nodes=f"node{'s' if len(names) > 1 else ''} {listed(names)}",
-        plans=_listed_plans(names),
-        indexes=",".join(str(index) for index in indexes),
-        words=causes[0].words,
-        are="are" if several else "is",
-        have="have" if several else "has",
-        serve="serve" if several else "serves",
-    )
-    return sentence(text)
+def _why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
+    """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
+    if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):
+        return None
+    if gpu.ineligible is not None:
+        return gpu.ineligible
+    needed = {_cut_for(name) for name, _ in wants}
+    if gpu.cut not in needed:
+        return Ineligible.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Ineligible.MIG_MODE_DISABLED
+    return None
 
 
-def _listed_plans(names: Iterable[str]) -> str:
-    return listed([f"gpupartitionplan/{name}" for name in names])
+def _cut_for(resource: str) -> Cut:
+    return Cut.MIG if isinstance(kind_of(resource), MigRequest) else Cut.MPS

@@ -1,10 +1,9 @@
-"""Why a request found no place: one reason from the closed set, one message with the remedy, and details.
+"""Why a pod found no place: one reason from the closed set, one message with the remedy, and details.
 
-Takes the board after planning, the stock of the nodes and the request. The questions are asked from the hopeless to the
-nearly possible: could any GPU hold it, does the scheduler allow it there, may those GPUs be changed, is something
-already going on, do the nodes have the CPU, whose release would help. Where nodes are labelled for this kind of
-partition, only those count; nodes of the other kind are a hint in the details. Answers that depend on the partitions
-alone are kept.
+Takes the finished board, returns an Unplaced for each pod that waits. The questions go from what never fits to what
+nearly does: could any GPU hold it, does the scheduler allow it there, may those GPUs be changed, is something already
+going on, do the nodes have the CPU, which release would help. Where nodes are labelled for this kind of partition, only
+those count; nodes of the other kind are a hint in the details. Never changes the board.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.explanation.blockers import Candidate, blocking
-from controller.explanation.capability import could_hold, label_allows
-from controller.explanation.causes import Cause, also, causes_of, in_flight, nearest
+from controller.explanation.capability import could_hold
+from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.filtered import kept_off, kept_off_by_others
 from controller.explanation.gangs import about_broken, about_incomplete
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
+from controller.explanation.remedies import also, in_flight, nearest
 from controller.explanation.reserved_gpu import ReservedGpu
 from controller.explanation.shortfalls import no_large_node, too_little_left
 from controller.explanation.whole_gpus import about_whole_gpus
@@ -29,22 +29,21 @@ from controller.model.results import Unplaced
 from controller.model.views import PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.inventory.node_groups import why_not
-from controller.planner.inventory.stock import Ineligible, NodeStock
 from controller.planner.search import Finished
 from partitioning.resources import WHOLE
 
 
 @dataclass(slots=True, kw_only=True)
 class _Outlook:
-    """What can be said of a request for partitions, whatever CPU and memory the pod requests."""
+    """What is known of a request for partitions, whatever CPU and memory the pod requests."""
 
     nodes: list[int]
-    """Whose GPUs could hold it, and which the scheduler allows."""
+    """Their GPUs could hold it, and the scheduler allows them."""
     in_flight: list[tuple[int, Answer]]
     """Nodes where something is going on that may serve it."""
     answer: Answer | None
-    """None where GPUs have room: then it is the nodes that have not."""
-    with_room: list[int]
+    """None where GPUs have space: then it is the nodes that have not."""
+    with_partitions: list[int]
 
 
 class _Able(NamedTuple):
@@ -114,8 +113,8 @@ class _Explainer:
                 return answer
         if outlook.answer is not None:
             return outlook.answer
-        with_room = [(self._stocks[node].node, self._board.nodes[node]) for node in outlook.with_room]
-        return too_little_left(assignment.demand, with_room)
+        with_partitions = [(self._stocks[node].node, self._board.nodes[node]) for node in outlook.with_partitions]
+        return too_little_left(assignment.demand, with_partitions)
 
     def _outlook(self, assignment: Assignment, able: Sequence[int]) -> _Outlook:
         key = (assignment.wants, assignment.groups)
@@ -123,16 +122,16 @@ class _Explainer:
         if found is None:
             wants = assignment.wants
             nodes = [node for node in able if self._board.group_of[node] in assignment.groups]
-            with_room = [node for node in nodes if self._board.has_partitions(assignment, node)]
-            with_room.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
+            with_partitions = [node for node in nodes if self._board.has_partitions(assignment, node)]
+            with_partitions.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
             if self._reserved is not None:
                 causes += self._reserved.causes(wants, nodes)
             found = self._outlooks[key] = _Outlook(
                 nodes=nodes,
                 in_flight=in_flight(causes),
-                answer=None if with_room else self._about_gpus(assignment, nodes, causes),
-                with_room=with_room,
+                answer=None if with_partitions else self._about_gpus(assignment, nodes, causes),
+                with_partitions=with_partitions,
             )
         return found
 
@@ -142,7 +141,7 @@ class _Explainer:
         found = self._able.get(wants)
         if found is None:
             able = [number for number, stock in enumerate(self._stocks) if could_hold(stock, wants)]
-            meant = [number for number in able if _is_meant_for(self._stocks[number], wants)]
+            meant = [number for number in able if is_meant_for(self._stocks[number], wants)]
             rest = sorted(set(able).difference(meant))
             others = [cause for node in rest for cause in causes_of(self._stocks[node], node, wants)]
             found = self._able[wants] = _Able(meant, others)
@@ -182,12 +181,6 @@ class _Explainer:
             return nearest(causes)
         found = blocking(candidates, hardest) or _full(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
-
-
-def _is_meant_for(stock: NodeStock, wants: Wants) -> bool:
-    if any(name == WHOLE for name, _ in wants):
-        return True  # whole GPUs need no label
-    return stock.ineligible is not Ineligible.NOT_ENABLED and label_allows(stock, wants)
 
 
 def _full(gpus: int) -> Answer:

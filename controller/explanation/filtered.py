@@ -18,7 +18,7 @@ from controller.simulator import Misfit, untolerated
 
 
 class _Obstacle(NamedTuple):
-    """Said after one node, after several nodes, and what would help."""
+    """The words after one node, after several nodes, and what would help."""
 
     one: str
     many: str
@@ -26,7 +26,7 @@ class _Obstacle(NamedTuple):
 
 
 def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]]) -> Answer:
-    """By filters that look at the node alone; `rejected` are all nodes that could hold it otherwise."""
+    """By filters that read the node alone; `rejected` are all nodes that could hold it otherwise."""
     nodes: dict[_Obstacle, list[str]] = {}
     for node, misfit in rejected:
         nodes.setdefault(_obstacle(pod, node, misfit), []).append(node.name)
@@ -47,7 +47,7 @@ def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]]) -> Answe
 
 
 def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
-    """By filters that look at other pods or at volumes; `reasons` in the scheduler's words, with numbers of nodes."""
+    """By filters that read other pods or volumes; `reasons` in the scheduler's words, with numbers of nodes."""
     words = {reason: count for reason, count in reasons.items() if count}
     message = "The scheduler rejects this pod on every suitable node: {}. {}".format(
         joined(sorted(words)),
@@ -62,15 +62,15 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
         case "TaintToleration":
             taint = untolerated(pod, [taint for taint in node.taints if taint.key not in IGNORED_TAINTS])
             if taint is not None:
-                told = _spelled(taint)
-                return _Obstacle(f"has taint {told}", f"have taint {told}", "Add a toleration for it to the pod.")
+                name = _spelled(taint)
+                return _Obstacle(f"has taint {name}", f"have taint {name}", "Add a toleration for it to the pod.")
         case "NodeUnschedulable":
             remedy = "Wait, or ask an administrator to uncordon the node."
             return _Obstacle("is cordoned", "are cordoned", remedy)
         case "NodeAffinity":
-            wanted = next(((key, value) for key, value in pod.node_selector if node.labels.get(key) != value), None)
-            if wanted is not None:
-                what = f"match the pod's node selector {'='.join(wanted)}"
+            missing = next(((key, value) for key, value in pod.node_selector if node.labels.get(key) != value), None)
+            if missing is not None:
+                what = f"match the pod's node selector {'='.join(missing)}"
                 return _Obstacle(f"does not {what}", f"do not {what}", "Change the pod's node selector.")
             if pod.node_affinity is not None:
                 what = "match the pod's required node affinity"

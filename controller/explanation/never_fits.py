@@ -1,7 +1,7 @@
-"""Why no GPU of the cluster could hold a request, even empty: no model offers it, or a setting forbids it.
+"""Why no GPU of the cluster could hold a request, even empty: no model has it, or a setting forbids it.
 
 Takes the stock of the nodes and the partitions of a request that no node's GPUs hold, returns the reason and a message
-with the remedy. What is free, and what the scheduler says, does not matter here.
+with the remedy. Never looks at what is free, nor at what the scheduler would allow.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from controller.explanation.capability import could_hold, gpu_models, largest_slice_gb, most_on_empty
-from controller.explanation.causes import Cause, nearest
+from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, short_resource, spelled
+from controller.explanation.remedies import nearest
 from controller.model.demand import Wants, kind_of
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Ineligible, NodeStock
@@ -29,23 +30,23 @@ def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> Answer:
         return Answer(UnplacedReason.BLOCKED, _forbidden(stocks, models, wants))
     for resource, _ in wants:
         if not any(most_on_empty(model, resource) for model in models):
-            return Answer(UnplacedReason.NEVER_FITS, _offers(resource, models))
+            return Answer(UnplacedReason.NEVER_FITS, _not_offered(resource, models))
     most, resource = _scarcest(stocks, wants)
     message = f"No node has GPUs for {spelled(wants)} together: the largest holds {most} {resource}. Request fewer."
     return Answer(UnplacedReason.NEVER_FITS, message)
 
 
 def _models(all_of: Iterable[GpuModel]) -> list[GpuModel]:
-    """One of each, sorted; where a file restricts, that which has least: others keep what stands on them already."""
+    """One of each, sorted; where a file restricts, that which has least: others keep what they hold already."""
     least: dict[str, GpuModel] = {}
     for model in all_of:
         known = least.get(model.key)
-        if known is None or (known is not model and _offered(model) < _offered(known)):
+        if known is None or (known is not model and _capability(model) < _capability(known)):
             least[model.key] = model
     return [least[key] for key in sorted(least)]
 
 
-def _offered(model: GpuModel) -> int:
+def _capability(model: GpuModel) -> int:
     return sum(spec.max_instances for spec in model.profiles)
 
 
@@ -65,9 +66,9 @@ def _forbidden(stocks: Sequence[NodeStock], models: Sequence[GpuModel], wants: W
         if any(most_on_empty(model, resource) for model in models):
             continue
         capable = {model.key for model in able if most_on_empty(model, resource)}
-        offered = _listed_profiles([model for model in models if model.key in capable])
+        allowed = _listed_profiles([model for model in models if model.key in capable])
         return (
-            f"{_FILE} does not allow {resource}: {offered}. Request one of these, or ask an administrator to allow it."
+            f"{_FILE} does not allow {resource}: {allowed}. Request one of these, or ask an administrator to allow it."
         )
     most, resource = _scarcest(stocks, wants)
     return (
@@ -98,7 +99,7 @@ def _no_model(stocks: Sequence[NodeStock]) -> Answer:
     )
 
 
-def _offers(resource: str, models: Sequence[GpuModel]) -> str:
+def _not_offered(resource: str, models: Sequence[GpuModel]) -> str:
     if isinstance(kind_of(resource), MpsRequest):
         largest = max(models, key=largest_slice_gb)
         size_gb = largest_slice_gb(largest)

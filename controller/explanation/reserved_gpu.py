@@ -1,6 +1,6 @@
-"""What is said about a reserved GPU: to the pod that it is reserved for, and to those that it is kept from.
+"""Explains a reserved GPU, both to the pod that it is reserved for and to those that it is kept from.
 
-Takes the reservation after the last assignment was placed, returns answers and causes. Decides nothing.
+Takes the reservation after the last pod was placed, returns an answer and causes. Never reserves or releases anything.
 """
 
 from __future__ import annotations

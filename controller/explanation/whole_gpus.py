@@ -33,7 +33,7 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
         else:
             found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     uses = [use for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use]]
-    told = ", ".join(f"{found[use]} {'is' if found[use] == 1 else 'are'} {use}" for use in uses)
+    counts = ", ".join(f"{found[use]} {'is' if found[use] == 1 else 'are'} {use}" for use in uses)
     free = "No whole GPU is free" if count == 1 else f"No node has {count} whole GPUs free"
     detail = f"In use by {listed(sorted(holders))}." if holders else ""
     if found[_IN_USE] or found[_CUT]:
@@ -45,7 +45,7 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
         remedy = "Ask an administrator to turn MIG mode off on a GPU (`nvidia-smi -mig 0`), or to add a GPU node."
     else:
         reason, remedy = UnplacedReason.BLOCKED, "Ask an administrator to check the plans of these GPUs' nodes."
-    return Answer(reason, f"{free}: {told}. {remedy}", detail)
+    return Answer(reason, f"{free}: {counts}. {remedy}", detail)
 
 
 def _use_of(gpu: GpuStock) -> str:

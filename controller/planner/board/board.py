@@ -122,7 +122,7 @@ class Board:
 
     def settle(self, nodes: Iterable[int]) -> None:
         """What was lifted from these nodes is free for every pod."""
-        # They have more CPU now than the entries of their devices say, and would be passed over.
+        # They have more CPU now than the entries of their devices show, and would be passed over.
         for node in nodes:
             for device in self.devices[node]:
                 self._enter(device)

@@ -1,4 +1,4 @@
-"""Tells which devices of a node give a pod its partitions, and which nodes to try for several partitions.
+"""Finds which devices of a node give a pod its partitions, and which nodes to try for several partitions.
 
 `on_node` takes what the board knows of devices, a demand and a node, and returns devices with what each gives, or None.
 `NodeLists` takes devices as the board adds them, and returns the nodes of a group that may have the partitions within
@@ -129,7 +129,7 @@ class NodeLists:
         return nodes
 
     def _with_changed(self, wants: Wants, group: int) -> list[int]:
-        """Those nodes, and those where a GPU that changes anyway has room for one of the partitions."""
+        """Those nodes, and those where a GPU that changes anyway has space for one of the partitions."""
         nodes = set(self._with_ready(wants, group))
         for resource, _ in wants:
             for pool in self._groups[group].serving(resource):

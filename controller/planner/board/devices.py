@@ -1,9 +1,9 @@
-"""Devices that are alike, sorted by what is left of them: the index in which the planner looks for a place.
+"""Devices that are alike, sorted by what is left of them: the index in which the planner searches for a place.
 
 A device is a GPU that may be cut, or a stock of partitions of one resource on one node that need no cut. Its state is
 one integer: the mask of a MIG GPU, free MiB and free clients of an MPS GPU, the count of a stock. A pool keeps its
-devices in buckets of equal state, and knows in which order to try the buckets for a resource: least loss first. Whether
-a node has CPU and memory for a pod is the board's business.
+devices in buckets of equal state, and knows in which order to try the buckets for a resource: least loss first. Never
+decides whether a node has CPU and memory for a pod.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from partitioning.placements import Placement
 
 
 class Reach(IntEnum):
-    """How far a pod's partitions may be fetched."""
+    """How far a pod may reach for its partitions."""
 
     EXISTING = 0
     """Only partitions that a node offers now."""
@@ -28,7 +28,7 @@ class Reach(IntEnum):
     CHANGED = 2
     """Also new ones, on GPUs that this pass changes anyway."""
     NEW = 3
-    """Also new ones on any open GPU."""
+    """Also new ones on any eligible GPU."""
 
 
 class Share(NamedTuple):
@@ -46,12 +46,12 @@ class Part(NamedTuple):
 
 
 _LAST = 1 << 40
-"""Above every loss and every room."""
+"""Above every loss and all free space."""
 NO_PARTS: Mapping[str, tuple[Placement | Share, ...]] = {}
 
 
 class Tier(IntEnum):
-    """How unwelcome a change of a device is; among equal losses the lower is taken."""
+    """The cost of changing a device at all; among equal losses the lower is taken."""
 
     CHANGED_ANYWAY = 0
     NOTHING_IDLE = 1
@@ -128,7 +128,7 @@ class Pool(ABC):
         self._few = False
 
     @abstractmethod
-    def room(self, state: int) -> int:
+    def space(self, state: int) -> int:
         """How much a device in this state can still hold, in units that compare devices of one pool."""
 
     @abstractmethod
@@ -140,14 +140,14 @@ class Pool(ABC):
         """The state of a device from its base and its parts."""
 
     def fit_ready(self, device: Device, state: int, resource: str, taken: int) -> Fitting | None:
-        """Take an idle partition as it is; `taken` more of this resource are spoken for in the same breath."""
+        """Take an idle partition as it is; `taken` more of this resource are taken at the same time."""
         ready = device.ready.get(resource, ())
-        gone = taken + sum(part.ready and part.what in ready for part in device.parts)
-        fitting = self.fit(state, resource) if len(ready) > gone else None
+        used = taken + sum(part.ready and part.what in ready for part in device.parts)
+        fitting = self.fit(state, resource) if len(ready) > used else None
         return None if fitting is None else fitting._replace(part=Part(ready[0], ready=True))
 
     def demand(self, resources: Iterable[str]) -> None:  # noqa: B027  # stocks do not care
-        """Say which resources are still to be placed: free space is worth what they can make of it."""
+        """Set which resources are still to be placed: free space is worth what they can make of it."""
 
     def bucket(self, state: int) -> int:
         return state
@@ -166,7 +166,7 @@ class Pool(ABC):
         return order
 
     def enter(self, key: int) -> None:
-        """A bucket came to life."""
+        """A bucket gets its first device."""
         self.heaps[key] = []
         for resource, order in self._orders.items():
             entry = self._entry(key, resource)
@@ -191,7 +191,7 @@ class Pool(ABC):
         """What taking this from a device in bucket `key` costs."""
         tier = key & 3
         if self._few and tier != Tier.CHANGED_ANYWAY:
-            return Entry(_LAST - self.room(key >> 2), tier, fitting.regret, key)
+            return Entry(_LAST - self.space(key >> 2), tier, fitting.regret, key)
         return Entry(fitting.loss, tier, fitting.regret, key)
 
     def _rate_again(self) -> None:

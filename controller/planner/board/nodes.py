@@ -1,6 +1,6 @@
 """Nodes on the board: what each has left besides its devices, and the groups in which no pod can tell them apart.
 
-Values that the board changes and others read.
+Only the board changes them.
 """
 
 from __future__ import annotations

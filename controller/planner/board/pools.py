@@ -1,7 +1,7 @@
 """The three kinds of pools: stocks that need no cut, MIG GPUs of one model, GPUs shared by MPS.
 
-What their states mean, what one more partition costs in a state, and what is ready. Everything else about pools, and
-how the board uses them, is in `devices`.
+Each knows what its states mean, what one more partition costs in a state, and what is ready. Everything else about
+pools is in `devices`. Never knows which pod takes a partition.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _CLIENT_MASK = (1 << _CLIENT_BITS) - 1
 
 
 class StockPool(Pool):
-    """Partitions of one resource that need no cut: existing ones on closed GPUs, or ones under way."""
+    """Partitions of one resource that need no cut: existing ones on ineligible GPUs, or ones under way."""
 
     def __init__(self, resource: str, reach: Reach) -> None:
         super().__init__((resource,), reach)
 
-    def room(self, state: int) -> int:
+    def space(self, state: int) -> int:
         return state
 
     def fit(self, state: int, resource: str) -> Fitting | None:
@@ -40,7 +40,7 @@ class StockPool(Pool):
         return device.base - len(device.parts)
 
     def bucket(self, state: int) -> int:
-        # One bucket for all that have any: the scheduler, too, looks at the node's other resources then.
+        # One bucket for all that have any: the scheduler, too, compares the node's other resources then.
         return min(state, 1)
 
 
@@ -92,7 +92,7 @@ class MigPool(Pool):
         regret = spoiled * (self.model.slots + 1) - (state & self._slots).bit_count()
         return Fitting(loss=loss, regret=regret, after=after, part=part)
 
-    def room(self, state: int) -> int:
+    def space(self, state: int) -> int:
         return self.potential(state)
 
     def potential(self, state: int) -> int:
@@ -114,7 +114,7 @@ class MpsPool(Pool):
     """GPUs shared by MPS, of any model: free memory is free memory.
 
     Free memory is worth what slices of the demanded sizes can make of it; of equal losses the tightest GPU wins. One
-    that has no client may also be had whole, and then it is full.
+    that has no client may also be taken whole, and then it is full.
     """
 
     def __init__(self, sizes_mib: Mapping[str, int], *, whole: bool = False) -> None:
@@ -135,7 +135,7 @@ class MpsPool(Pool):
         """The most GB that slices of the demanded sizes can still take; names of sizes are whole GB."""
         return self._fillable[min((self.free_mib(state) + 1) * BYTES_PER_MIB // BYTES_PER_GB, len(self._fillable) - 1)]
 
-    def room(self, state: int) -> int:
+    def space(self, state: int) -> int:
         return self.free_mib(state)
 
     @staticmethod

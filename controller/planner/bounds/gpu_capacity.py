@@ -65,7 +65,7 @@ def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) ->
 
 
 def _slice_gb(size_mib: int) -> int:
-    """The whole GB that a slice's name says; its MiB are rounded down."""
+    """The whole GB in a slice's name; its MiB are rounded down."""
     return -(-size_mib * BYTES_PER_MIB // BYTES_PER_GB)
 
 

@@ -112,8 +112,8 @@ class _Exchange:
         return admitted
 
     def _book(self, admitted: Sequence[Assignment], lifted: Assignment) -> None:
-        gone = set(map(id, admitted))
-        waiting = [one for same in self._waiting.values() for one in same if id(one) not in gone]
+        placed = set(map(id, admitted))
+        waiting = [one for same in self._waiting.values() for one in same if id(one) not in placed]
         if not lifted.placed:
             waiting.append(lifted)
             self._placed = [one for one in self._placed if one is not lifted]

@@ -1,4 +1,4 @@
-"""Takes stock: says of each GPU whether its layout may be changed now, what must stay on it and what may go.
+"""Takes stock: decides for each GPU whether its layout may be changed now, what must stay on it and what may go.
 
 Takes a snapshot, returns one NodeStock per node. What must stay is every partition that is not proved free: used or
 unknown ones, and free ones of a resource that a bound pod holds somewhere on the node without the status showing where.

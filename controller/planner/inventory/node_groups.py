@@ -1,9 +1,8 @@
-"""Nodes that the pending pods cannot tell apart, and which of these groups each pod may use.
+"""Groups nodes that the pending pods cannot tell apart, and finds the groups that each pod may use.
 
-In go nodes and pods, out come group numbers per node and, per pod, the groups whose nodes pass kube-scheduler's
-filters on the node object, labelled as they will be once they are cut. Filters run once per kind of pod and kind of
-node, never per pair: of a node's labels only those count that some selector names. Our own taint of a node in change is
-taken as gone.
+Takes nodes and pods, returns group numbers per node and, per pod, the groups whose nodes pass kube-scheduler's filters
+on the node object, labelled as they will be once they are cut. Filters run once per kind of pod and kind of node, never
+per pair: of a node's labels only those count that some selector names. Our own taint of a node in change is ignored.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from controller.model.demand import kind_of
 from controller.model.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
 from controller.model.views import NodeView, PodView
 from controller.simulator import Misfit, expected_after, filter_node
+from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
 
-CHANGING_TAINT = "gpuplan.dev/changing"
-IGNORED_TAINTS = frozenset({CHANGING_TAINT})
-"""Set by the agent while slices are withdrawn; it goes by itself, so it keeps nobody off a plan."""
+IGNORED_TAINTS = frozenset({TAINT_CHANGING})
+"""Set by the agent while slices are withdrawn, and removed by it: no reason not to plan a pod there."""
 NO_PROFILES: SchedulerProfiles = {}
 
 
 def _constraints_of(pod: PodView) -> Hashable:
     """Pods with equal constraints may use the same nodes."""
-    wanted = (pod.tolerations, pod.node_selector, pod.node_affinity, pod.features)
-    return (wanted, pod.scheduler_name, _shares(pod.gpu))
+    selection = (pod.tolerations, pod.node_selector, pod.node_affinity, pod.features)
+    return (selection, pod.scheduler_name, _shares(pod.gpu))
 
 
 class NodeGroups:
@@ -85,9 +84,9 @@ def why_not(
 
 
 @lru_cache(maxsize=4096)
-def _shares(asked: tuple[tuple[str, int], ...]) -> bool:
-    """An MPS slice is among it, so that a GPU of the node is shared. Thousands of pods ask for the same few things."""
-    return any(isinstance(kind_of(resource), MpsRequest) for resource, _ in asked)
+def _shares(requests: tuple[tuple[str, int], ...]) -> bool:
+    """An MPS slice is among it, so that a GPU of the node is shared. Thousands of pods request the same few things."""
+    return any(isinstance(kind_of(resource), MpsRequest) for resource, _ in requests)
 
 
 def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[list[str], bool]:

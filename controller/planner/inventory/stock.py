@@ -123,7 +123,7 @@ def mig_layout(partitions: Iterable[PartitionView]) -> Layout:
 
 
 def mps_mib(partitions: Iterable[PartitionView]) -> int:
-    """Memory that MPS slices hold; by their name where the status does not say."""
+    """Memory that MPS slices hold; by their name where the status does not report it."""
     return sum(part.memory_mib or slice_mib(part.resource) for part in partitions)
 
 

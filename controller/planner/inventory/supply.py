@@ -106,7 +106,7 @@ def _leaving(changing: list[GpuStock]) -> Counter[str]:
 def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyParts]:
     """Existing supply: how much is on ineligible GPUs, and which idle partitions of eligible GPUs are the rest of it.
 
-    A count does not say which device the kubelet will hand out; all that are idle and advertised are alike to it.
+    A count does not tell which device the kubelet will allocate; all that are idle and advertised are alike to it.
     """
     elsewhere: dict[str, int] = {}
     ready: ReadyParts = {}

@@ -19,7 +19,7 @@ from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import Scale, Shares, competing
 
 _SCARCE = 0.9
-"""A dimension that is loaded less than this does not decide who fits."""
+"""A dimension that is loaded less than this does not decide what fits."""
 _STEPS = 10
 
 Priced = tuple[Assignment, Shares]

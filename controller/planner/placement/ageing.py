@@ -71,7 +71,7 @@ def _yields(one: Assignment, to: Assignment, ageing: Ageing) -> bool:
 
 
 def _nearest(board: Board, assignment: Assignment, yielding: Iterable[Assignment], ageing: Ageing) -> Device | None:
-    """The GPU that could hold all its partitions with the fewest holders; first where its node has room already."""
+    """The GPU that could hold all its partitions with the fewest holders; nodes that have the capacity come first."""
     leaving = Counter(id(device) for one in yielding for device, _ in one.taken)
     found: list[tuple[tuple[bool, int, int, int], Device]] = []
     able: dict[tuple[int, int, Layout], bool] = {}  # by pool, model and failed places: thousands of GPUs are alike
@@ -79,7 +79,7 @@ def _nearest(board: Board, assignment: Assignment, yielding: Iterable[Assignment
         stock = ageing.stocks[node]
         if not stock.is_large_enough(assignment.needs):
             continue
-        lacks_room = not board.fits(assignment, node)
+        lacks_capacity = not board.fits(assignment, node)
         for device in board.devices[node]:
             if device.gpu < 0:
                 continue
@@ -89,7 +89,7 @@ def _nearest(board: Board, assignment: Assignment, yielding: Iterable[Assignment
                 able[alike] = could_hold_with(assignment, device, stock, (), board)
             if able[alike]:
                 holders = len(gpu.staying) + len(device.parts) - leaving[id(device)]
-                found.append(((lacks_room, holders, node, device.gpu), device))
+                found.append(((lacks_capacity, holders, node, device.gpu), device))
     found.sort(key=lambda each: each[0])
     return next((device for _, device in found if ageing.constrained.refusals(assignment, (device.node,))[""]), None)
 

@@ -24,7 +24,7 @@ _MOST_TRIALS = 50_000
 _DECIDED_ELSEWHERE = frozenset(
     {"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
 )
-"""Filters that node groups and the board stand for."""
+"""Filters that node groups and the board apply."""
 
 
 class ConstrainedPlacement:

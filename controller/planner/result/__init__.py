@@ -1,1 +1,1 @@
-"""What a pass returns: new layouts with as little change as possible, and who is placed where."""
+"""What a pass returns: new layouts with as little change as possible, and which pod is placed where."""

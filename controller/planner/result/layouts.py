@@ -1,8 +1,8 @@
-"""Turn what stands on the board into the items of `spec.planned`: placed layouts with as little change as possible.
+"""Turns what is on the board into the items of `spec.planned`: placed layouts with as little change as possible.
 
-In go a node's stock, its corrected items and the devices that pods were placed on, out come the node's complete new
-items and what they create and destroy. Counts per GPU are fixed by the board; where the instances go is decided anew
-here, so that idle partitions survive where they can. A used partition is in every layout that comes out.
+Takes a node's stock, its corrected items and the devices that pods were placed on; returns the node's complete new
+items and what they create and destroy. Counts per GPU are fixed by the board; where the instances go is decided again
+here, so that idle partitions survive where they can. Never returns a layout without a used partition of the GPU.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
     created = destroyed = 0
     for device in devices:
         gpu = stock.gpus[device.gpu]
-        desired, new, gone = _mig(gpu, device) if gpu.cut is Cut.MIG else _mps(gpu, device)
-        created, destroyed = created + new, destroyed + gone
+        desired, new, lost = _mig(gpu, device) if gpu.cut is Cut.MIG else _mps(gpu, device)
+        created, destroyed = created + new, destroyed + lost
         items[gpu.view.index] = PlannedGpu(index=gpu.view.index, uuid=gpu.view.uuid, desired=desired)
     changed = [index for index in sorted(before.keys() | items.keys()) if before.get(index) != items.get(index)]
     if not changed:
@@ -81,9 +81,9 @@ def _mig_layout(
     # Pods that take an idle instance as it is may be bound at any moment.
     pinned = _layout(staying).union(instance for instance, ready in placed if ready)
     new = [instance for instance, ready in placed if not ready]
-    wanted = Counter(instance.profile for instance in new)
+    counts = Counter(instance.profile for instance in new)
     kept_clear = pinned.union(failed)
-    packed = pack(model, pinned=kept_clear, requested=wanted, prefer=observed.without(pinned))
+    packed = pack(model, pinned=kept_clear, requested=counts, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
     layout = packed.with_spare.without(failed) if isinstance(packed, Packed) else pinned.union(new)
     kept = sum(instance in layout for instance in observed)

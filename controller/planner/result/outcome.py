@@ -1,4 +1,4 @@
-"""What a pass hands out: changes of plans, who is placed where, why others are not, and counts for metrics.
+"""Puts together what a pass returns: changes of plans, placed and unplaced pods, and counts for metrics.
 
 Takes the finished board and why pods wait, returns the PlanningResult. Repairs of `spec.planned` are written even where
 no pod is placed; new layouts only where one is.

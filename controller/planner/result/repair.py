@@ -1,11 +1,11 @@
-"""Corrections of `spec.planned` that are due whether or not any pod is placed.
+"""Corrects `spec.planned` where that is due whether or not any pod is placed.
 
 Takes the stock of one node, returns the items that its plan should hold before anything new is planned: items of
 pinned indexes and of GPUs that are gone are dropped, and a partition in use that an item lacks is put back, with the
 planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone,
 and so is one whose plan was refused by the API server, until the write is tried again. Never changes an item for a
 partition whose placement is not reported, as of a lost GPU: correcting twice is the same as correcting once, whatever
-a status says.
+the status.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
         elif not hands_off:
             if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
                 del items[gpu.index]
-            elif not gpu.settled:  # a settled GPU is as its item says
+            elif not gpu.settled:  # a settled GPU agrees with its item
                 items[gpu.index] = _with_held(item, gpu)
     return items
 

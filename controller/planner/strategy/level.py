@@ -65,7 +65,7 @@ def _place_in_group(
 
     hardest_first = sorted(members, key=_hardness(board))
     left = use_ready(board, group, hardest_first, instead)
-    # Where CPU or memory decides who is served, GPUs are not scarce either.
+    # Where CPU or memory decides which pods are served, GPUs are not scarce either.
     roomy = not others or _load(members, scale) < _ROOMY
     failed = _place_on_few_gpus(board, group, left) if roomy else _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
@@ -81,7 +81,7 @@ def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) 
 
 
 def _demand(board: Board, group: int, resources: Iterable[str]) -> None:
-    """Say what is still to be placed in a group."""
+    """Set what is still to be placed in a group."""
     named = frozenset(resources)
     for pool in board.groups[group].pools:
         pool.demand(named)

@@ -181,7 +181,7 @@ def plan_of(
 
 def pod(
     name: str,
-    *asks: tuple[str, int] | str,
+    *partitions: tuple[str, int] | str,
     cpu: int = 1000,
     memory_gib: int = 4,
     namespace: str = "team",
@@ -195,9 +195,9 @@ def pod(
     unschedulable: bool = True,
     **more: object,
 ) -> PodView:
-    """`asks` are profiles (`3g.20gb`), MPS sizes (`10gb`) or resource names, with or without a count."""
-    counted = [(ask, 1) if isinstance(ask, str) else ask for ask in asks]
-    gpu = tuple(sorted((resource(ask), count) for ask, count in counted))
+    """`partitions` are profiles (`3g.20gb`), MPS sizes (`10gb`) or resource names, with or without a count."""
+    counted = [(one, 1) if isinstance(one, str) else one for one in partitions]
+    gpu = tuple(sorted((resource(name), count) for name, count in counted))
     requests = {"cpu": cpu, "memory": memory_gib * GIB, **dict(gpu)}
     view = PodView(
         namespace=namespace,
@@ -230,9 +230,9 @@ def resource(text: str) -> str:
     return mps_resource_gb(int(text.removesuffix("gb")))
 
 
-def holder(node_name: str = "node-1", *asks: tuple[str, int] | str, name: str = "holder") -> PodView:
+def holder(node_name: str = "node-1", *partitions: tuple[str, int] | str, name: str = "holder") -> PodView:
     """A bound pod."""
-    return pod(name, *asks, node_name=node_name)
+    return pod(name, *partitions, node_name=node_name)
 
 
 def cluster(

@@ -1,7 +1,7 @@
 """An independent judge of planning results: what any plan must keep, written without the planner.
 
 `check` raises AssertionError with the first rule that a result breaks. It reads the snapshot and the result only, and
-counts everything anew from the layouts that would stand on the GPUs.
+counts everything again from the layouts that the GPUs would have.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _check_gpu(gpu: GpuView, desired: Desired) -> None:
         assert check_layout(gpu.model, desired.layout) is None, check_layout(gpu.model, desired.layout)
         for part in gpu.partitions:
             if part.used:
-                standing = Instance(start=part.start, size=part.size, profile=part.profile)
-                assert standing in desired.layout, f"{standing} is in use and not in {desired.layout}"
+                instance = Instance(start=part.start, size=part.size, profile=part.profile)
+                assert instance in desired.layout, f"{instance} is in use and not in {desired.layout}"
     elif isinstance(desired, WholeDesired):
         assert not any(part.used for part in gpu.partitions), "a partition in use on a GPU that is offered whole"
     elif isinstance(desired, MpsDesired):
@@ -97,19 +97,19 @@ def final_partitions(node: NodeView, plan: PlanView | None, change: NodeChange |
 
 
 def _check_purpose(snapshot: Snapshot, result: PlanningResult, plan: PlanView, change: NodeChange) -> None:
-    """Nothing is made for nobody."""
+    """Nothing is made that no pod needs."""
     pending = {pod.uid: pod for pod in snapshot.pending}
-    wanted: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     for one in result.placed:
         if one.node == change.node:
-            wanted.update(dict(pending[one.uid].gpu))
+            requested.update(dict(pending[one.uid].gpu))
     items = {item.index: item.desired for item in change.gpus}
     made: Counter[str] = Counter()
     for gpu in plan.gpus:
-        # Repairs of a GPU in change put back what is held, and are not made anew.
+        # Repairs of a GPU in change put back what is held, and are not made again.
         if gpu.index in change.changed and gpu.index in items and gpu.settled:
             made += _offered(gpu, items[gpu.index]) - Counter(part.resource for part in gpu.partitions)
-    assert made <= wanted, f"{change.node}: {made} are made and {wanted} wanted"
+    assert made <= requested, f"{change.node}: {made} are made and {requested} requested"
 
 
 def _offered(gpu: GpuView, desired: Desired | None) -> Counter[str]:
@@ -132,14 +132,14 @@ def _check_room(
         return
     there = [*(pod for pod in snapshot.pods if pod.node == node.name), *newcomers]
     assert len(there) <= node.allocatable["pods"], "too many pods"
-    wanted: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     for pod in there:
-        wanted.update(dict(pod.requests))
+        requested.update(dict(pod.requests))
     offered = final_partitions(node, plan, change)
-    for name, amount in sorted(wanted.items()):
+    for name, amount in sorted(requested.items()):
         planned = is_partition(name) or (name == WHOLE and plan is not None)
         limit = offered[name] if planned else node.allocatable.get(name, 0)
-        assert amount <= limit, f"{node.name}: {amount} of {name} wanted, {limit} there"
+        assert amount <= limit, f"{node.name}: {amount} of {name} requested, {limit} there"
 
 
 def layouts(result: PlanningResult) -> list[str]:

@@ -41,7 +41,7 @@ def test_among_equals_the_most_pods_are_served() -> None:
 
 
 def test_cpu_counts_as_much_as_gpus() -> None:
-    """Two that ask little of GPUs and much CPU would keep four others out."""
+    """Two that request little of GPUs and much CPU would keep four others out."""
     greedy = [pod(f"greedy{n}", "1g.5gb", cpu=50_000, created=n) for n in range(2)]
     modest = [pod(f"modest{n}", "3g.20gb", cpu=25_000, created=9 + n) for n in range(4)]
     result = planned(cluster(server("node-1", mig(0), mig(1), cpu=100_000), pending=[*greedy, *modest]))

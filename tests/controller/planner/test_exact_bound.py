@@ -29,7 +29,7 @@ SMALL_GPUS, PODS = 128, 3
 
 
 def limit(snapshot: Snapshot, bound: int) -> float:
-    """What the planner promises per priority level: within 1 % of the bound, or three pods in a small cluster."""
+    """What the documentation promises per priority level: within 1 % of the bound, or three pods in a small cluster."""
     gpus = sum(len(one.gpus) for one in snapshot.plans)
     return max(0.01 * bound, PODS if gpus <= SMALL_GPUS else 0)
 
@@ -53,7 +53,7 @@ def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
         pytest.param(100, "several", 7, id="four on one node after idle ones were given away"),
         pytest.param(150, "tainted", 2, id="many nodes must change together"),
         pytest.param(200, "tainted", 4, id="overloaded, in pools"),
-        pytest.param(200, "mixed", 14, id="overloaded, MIG beside MPS"),
+        pytest.param(200, "mixed", 14, id="overloaded, MIG and MPS"),
     ],
 )
 def test_ten_nodes_that_lost_a_pod_or_two(pods: int, mix: str, seed: int) -> None:
@@ -165,11 +165,11 @@ def within_limits(snapshot: Snapshot, served: tuple[int, ...], exact: tuple[int,
 def test_the_highest_level_gets_what_it_would_get_alone(case: Drawn) -> None:
     snapshot = case.snapshot()
     highest = max((one.priority for one in snapshot.pending), default=0)
-    alone = replace(snapshot, pending=tuple(one for one in snapshot.pending if one.priority == highest))
-    uids = {one.uid for one in alone.pending}
-    bound = oracle.exact_bound(alone, per_node=True, seconds=20.0)
+    level = replace(snapshot, pending=tuple(one for one in snapshot.pending if one.priority == highest))
+    uids = {one.uid for one in level.pending}
+    bound = oracle.exact_bound(level, per_node=True, seconds=20.0)
 
-    assert bound.found - sum(one.uid in uids for one in plan(snapshot).placed) <= limit(alone, bound.pods)
+    assert bound.found - sum(one.uid in uids for one in plan(snapshot).placed) <= limit(level, bound.pods)
 
 
 def test_lower_levels_get_what_the_higher_ones_can_spare() -> None:
@@ -232,7 +232,7 @@ SLICES = [pod(f"slice-{number}", "20gb") for number in range(3)]
     [
         pytest.param(cluster(server("n", mps(0), mps(1), partitioning="mps"), pending=WHOLES), 2, id="uncut GPUs"),
         pytest.param(
-            cluster(server("n", mps(0), mps(1), partitioning="mps"), pending=[*WHOLES, *SLICES]), 3, id="beside slices"
+            cluster(server("n", mps(0), mps(1), partitioning="mps"), pending=[*WHOLES, *SLICES]), 3, id="with slices"
         ),
         pytest.param(
             cluster(

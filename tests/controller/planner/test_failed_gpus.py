@@ -12,9 +12,9 @@ BAD = instance(A100, "3g.20gb", 4)
 
 
 def failed(*, backing_off: bool = False, state: str = "Failed") -> GpuView:
-    """It holds a used 1g and an idle one; the 3g beside them could not be made."""
-    wanted = MigDesired(layout=layout(A100, ("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4)))
-    gpu = mig(used=[("1g.5gb", 0)], idle=[("1g.5gb", 1)], desired=wanted, settled=False)
+    """It holds a used 1g and an idle one; the 3g next to them could not be made."""
+    desired = MigDesired(layout=layout(A100, ("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4)))
+    gpu = mig(used=[("1g.5gb", 0)], idle=[("1g.5gb", 1)], desired=desired, settled=False)
     return replace(gpu, state=state, backing_off=backing_off)
 
 

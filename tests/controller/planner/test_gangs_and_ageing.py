@@ -18,8 +18,8 @@ from tests.controller.planner.checker import check
 from tests.drawn import examples
 
 
-def gang(name: str, count: int, ask: str, *, size: int = 0, **more: object) -> list[PodView]:
-    return [pod(f"{name}-{number}", ask, gang=name, gang_size=size, **more) for number in range(count)]  # type: ignore[arg-type]  # passed on by name
+def gang(name: str, count: int, request: str, *, size: int = 0, **more: object) -> list[PodView]:
+    return [pod(f"{name}-{number}", request, gang=name, gang_size=size, **more) for number in range(count)]  # type: ignore[arg-type]  # passed on by name
 
 
 def placed(result: PlanningResult) -> set[str]:
@@ -38,10 +38,10 @@ def test_a_gang_that_fits_is_placed_across_nodes() -> None:
 
 
 def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
-    pending = [*gang("train", 3, "3g.20gb"), pod("alone", "3g.20gb", created=9)]
+    pending = [*gang("train", 3, "3g.20gb"), pod("single", "3g.20gb", created=9)]
     result = plan(cluster(server("node-1", mig()), pending=pending))
 
-    assert placed(result) == {"alone"}
+    assert placed(result) == {"single"}
     assert {name for name, reason in reasons(result).items() if reason is UnplacedReason.GANG_WAITS} == {
         "train-0",
         "train-1",

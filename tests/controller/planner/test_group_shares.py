@@ -10,7 +10,7 @@ from tests.controller.planner.checker import check
 
 
 def pools(*pending: PodView, used: str = "1g.5gb") -> Snapshot:
-    """Pool a has one empty GPU and two that are begun, pool b has empty ones only; other pools nobody may use."""
+    """Pool a has one empty GPU and two that are begun, pool b has empty ones only; other pools are open to no pod."""
     begun = [mig(index, used=[(used, 0)], holder="team/trainer") for index in (1, 2)]
     return cluster(
         server("a", mig(0), *begun, labels={"pool": "a"}),

@@ -40,13 +40,13 @@ def broken_repair(name: str) -> Server:
 
 
 BROKEN = pytest.mark.parametrize("broken", [broken_supply, broken_opening, broken_repair])
-WANTED = [pod("a", "7g.40gb"), pod("b", "7g.40gb")]
+PENDING = [pod("a", "7g.40gb"), pod("b", "7g.40gb")]
 
 
 @BROKEN
 @pytest.mark.parametrize("name", ["node-1", "node-3"])
 def test_the_other_node_is_planned(broken: Callable[[str], Server], name: str) -> None:
-    result = plan(cluster(broken(name), server("node-2", mig()), pending=WANTED))
+    result = plan(cluster(broken(name), server("node-2", mig()), pending=PENDING))
 
     assert [failure.node for failure in result.failures] == [name]
     assert [change.node for change in result.node_changes] == ["node-2"]
@@ -79,7 +79,7 @@ def test_what_a_failed_node_offers_is_not_dealt() -> None:
 
 def test_errors_of_several_nodes_at_several_steps() -> None:
     servers = [broken_supply("node-1"), broken_repair("node-2"), server("node-3", mig()), broken_opening("node-4")]
-    result = plan(cluster(*servers, pending=WANTED))
+    result = plan(cluster(*servers, pending=PENDING))
 
     assert [failure.node for failure in result.failures] == ["node-1", "node-2", "node-4"]
     assert [placed.node for placed in result.placed] == ["node-3"]
@@ -88,7 +88,7 @@ def test_errors_of_several_nodes_at_several_steps() -> None:
 @BROKEN
 def test_what_breaks_on_every_node_ends_the_pass(broken: Callable[[str], Server]) -> None:
     with pytest.raises(Exception, match=r".") as caught:
-        plan(cluster(broken("node-1"), broken("node-2"), pending=WANTED))
+        plan(cluster(broken("node-1"), broken("node-2"), pending=PENDING))
     assert type(caught.value).__name__ != "NodePlanningError"
 
 
@@ -101,4 +101,4 @@ def test_nothing_is_left_out_where_nothing_fails() -> None:
     item = PlannedGpu(index=0, uuid="GPU-0", desired=WholeDesired())
     node, view = server("node-1", mig())
 
-    assert plan(cluster((node, replace(view, planned=(item,))), pending=WANTED)).failures == ()
+    assert plan(cluster((node, replace(view, planned=(item,))), pending=PENDING)).failures == ()

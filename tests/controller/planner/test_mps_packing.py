@@ -19,11 +19,11 @@ SIZES_GB = (1, 2, 3, 5, 7, 8, 10, 12, 20)
 Filling = tuple[int, ...]
 
 
-def fillings(free_mib: int, clients: int, wanted: list[tuple[int, int]]) -> set[Filling]:
+def fillings(free_mib: int, clients: int, requested: list[tuple[int, int]]) -> set[Filling]:
     """Every way to put at most so many slices of each size (GB, pods) on one GPU."""
-    if not wanted:
+    if not requested:
         return {()}
-    (size, pods), rest = wanted[0], wanted[1:]
+    (size, pods), rest = requested[0], requested[1:]
     size_mib = slice_of_gb(size).memory_mib
     return {
         (count, *others)
@@ -34,14 +34,14 @@ def fillings(free_mib: int, clients: int, wanted: list[tuple[int, int]]) -> set[
 
 def most(gpus: list[GpuView], sizes: list[int]) -> int:
     """How many pods of these sizes can have a slice, one each."""
-    wanted = sorted(Counter(sizes).items())
-    reached: set[Filling] = {(0,) * len(wanted)}
+    requested = sorted(Counter(sizes).items())
+    reached: set[Filling] = {(0,) * len(requested)}
     for gpu in gpus:
         assert gpu.model is not None
         used = [part.memory_mib for part in gpu.partitions if part.used]
-        ways = fillings(gpu.model.memory_mib - sum(used), MAX_CLIENTS - len(used), wanted)
+        ways = fillings(gpu.model.memory_mib - sum(used), MAX_CLIENTS - len(used), requested)
         reached = {
-            tuple(min(pods, had + more) for (_, pods), had, more in zip(wanted, before, way, strict=True))
+            tuple(min(pods, had + more) for (_, pods), had, more in zip(requested, before, way, strict=True))
             for before in reached
             for way in ways
         }

@@ -100,7 +100,7 @@ print([plan(instance(nodes=4, gpus=8, pods=120, seed=1, mix=MIXES[mix])) for mix
 
 def test_is_the_same_in_every_process() -> None:
     """Sets of strings are ordered by the process's hash seed: none may reach the result."""
-    said = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", PRINT_PLAN],
             env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -111,4 +111,4 @@ def test_is_the_same_in_every_process() -> None:
         for seed in (1, 2)
     }
 
-    assert len(said) == 1
+    assert len(printed) == 1

@@ -17,8 +17,8 @@ def planned(*gpus: GpuView, **plan_fields: object) -> PlanningResult:
 
 
 def changing(gpu: GpuView, *desired: tuple[str, int]) -> GpuView:
-    wanted = MigDesired(layout=layout(A100, *desired))
-    return replace(gpu, desired=wanted, settled=False, under_way=True)
+    item = MigDesired(layout=layout(A100, *desired))
+    return replace(gpu, desired=item, settled=False, under_way=True)
 
 
 def test_a_partition_that_was_taken_meanwhile_is_put_back_and_what_overlaps_it_dropped() -> None:
@@ -40,8 +40,8 @@ def test_an_unknown_partition_is_not_put_back() -> None:
 
 def test_an_mps_slice_that_was_taken_meanwhile_pushes_out_planned_ones() -> None:
     gpu = mps(used_gb=[20])
-    wanted = MpsDesired(slices=(slice_of_gb(10), slice_of_gb(30)))
-    result = planned(replace(gpu, desired=wanted, settled=False, under_way=True))
+    item = MpsDesired(slices=(slice_of_gb(10), slice_of_gb(30)))
+    result = planned(replace(gpu, desired=item, settled=False, under_way=True))
 
     (change,) = result.node_changes
     assert change.gpus[0].desired == MpsDesired(slices=(slice_of_gb(10), slice_of_gb(20)))

@@ -31,8 +31,8 @@ def held(count: int, index: int = 0, *, by: str = "team/holder") -> GpuView:
 def scene(*nodes: tuple[NodeView, PlanView], pending: list[PodView]) -> Snapshot:
     """With a bound pod for each holder that a status names."""
     parts = [(view.name, part) for _, view in nodes for gpu in view.gpus for part in gpu.used]
-    asks = Counter((name, part.pod.removeprefix("team/"), part.resource) for name, part in parts)
-    pods = [holder(node, (resource, count), name=name) for (node, name, resource), count in asks.items()]
+    held = Counter((name, part.pod.removeprefix("team/"), part.resource) for name, part in parts)
+    pods = [holder(node, (resource, count), name=name) for (node, name, resource), count in held.items()]
     return cluster(*nodes, pods=pods, pending=pending)
 
 
@@ -98,10 +98,10 @@ def test_a_slice_of_memory_has_its_gpu_kept_as_well() -> None:
 
 
 def test_only_some_holders_have_to_finish() -> None:
-    wanted = pod("half", "3g.20gb")
+    half = pod("half", "3g.20gb")
     assert (
         "once enough of team/holder-1 and team/other have finished"
-        in (message(planned(scene(two_holders(), pending=[wanted]), wanted), "half")[1])
+        in (message(planned(scene(two_holders(), pending=[half]), half), "half")[1])
     )
     all_of_it = planned(scene(two_holders(), pending=[LARGE]), LARGE)
     assert "once team/holder-1 and team/other have finished" in message(all_of_it, "large")[1]
@@ -133,7 +133,7 @@ def test_others_of_its_level_do_not_yield(rival: dict[str, int]) -> None:
 def test_a_pod_that_was_promised_a_place_there_keeps_it_and_counts_as_a_holder() -> None:
     node = server("node-1", mig(idle=[("1g.5gb", 0)]))
     snapshot = replace(scene(node, pending=[LARGE, SMALL]), reservations={SMALL.uid: "node-1"})
-    # Without the promise there would be room for the large one.
+    # Without the reservation the large one would fit.
     assert where(planned(replace(snapshot, reservations={}), LARGE)) == {"large": "node-1"}
     result = planned(cluster_with_holder(snapshot), LARGE)
     assert where(result) == {"small": "node-1"}
@@ -283,7 +283,7 @@ def test_a_large_pod_is_served_within_two_lifetimes_after_ageing(profile: str, l
             assert stream.now - came <= AGEING_SECONDS + 2 * LONGEST_LIFE_SECONDS
             kept = [KEPT.match(one.message) for one in result.unplaced if one.uid == "large"]
             if kept and kept[0]:
-                # Nobody new comes to the GPU that is kept; another one is taken only where it is as near.
+                # No new pod comes to the GPU that is reserved; another one is taken only where it is as near.
                 holders = stream.holders(kept[0][1])
                 assert holders <= left
                 left = holders

@@ -1,4 +1,4 @@
-"""What a plan must leave alone: used and unknown partitions, pinned and unsettled GPUs, other people's nodes."""
+"""What a plan must leave alone: used and unknown partitions, pinned and unsettled GPUs, nodes of others."""
 
 from dataclasses import replace
 
@@ -73,13 +73,13 @@ def test_a_pinned_gpu_is_people_s() -> None:
 def test_an_unsettled_gpu_is_frozen_and_its_neighbour_is_not() -> None:
     changing = mig(0, desired=MigDesired(layout=layout(A100, ("7g.40gb", 0))), settled=False, under_way=True)
 
-    alone = planned(cluster(server("node-1", changing), pending=[WANTS_1G]))
-    assert alone.node_changes == ()
-    assert alone.unplaced[0].reason is UnplacedReason.CHANGE_UNDER_WAY
-    assert alone.unplaced[0].reason.in_flight
-    beside = planned(cluster(server("node-1", changing, mig(1)), pending=[WANTS_1G]))
-    assert [change.changed for change in beside.node_changes] == [(1,)]
-    assert beside.node_changes[0].gpus[0].desired == changing.desired, "the list is complete"
+    only = planned(cluster(server("node-1", changing), pending=[WANTS_1G]))
+    assert only.node_changes == ()
+    assert only.unplaced[0].reason is UnplacedReason.CHANGE_UNDER_WAY
+    assert only.unplaced[0].reason.in_flight
+    with_another = planned(cluster(server("node-1", changing, mig(1)), pending=[WANTS_1G]))
+    assert [change.changed for change in with_another.node_changes] == [(1,)]
+    assert with_another.node_changes[0].gpus[0].desired == changing.desired, "the list is complete"
 
 
 def changed(where: tuple[NodeView, PlanView], **more: object) -> tuple[NodeView, PlanView]:
@@ -157,10 +157,10 @@ def whole(state: str, pod_title: str = "") -> GpuView:
 @pytest.mark.parametrize(
     ("gpu", "pods", "carved"),
     [
-        pytest.param(whole("Used", "team/holder"), [], False, id="status says so"),
-        pytest.param(whole("Free"), [holder("node-1", "nvidia.com/gpu")], False, id="the API says so"),
-        pytest.param(mps(0), [holder("node-1", "nvidia.com/gpu")], False, id="nobody knows which"),
-        pytest.param(whole("Free"), [], True, id="nobody holds it"),
+        pytest.param(whole("Used", "team/holder"), [], False, id="the status shows it"),
+        pytest.param(whole("Free"), [holder("node-1", "nvidia.com/gpu")], False, id="the API shows it"),
+        pytest.param(mps(0), [holder("node-1", "nvidia.com/gpu")], False, id="not known which"),
+        pytest.param(whole("Free"), [], True, id="no pod holds it"),
     ],
 )
 def test_a_gpu_that_somebody_holds_whole_is_not_carved(gpu: GpuView, pods: list[PodView], carved: bool) -> None:

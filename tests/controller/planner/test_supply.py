@@ -1,4 +1,4 @@
-"""Pods are dealt to what exists or is under way before anything new is cut."""
+"""Pods get what exists or is under way before anything new is cut."""
 
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ def supplies(result: PlanningResult) -> dict[str, str]:
     return {one.key[1]: f"{one.supply} on {one.node}" for one in result.placed}
 
 
-def pods(count: int, *asks: str) -> list[PodView]:
-    return [pod(f"p{number}", *asks, created=number) for number in range(count)]
+def pods(count: int, *requests: str) -> list[PodView]:
+    return [pod(f"p{number}", *requests, created=number) for number in range(count)]
 
 
 CHANGING = mig(desired=MigDesired(layout=layout(A100, ("1g.5gb", 0), ("1g.5gb", 1))), settled=False, under_way=True)
@@ -101,10 +101,10 @@ def test_our_nomination_is_a_promise() -> None:
 
 
 def test_a_promise_yields_to_a_higher_priority() -> None:
-    promised, urgent = pod("promised", "1g.5gb"), pod("urgent", "1g.5gb", priority=9)
+    planned_before, urgent = pod("planned_before", "1g.5gb"), pod("urgent", "1g.5gb", priority=9)
     gpu = mig(idle=[("1g.5gb", 0)], pinned=True)
     snapshot = replace(
-        cluster(server("node-1", gpu), pending=[promised, urgent]), reservations={promised.uid: "node-1"}
+        cluster(server("node-1", gpu), pending=[planned_before, urgent]), reservations={planned_before.uid: "node-1"}
     )
 
     assert supplies(planned(snapshot)) == {"urgent": "existing on node-1"}

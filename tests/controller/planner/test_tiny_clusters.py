@@ -69,7 +69,7 @@ SEVEN = pod("a", "7g.40gb")
             ),
             (1, 2),
             2,
-            id="of alike idle instances a pod counts on the one that is in nobody's way",
+            id="of alike idle instances a pod counts on the one that is in no pod's way",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pods that ask for whole GPUs: what they take others must not cut, and what keeps them waiting is said."""
+"""Pods that request whole GPUs: what they take must not be cut for others, and the answer names why they wait."""
 
 from dataclasses import replace
 

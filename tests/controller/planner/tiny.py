@@ -1,6 +1,6 @@
 """Tiny clusters and the best that can be made of them, by trying everything: no code of the planner is used.
 
-`best` tries every layout of every GPU and every way to deal the pods to nodes. It returns the most pods per priority
+`best` tries every layout of every GPU and every way to assign the pods to nodes. It returns the most pods per priority
 level, compared from the top, and the least that this costs: GPUs changed plus idle instances destroyed.
 """
 
@@ -52,12 +52,14 @@ def layouts(name: str) -> tuple[frozenset[Placed], ...]:
 
 
 @cache
-def choices(name: str, used: frozenset[Placed], idle: frozenset[Placed], asked: frozenset[str]) -> dict[Counts, int]:
-    """What a GPU can offer, in the profiles that are asked for, and the least that each offer costs."""
+def choices(
+    name: str, used: frozenset[Placed], idle: frozenset[Placed], requested_profiles: frozenset[str]
+) -> dict[Counts, int]:
+    """What a GPU can give, in the profiles that are requested, and the least that each choice costs."""
     found: dict[Counts, int] = {}
     for layout in layouts(name):
         if used <= layout:
-            offer = Counter(profile for profile, _ in layout - used if profile in asked)
+            offer = Counter(profile for profile, _ in layout - used if profile in requested_profiles)
             cost = 0 if layout == used | idle else 1 + len(idle - layout)
             key = tuple(sorted(offer.items()))
             found[key] = min(cost, found.get(key, cost))
@@ -73,18 +75,20 @@ def choices(name: str, used: frozenset[Placed], idle: frozenset[Placed], asked: 
 
 def best(snapshot: Snapshot) -> Verdict:
     names = {model.key: name for name, model in MODELS.items()}
-    asked = frozenset(resource for one in snapshot.pending for resource, _ in one.gpu)
-    profiles = frozenset(profile for known in PROFILES.values() for profile in known if mig_resource(profile) in asked)
+    requested_profiles = frozenset(resource for one in snapshot.pending for resource, _ in one.gpu)
+    profiles = frozenset(
+        profile for known in PROFILES.values() for profile in known if mig_resource(profile) in requested_profiles
+    )
     nodes = [[choices(names[_model(gpu).key], *_holds(gpu), profiles) for gpu in plan.gpus] for plan in snapshot.plans]
     known: dict[tuple[int, Counts], int | None] = {}
 
     def cost_on(node: int, members: Sequence[PodView]) -> int | None:
-        wanted: Counter[str] = Counter()
+        requested: Counter[str] = Counter()
         for one in members:
-            wanted.update(dict(one.gpu))
-        key = (node, tuple(sorted(wanted.items())))
+            requested.update(dict(one.gpu))
+        key = (node, tuple(sorted(requested.items())))
         if key not in known:
-            known[key] = min(_costs(nodes[node], wanted), default=None)
+            known[key] = min(_costs(nodes[node], requested), default=None)
         return known[key]
 
     verdicts = []
@@ -99,12 +103,12 @@ def best(snapshot: Snapshot) -> Verdict:
     return max(verdicts, key=lambda verdict: (verdict[0], -verdict[1]))
 
 
-def _costs(gpus: Sequence[Mapping[Counts, int]], wanted: Counter[str]) -> Iterator[int]:
+def _costs(gpus: Sequence[Mapping[Counts, int]], requested: Counter[str]) -> Iterator[int]:
     for offers in product(*(offered.items() for offered in gpus)):
         offered: Counter[str] = Counter()
         for offer, _ in offers:
             offered.update({mig_resource(profile): count for profile, count in offer})
-        if wanted <= offered:
+        if requested <= offered:
             yield sum(cost for _, cost in offers)
 
 

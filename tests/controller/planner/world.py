@@ -39,15 +39,15 @@ def bound(snapshot: Snapshot, result: PlanningResult) -> Snapshot:
     running = [replace(pod, node=where[pod.uid], unschedulable=False) for pod in snapshot.pending if pod.uid in where]
     plans = []
     for plan in snapshot.plans:
-        wanted: list[tuple[str, str]] = [
+        requested: list[tuple[str, str]] = [
             (name, pod.title)
             for pod in running
             if pod.node == plan.name
             for name, count in pod.gpu
             for _ in range(count)
         ]
-        plans.append(replace(plan, gpus=tuple(_held(gpu, wanted) for gpu in plan.gpus)))
-        assert not wanted, f"{plan.name} lacks {wanted}"
+        plans.append(replace(plan, gpus=tuple(_held(gpu, requested) for gpu in plan.gpus)))
+        assert not requested, f"{plan.name} lacks {requested}"
     pending = tuple(pod for pod in snapshot.pending if pod.uid not in where)
     return replace(snapshot, plans=tuple(plans), pods=(*snapshot.pods, *running), pending=pending)
 
@@ -80,14 +80,14 @@ def _partitions(desired: Desired, staying: list[PartitionView]) -> list[Partitio
     return sorted(parts, key=lambda part: (part.start, part.resource))
 
 
-def _held(gpu: GpuView, wanted: list[tuple[str, str]]) -> GpuView:
+def _held(gpu: GpuView, requested: list[tuple[str, str]]) -> GpuView:
     parts = []
     for part in gpu.partitions:
-        match = next((one for one in wanted if one[0] == part.resource), None)
+        match = next((one for one in requested if one[0] == part.resource), None)
         if part.used or match is None:
             parts.append(part)
         else:
-            wanted.remove(match)
+            requested.remove(match)
             parts.append(replace(part, state="Used", pod=match[1]))
     return replace(gpu, partitions=tuple(parts))
 

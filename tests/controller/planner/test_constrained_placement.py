@@ -62,7 +62,7 @@ def where(result: PlanningResult) -> dict[str, str]:
     return {placed.key[1]: placed.node for placed in result.placed}
 
 
-def told(result: PlanningResult) -> dict[str, tuple[UnplacedReason, str]]:
+def answers(result: PlanningResult) -> dict[str, tuple[UnplacedReason, str]]:
     return {one.key[1]: (one.reason, one.full) for one in result.unplaced}
 
 
@@ -86,7 +86,7 @@ def test_two_that_avoid_each_other_get_a_node_each_and_the_third_is_told() -> No
     result = plan(cluster(server("a1"), server("b1"), pending=several(3, anti_affinity=near(HOST))))
 
     assert sorted(where(result).values()) == ["a1", "b1"]
-    (reason, message) = told(result)["p2"]
+    (reason, message) = answers(result)["p2"]
     assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
     assert "2 node(s) didn't match pod anti-affinity rules" in message
 
@@ -169,7 +169,7 @@ def test_a_missing_claim_is_the_reason() -> None:
     using = replaced(pod("p", SLICE), volumes=(ClaimUse(claim="c"),))
     result = plan(replace(cluster(server("a1"), pending=[using]), context=volumes(None)))
 
-    (reason, message) = told(result)["p"]
+    (reason, message) = answers(result)["p"]
     assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
     assert '1 persistentvolumeclaim "c" not found' in message
     assert result.node_changes == ()
@@ -202,9 +202,9 @@ def test_each_pod_is_filtered_by_its_own_scheduler() -> None:
     assert where(result)["strict"] == "p1"
     assert where(result)["default-scheduler"] in ("p1", "n1")
     assert "lax" in where(result)
-    alone = plan(replace(cluster(tainted, pending=pending), scheduler_names=names), options)
-    assert where(alone) == {"lax": "t1"}
-    assert "has taint k:NoSchedule" in told(alone)["strict"][1]
+    only_tainted = plan(replace(cluster(tainted, pending=pending), scheduler_names=names), options)
+    assert where(only_tainted) == {"lax": "t1"}
+    assert "has taint k:NoSchedule" in answers(only_tainted)["strict"][1]
 
 
 def test_a_profile_that_refuses_everybody_is_told_of() -> None:
@@ -212,7 +212,7 @@ def test_a_profile_that_refuses_everybody_is_told_of() -> None:
     options = PlannerOptions(profiles={"default-scheduler": broken})
     result = plan(cluster(server("a1"), pending=[pod("p", SLICE)]), options)
 
-    assert told(result)["p"][0] is UnplacedReason.FILTERED_BY_SCHEDULER
+    assert answers(result)["p"][0] is UnplacedReason.FILTERED_BY_SCHEDULER
 
 
 def test_what_a_device_class_maps_is_left_to_dra() -> None:
@@ -220,7 +220,7 @@ def test_what_a_device_class_maps_is_left_to_dra() -> None:
     result = plan(replace(cluster(server("a1"), pending=[pod("p", SLICE), pod("q", "2g.10gb")]), context=context))
 
     assert where(result) == {"q": "a1"}
-    (reason, message) = told(result)["p"]
+    (reason, message) = answers(result)["p"]
     assert reason is UnplacedReason.NOT_SERVED
     assert message.startswith("A DeviceClass maps nvidia.com/mig-1g.5gb, so DRA serves this pod.")
 

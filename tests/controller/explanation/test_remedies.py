@@ -1,10 +1,11 @@
-"""Every answer says what would help, with the amounts that are short."""
+"""Every answer names what would help, with the amounts that are short."""
 
 from dataclasses import replace
 
 import pytest
 
-from controller.explanation.causes import Cause, nearest
+from controller.explanation.causes import Cause
+from controller.explanation.remedies import nearest
 from controller.model.reasons import UnplacedReason
 from controller.model.snapshot import Snapshot
 from controller.model.views import HostPort, PartitionView, PodView
@@ -19,7 +20,7 @@ def with_request(view: PodView, resource: str, amount: int) -> PodView:
     return replace(view, requests=tuple(sorted([*view.requests, (resource, amount)])))
 
 
-def told(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
+def answer_to(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
     result = plan(snapshot)
     check(snapshot, result)
     (missed,) = result.unplaced
@@ -27,7 +28,7 @@ def told(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
 
 
 @pytest.mark.parametrize(
-    ("asks", "busy", "words"),
+    ("requests", "busy", "words"),
     [
         pytest.param(
             replace(pod("a", "1g.5gb"), host_ports=(HostPort(port=8080),)),
@@ -46,9 +47,9 @@ def told(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
         ),
     ],
 )
-def test_what_a_node_lacks_is_named_with_its_amount(asks: PodView, busy: PodView, words: str) -> None:
+def test_what_a_node_lacks_is_named_with_its_amount(requests: PodView, busy: PodView, words: str) -> None:
     where = server("node-1", mig(), allocatable={"ephemeral-storage": 100})
-    reason, message = told(cluster(where, pods=[busy], pending=[asks]))
+    reason, message = answer_to(cluster(where, pods=[busy], pending=[requests]))
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert words in message
@@ -79,7 +80,9 @@ def test_gpus_are_named_by_node() -> None:
 def test_pods_that_hold_whole_gpus_are_named() -> None:
     gpu = replace(mps(), partitions=(PartitionView(resource=WHOLE, state="Used", pod="team/trainer"),))
     pods = [holder("node-1", WHOLE, name="trainer")]
-    reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pods=pods, pending=[pod("a", WHOLE)]))
+    reason, message = answer_to(
+        cluster(server("node-1", gpu, partitioning="mps"), pods=pods, pending=[pod("a", WHOLE)])
+    )
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
     assert "The pod starts when enough are released; or add a GPU node. In use by team/trainer." in message
@@ -95,7 +98,7 @@ def test_pods_that_hold_whole_gpus_are_named() -> None:
     ],
 )
 def test_what_never_fits_is_told_what_would(snapshot: Snapshot, remedy: str) -> None:
-    reason, message = told(snapshot)
+    reason, message = answer_to(snapshot)
 
     assert reason is UnplacedReason.NEVER_FITS
     assert remedy in message

@@ -1,4 +1,4 @@
-"""Every pod that gets nothing is told why, with names, numbers and what would help."""
+"""Every pod that gets nothing has an answer: why, with names, numbers and what would help."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.controller.planner.builders import H100, cluster, holder, mig, mps, n
 from tests.controller.planner.checker import check
 
 
-def told(snapshot: Snapshot, name: str = "a") -> tuple[UnplacedReason, str]:
+def answer_to(snapshot: Snapshot, name: str = "a") -> tuple[UnplacedReason, str]:
     result = plan(snapshot)
     check(snapshot, result)
     found: Unplaced = next(one for one in result.unplaced if one.key[1] == name)
@@ -23,7 +23,7 @@ def told(snapshot: Snapshot, name: str = "a") -> tuple[UnplacedReason, str]:
 
 
 @pytest.mark.parametrize(
-    ("asks", "words"),
+    ("requests", "words"),
     [
         pytest.param(
             pod("a", "1g.10gb+gfx"), "NVIDIA-A100-SXM4-40GB offers mig-1g.5gb, mig-1g.5gb.me, ", id="no such profile"
@@ -41,15 +41,15 @@ def told(snapshot: Snapshot, name: str = "a") -> tuple[UnplacedReason, str]:
         ),
     ],
 )
-def test_never_fits(asks: PodView, words: str) -> None:
-    reason, message = told(cluster(server("node-1", mig()), pending=[asks]))
+def test_never_fits(requests: PodView, words: str) -> None:
+    reason, message = answer_to(cluster(server("node-1", mig()), pending=[requests]))
 
     assert reason is UnplacedReason.NEVER_FITS
     assert words in message
 
 
 def test_no_node_with_gpus() -> None:
-    reason, message = told(
+    reason, message = answer_to(
         Snapshot(nodes=(node("node-1", partitioning=None, product=""),), pending=(pod("a", "1g.5gb"),))
     )
 
@@ -58,7 +58,7 @@ def test_no_node_with_gpus() -> None:
 
 
 def test_the_model_of_a_node_that_has_not_reported() -> None:
-    reason, message = told(Snapshot(nodes=(node("node-1", product="NVIDIA-Z9"),), pending=(pod("a", "1g.5gb"),)))
+    reason, message = answer_to(Snapshot(nodes=(node("node-1", product="NVIDIA-Z9"),), pending=(pod("a", "1g.5gb"),)))
 
     assert reason is UnplacedReason.AWAITING_AGENT
     assert message.startswith("The node agent on node node-1 has not reported its GPUs yet.")
@@ -66,7 +66,7 @@ def test_the_model_of_a_node_that_has_not_reported() -> None:
 
 def test_a_reported_model_that_nobody_knows() -> None:
     gpu = replace(mig(), model=None)
-    reason, message = told(cluster(server("node-1", gpu, product="NVIDIA-Z9"), pending=[pod("a", "1g.5gb")]))
+    reason, message = answer_to(cluster(server("node-1", gpu, product="NVIDIA-Z9"), pending=[pod("a", "1g.5gb")]))
 
     assert reason is UnplacedReason.NEVER_FITS
     assert message.startswith("GPU 0 on node node-1 is of an unknown model.")
@@ -75,7 +75,7 @@ def test_a_reported_model_that_nobody_knows() -> None:
 def test_what_the_scheduler_filters_by_is_named() -> None:
     servers = server("node-1", mig(), taints=["reserved"]), server("node-2", mig(), labels={"zone": "b"})
     zone = Requirement(key="zone", operator="In", values=("a",))
-    reason, message = told(cluster(*servers, pending=[pod("a", "1g.5gb", affinity=[zone])]))
+    reason, message = answer_to(cluster(*servers, pending=[pod("a", "1g.5gb", affinity=[zone])]))
 
     assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
     assert message == (
@@ -87,7 +87,7 @@ def test_what_the_scheduler_filters_by_is_named() -> None:
 
 def test_a_release_that_would_help_is_named() -> None:
     gpu = mig(used=[("7g.40gb", 0)], holder="team/trainer")
-    reason, message = told(
+    reason, message = answer_to(
         cluster(server("node-1", gpu), pods=[holder("node-1", "7g.40gb", name="trainer")], pending=[pod("a", "1g.5gb")])
     )
 
@@ -99,7 +99,7 @@ def test_a_release_that_would_help_is_named() -> None:
 def test_free_but_in_pieces() -> None:
     gpu = mig(used=[("1g.5gb", 1), ("1g.5gb", 5)])
     holders = [holder("node-1", ("1g.5gb", 2))]
-    reason, message = told(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.20gb")]))
+    reason, message = answer_to(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.20gb")]))
 
     assert reason is UnplacedReason.FRAGMENTED
     assert "needs 4 adjacent memory slices" in message
@@ -116,7 +116,7 @@ ONES = [("1g.10gb", start) for start in range(7)]
 
 
 @pytest.mark.parametrize(
-    ("used", "asks", "limit", "who"),
+    ("used", "requests", "limit", "holder_name"),
     [
         pytest.param(
             ONES,
@@ -155,15 +155,15 @@ ONES = [("1g.10gb", start) for start in range(7)]
         ),
     ],
 )
-def test_what_is_used_up_is_named(used: list[tuple[str, int]], asks: str, limit: str, who: str) -> None:
+def test_what_is_used_up_is_named(used: list[tuple[str, int]], requests: str, limit: str, holder_name: str) -> None:
     gpu = held_by_each(mig(gpu_model=H100, used=used))
     # Profiles in the order of their places, as the GPU shows them.
     holders = [holder("node-1", profile, name=f"p{number}") for number, (profile, _) in enumerate(used)]
-    reason, message = told(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", asks)]))
+    reason, message = answer_to(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", requests)]))
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
     assert limit in message
-    assert who in message
+    assert holder_name in message
     assert "the only suitable GPU is in use" in message
 
 
@@ -172,7 +172,7 @@ def test_one_memory_slice_in_the_singular() -> None:
     snapshot = cluster(
         server("node-1", gpu), pods=[holder("node-1", ("1g.20gb", 3), "1g.10gb")], pending=[pod("a", "1g.10gb")]
     )
-    reason, message = told(snapshot)
+    reason, message = answer_to(snapshot)
 
     assert reason is UnplacedReason.FRAGMENTED
     assert "GPU 0 on node node-1: 1 memory slice of it is free, split by" in message
@@ -182,14 +182,16 @@ def test_one_memory_slice_in_the_singular() -> None:
 def test_the_limit_of_mps_clients_is_no_fragmentation() -> None:
     gpu = mps(gpu_model=H100, used_gb=[1] * 48)
     holders = [holder("node-1", ("1gb", 48))]
-    reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pods=holders, pending=[pod("a", "10gb")]))
+    reason, message = answer_to(
+        cluster(server("node-1", gpu, partitioning="mps"), pods=holders, pending=[pod("a", "10gb")])
+    )
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
     assert "all 48 MPS clients that it can serve are in use" in message
 
 
 def test_the_largest_mps_slice_is_named() -> None:
-    reason, message = told(
+    reason, message = answer_to(
         cluster(server("node-1", mps(gpu_model=H100), partitioning="mps"), pending=[pod("a", "200gb")])
     )
 
@@ -219,7 +221,7 @@ def test_the_largest_mps_slice_is_named() -> None:
 )
 def test_a_gpu_that_may_be_held_whole(state: str, expected: UnplacedReason, words: str) -> None:
     gpu = replace(mps(gpu_model=H100), partitions=(PartitionView(resource=WHOLE, state=state),))
-    reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pending=[pod("a", "10gb")]))
+    reason, message = answer_to(cluster(server("node-1", gpu, partitioning="mps"), pending=[pod("a", "10gb")]))
 
     assert reason is expected
     assert words in message
@@ -230,7 +232,7 @@ def test_a_gpu_held_whole_somewhere_on_the_node() -> None:
     snapshot = cluster(
         server("node-1", mps(gpu_model=H100), partitioning="mps"), pods=[trainer], pending=[pod("a", "10gb")]
     )
-    reason, message = told(snapshot)
+    reason, message = answer_to(snapshot)
 
     assert reason is UnplacedReason.AWAITING_AGENT
     assert "GPU 0 on node node-1 may be in use as a whole GPU" in message
@@ -263,7 +265,7 @@ def test_which_adjacent_slices_must_be_released_is_a_detail() -> None:
         mig(gpu_model=H100, used=[("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 4), ("1g.10gb", 5), ("1g.10gb", 6)])
     )
     holders = [holder("node-1", "1g.10gb", name=f"p{number}") for number in range(5)]
-    _, message = told(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.40gb")]))
+    _, message = answer_to(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.40gb")]))
 
     assert (
         "It has room once 2 partitions are released: mig-1g.10gb at 0 (team/p0) and mig-1g.10gb at 1 (team/p1)."
@@ -274,7 +276,7 @@ def test_which_adjacent_slices_must_be_released_is_a_detail() -> None:
 def test_nodes_of_the_other_kind_are_a_hint_at_most() -> None:
     tainted = server("h1", mig(gpu_model=H100), taints=["team"])
     other = server("m1", mps(gpu_model=H100), partitioning="mps")
-    reason, message = told(cluster(tainted, other, pending=[pod("a", "1g.10gb")]))
+    reason, message = answer_to(cluster(tainted, other, pending=[pod("a", "1g.10gb")]))
 
     assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
     assert message == (
@@ -285,7 +287,7 @@ def test_nodes_of_the_other_kind_are_a_hint_at_most() -> None:
 
 def test_a_taint_of_a_node_of_the_other_kind_is_not_what_keeps_the_pod_waiting() -> None:
     tainted = server("h1", mig(gpu_model=H100), taints=["team"])
-    reason, message = told(cluster(tainted, pending=[pod("a", "10gb")]))
+    reason, message = answer_to(cluster(tainted, pending=[pod("a", "10gb")]))
 
     assert reason is UnplacedReason.BLOCKED
     assert message == (
@@ -298,7 +300,7 @@ def test_a_silent_agent_comes_before_nodes_of_the_other_kind() -> None:
     silent_node, plan_of_it = server("h1", mig(gpu_model=H100))
     silent = silent_node, replace(plan_of_it, agent_alive=False)
     other = server("m1", mps(gpu_model=H100), partitioning="mps")
-    reason, message = told(cluster(silent, other, pending=[pod("a", "1g.10gb")]))
+    reason, message = answer_to(cluster(silent, other, pending=[pod("a", "1g.10gb")]))
 
     assert reason is UnplacedReason.AWAITING_AGENT
     assert message.startswith("The node agent on node h1 has stopped responding.")
@@ -315,7 +317,7 @@ def test_the_nearest_of_several_causes_is_named_with_one_remedy() -> None:
         server("b1", mig(gpu_model=H100, mig_enabled=False)),
         paused("c1", mig(gpu_model=H100)),
     ]
-    reason, message = told(cluster(*servers, pending=[pod("a", "1g.10gb")]))
+    reason, message = answer_to(cluster(*servers, pending=[pod("a", "1g.10gb")]))
 
     assert reason is UnplacedReason.BLOCKED
     assert message == (
@@ -332,7 +334,7 @@ def test_a_noun_agrees_with_its_number(number: float, expected: str) -> None:
 
 def test_full_with_pods_of_this_very_plan() -> None:
     pending = [pod("first", "7g.40gb", priority=1), pod("a", "1g.5gb")]
-    reason, message = told(cluster(server("node-1", mig()), pending=pending))
+    reason, message = answer_to(cluster(server("node-1", mig()), pending=pending))
 
     assert reason is UnplacedReason.NO_CAPACITY
     assert "The only suitable GPU is taken by pods ahead in the queue." in message
@@ -341,7 +343,7 @@ def test_full_with_pods_of_this_very_plan() -> None:
 
 def test_gpus_have_room_and_nodes_have_not() -> None:
     busy = pod("busy", cpu=191_000, node_name="node-1")
-    reason, message = told(cluster(server("node-1", mig()), pods=[busy], pending=[pod("a", "1g.5gb", cpu=8000)]))
+    reason, message = answer_to(cluster(server("node-1", mig()), pods=[busy], pending=[pod("a", "1g.5gb", cpu=8000)]))
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert "GPUs have room for 1 nvidia.com/mig-1g.5gb, but their nodes lack CPU: the pod requests 8 CPUs." in message
@@ -350,7 +352,7 @@ def test_gpus_have_room_and_nodes_have_not() -> None:
 
 def test_pod_slots_are_node_resources_too() -> None:
     busy = pod("busy", node_name="node-1")
-    reason, message = told(cluster(server("node-1", mig(), pods=1), pods=[busy], pending=[pod("a", "1g.5gb")]))
+    reason, message = answer_to(cluster(server("node-1", mig(), pods=1), pods=[busy], pending=[pod("a", "1g.5gb")]))
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert "pod slots" in message
@@ -359,7 +361,9 @@ def test_pod_slots_are_node_resources_too() -> None:
 def test_mps_memory_in_use() -> None:
     gpu = mps(gpu_model=H100, used_gb=[40, 30])
     holders = [holder("node-1", "40gb", "30gb")]
-    reason, message = told(cluster(server("node-1", gpu, partitioning="mps"), pods=holders, pending=[pod("a", "20gb")]))
+    reason, message = answer_to(
+        cluster(server("node-1", gpu, partitioning="mps"), pods=holders, pending=[pod("a", "20gb")])
+    )
 
     assert reason is UnplacedReason.WAITS_FOR_RELEASE
     assert "team/holder" in message
@@ -367,7 +371,7 @@ def test_mps_memory_in_use() -> None:
 
 def test_partitions_of_both_kinds_at_once() -> None:
     mixed = replace(pod("a", "1g.5gb", "10gb"), most_mps_per_container=1)
-    reason, message = told(cluster(server("node-1", mig()), pending=[mixed]))
+    reason, message = answer_to(cluster(server("node-1", mig()), pending=[mixed]))
 
     assert reason is UnplacedReason.BLOCKED
     assert message
@@ -376,7 +380,7 @@ def test_partitions_of_both_kinds_at_once() -> None:
 def test_closed_gpus_are_mentioned_beside_full_ones() -> None:
     pending = [pod("first", "7g.40gb", priority=1), pod("a", "1g.5gb")]
     servers = server("node-1", mig()), server("node-2", mig(pinned=True))
-    reason, message = told(cluster(*servers, pending=pending))
+    reason, message = answer_to(cluster(*servers, pending=pending))
 
     assert reason is UnplacedReason.NO_CAPACITY
     assert "GPU 0 on node node-2 is fixed in spec.gpus of gpupartitionplan/node-2." in message

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from kube.change_log import ChangeLog
 from nodeagent.hardware.driver_thread import Hanging
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ SILENT_SECONDS = 60.0
 
 
 class NoPassError(Exception):
-    """No pass completes, so a heartbeat would wrongly promise that the status is kept true."""
+    """No pass completes, so a heartbeat would wrongly claim that the status is kept true."""
 
 
 class Passes:
@@ -29,21 +30,19 @@ class Passes:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._completed_at, self._traceback = clock(), ""
-        self.completed = 0
+        self._completed_at, self.completed = clock(), 0
+        self._change_log = ChangeLog(log)
 
     def complete(self) -> None:
-        self._completed_at, self._traceback = self._clock(), ""
-        self.completed += 1
+        self._completed_at, self.completed = self._clock(), self.completed + 1
+        self._change_log.is_new("")
 
     def fail(self, error: Exception) -> None:
         """Log it: the same traceback every few seconds would bury everything else in the log."""
-        text = "".join(traceback.format_exception(error))
-        if text == self._traceback:
-            log.warning("the pass failed again: %s: %s", type(error).__name__, error)
-        else:
+        if self._change_log.is_new("".join(traceback.format_exception(error))):
             log.error("the pass failed", exc_info=error)
-        self._traceback = text
+        else:
+            log.warning("the pass failed again: %s: %s", type(error).__name__, error)
 
     def idle_seconds(self) -> float:
         """Since a pass completed; since the start, where none has."""

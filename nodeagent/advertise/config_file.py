@@ -96,8 +96,6 @@ class ConfigFile:
         self.config = found if isinstance(found, PluginConfig) else PluginConfig()
         self._exists = isinstance(found, PluginConfig)
         self._answered_ns = 0
-        self._logged: dict[str, int] | None = None
-        """The counts that the log named last."""
 
     def loaded(self) -> Loaded | None:
         """What the plugin reports as in force."""
@@ -125,9 +123,9 @@ class ConfigFile:
             return False
         write_config(self._files, config)
         self.config, self._exists = config, True
-        if counts(config) != self._logged:
-            self._logged = counts(config)
-            log.info("advertised to the kubelet from now on: %s", _as_text(self._logged))
+        listed = _as_text(counts(config))
+        if self._change_log.is_new(listed, "counts"):
+            log.info("advertised to the kubelet from now on: %s", listed)
         return True
 
     def _on_disk(self) -> bool:

@@ -178,12 +178,14 @@ def _packed(
         if check_layout(model, exact.union([*serving, instance])) is None
     ]
     answer: Packed | NoRoom = NoRoom(reason="", missing=())
-    for pinned, wanted, kept_clear in (
+    for pinned, requested, kept_clear in (
         (exact.union(serving), remaining, obstacles),
         (exact.union(serving), remaining, []),
         (exact, counts, []),
     ):
-        answer = pack(model, pinned=pinned.union(kept_clear), requested=wanted, prefer=idle if kept_clear else observed)
+        answer = pack(
+            model, pinned=pinned.union(kept_clear), requested=requested, prefer=idle if kept_clear else observed
+        )
         if isinstance(answer, Packed):
             return answer.layout.without(kept_clear)
     return answer if isinstance(answer, NoRoom) else EMPTY

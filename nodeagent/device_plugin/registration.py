@@ -18,6 +18,7 @@ from typing import cast
 import grpc
 
 from kube.backoff import Backoff
+from kube.change_log import ChangeLog
 from kube.kubelet_api import deviceplugin_pb2 as pb
 from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api import podresources_pb2 as podresources
@@ -76,6 +77,7 @@ class Registrar:
         self._timing = timing or RegistrationTiming()
         self._lock = threading.Lock()  # guards _links
         self._links: dict[str, Link] = {}
+        self._change_log = ChangeLog(log)
         self._socket: Identity | None = None
         self._unanswered_since: float | None = None  # monotonic, of the first call without an answer
         self._wake, self._quit = threading.Event(), threading.Event()
@@ -210,11 +212,11 @@ class Registrar:
                 rpc.RegistrationStub(channel).Register(request, timeout=self._timing.register_seconds)
         except (OSError, grpc.RpcError) as error:
             text = str(error) if isinstance(error, OSError) else cast(grpc.Call, error).details() or "no answer"
-            if text != link.problem:
-                log.warning("%s was not registered: %s", resource, text)
+            self._change_log.warn(f"{resource} was not registered: {text}", resource)
             link.problem = text
             link.due = time.monotonic() + link.backoff.next_seconds()
             return
+        self._change_log.warn("", resource)
         log.info("%s registered", resource)
         link.kubelet, link.problem = socket, ""
         # The kubelet opens the stream after its answer; if none comes in this time, register again.

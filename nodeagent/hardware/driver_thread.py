@@ -125,7 +125,7 @@ class ThreadedDriver(GpuDriver):
         """The last observation of each GPU that was not late."""
 
     def version(self) -> str:
-        return self._run(self._node, "asking for the driver's version", self._driver.version)
+        return self._run(self._node, "reading the driver's version", self._driver.version)
 
     def count(self) -> int:
         return self._run(self._node, "counting the GPUs", self._driver.count)

@@ -42,7 +42,7 @@ class NvmlDriver(GpuDriver):
         self._mig = MigReader()
 
     def version(self) -> str:
-        with attempt("asking for the driver's version"):
+        with attempt("reading the driver's version"):
             self._initialise()
             return str(NVML.nvmlSystemGetDriverVersion())
 
@@ -85,8 +85,8 @@ class NvmlDriver(GpuDriver):
                 pids = clients | {entry.pid for entry in listed}
                 found.update(GpuProcess(pid=pid, mps_client=pid in clients) for pid in pids)
             # On a GPU with MIG the parent's list needs a privilege and need not name the instance: read each device.
-            wanted = {(instance.id, compute.id) for instance in gpu.instances for compute in instance.compute}
-            for (instance_id, _), device in mig_devices(handle, wanted).items():
+            requested = {(instance.id, compute.id) for instance in gpu.instances for compute in instance.compute}
+            for (instance_id, _), device in mig_devices(handle, requested).items():
                 listed = NVML.nvmlDeviceGetComputeRunningProcesses(device)
                 found.update(GpuProcess(pid=entry.pid, instance=instance_id) for entry in listed)
         return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))

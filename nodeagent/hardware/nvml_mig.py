@@ -1,6 +1,6 @@
 """Reads through NVML what MIG profiles a GPU has, which instances are on it, and which MIG devices these are.
 
-What a card offers is fixed, and asking for it takes dozens of calls, so complete answers are kept. An empty or
+What a card offers is fixed, and reading it takes dozens of calls, so complete answers are kept. An empty or
 incomplete answer is never kept: a handle answers INVALID_ARGUMENT for everything once its instance is destroyed. Where
 the driver names no profile at all the read fails, because an empty list would read as "there are no instances".
 Changes nothing. Calls for different GPUs may come from different threads.
@@ -147,24 +147,24 @@ class MigReader:
         return found
 
 
-def mig_devices(handle: Any, wanted: Collection[Ids]) -> dict[Ids, Any]:
+def mig_devices(handle: Any, requested: Collection[Ids]) -> dict[Ids, Any]:
     """The handles of these MIG devices of a GPU, by walking its MIG device indexes. Raises where one is not there.
 
     The device in nvmlComputeInstanceGetInfo's answer is not used: by nvml.h it is the GPU, whose UUID and processes
     would pass for those of every MIG device on it.
     """
     found: dict[Ids, Any] = {}
-    for index in range(NVML.nvmlDeviceGetMaxMigDeviceCount(handle) if wanted else 0):
+    for index in range(NVML.nvmlDeviceGetMaxMigDeviceCount(handle) if requested else 0):
         try:
             device = NVML.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except NVML.NVMLError_NotFound:
             continue
         ids = (int(NVML.nvmlDeviceGetGpuInstanceId(device)), int(NVML.nvmlDeviceGetComputeInstanceId(device)))
-        if ids in wanted:
+        if ids in requested:
             found[ids] = device
-        if len(found) == len(wanted):
+        if len(found) == len(requested):
             break
-    if absent := sorted(set(wanted) - set(found)):
+    if absent := sorted(set(requested) - set(found)):
         gpu_instance, compute_instance = absent[0]
         raise DriverError(
             f"looking for the MIG device of compute instance {compute_instance} in GPU instance {gpu_instance}",

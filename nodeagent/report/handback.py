@@ -1,9 +1,10 @@
 """Decides when the agent may write Ready again after the controller wrote Ready=Unknown in its place.
 
 Ready is the agent's, except while the controller finds the agent silent or unable to report. If the agent overwrote it
-at once, the controller, which has not seen a new heartbeat yet, would write Unknown again, and both would go on until
-the next renewal. So the agent first sends a heartbeat and waits until AgentAlive is True. A controller that does not
-run sets nothing: some seconds after the heartbeat the agent writes Ready without it. Must never write anything itself.
+at once, the controller, which has not observed a new heartbeat yet, would write Unknown again, and both would go on
+until the next renewal. So the agent first sends a heartbeat and waits until AgentAlive is True. A controller that does
+not run sets nothing: some seconds after the heartbeat the agent writes Ready without it. Must never write anything
+itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Beats(Protocol):
 
 
 class Handback:
-    """Asked before every status write."""
+    """Call `may_write_ready` before every status write."""
 
     def __init__(self, beats: Beats, *, clock: Callable[[], float]) -> None:
         self._beats, self._clock = beats, clock

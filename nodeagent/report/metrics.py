@@ -90,7 +90,7 @@ class AgentMetrics:
         self._drifted.labels("destroy").inc(destroyed)
 
     def confirmed(self, seconds: float) -> None:
-        """A GPU became as its item wants it."""
+        """A GPU became as its item desires it."""
         self._applied.observe(seconds)
 
     def error(self, kind: str) -> None:

@@ -2,7 +2,7 @@
 
 Every pod that comes makes the List incomplete for some milliseconds. For what may be destroyed such a doubt counts at
 once; the status would only flicker, and the controller freezes by its own view of bound pods anyway. So Unknown
-replaces Free once it has lasted; Used is never held back. Must never be asked what may be destroyed.
+replaces Free once it has lasted; Used is never held back. Must never decide what may be destroyed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Takes the status of a pass, returns how long to wait if it could not be written now. It is compared with the live
 object, not with our last write: the controller forces Ready=Unknown on a silent agent, and that must be answered
-(`handback` says when; until then everything but Ready is written). uid and resourceVersion go with every write, so that
-a new plan of this name never gets the old one's status, and a Ready that we have not read yet is never overwritten.
+(`handback` decides when; until then everything but Ready is written). uid and resourceVersion go with every write, so
+that a new plan of this name never gets the old one's status, and a Ready that we have not read yet is never
+overwritten.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ MOST_MESSAGE_CHARS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
-    """What the status says of the agent that wrote it."""
+    """What the status reports of the agent that wrote it."""
 
     version: str
     config_path: str

@@ -9,7 +9,6 @@ for whatever plan is the newest. Never replays anything.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -73,7 +72,7 @@ class NotJournalledError(DriverError):
 class Journal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._change_log: defaultdict[str, ChangeLog] = defaultdict(lambda: ChangeLog(log))
+        self._change_log = ChangeLog(log)
 
     def begin(self, gpu_uuid: str, intent: Intent) -> None:
         """On disk when this returns; raises NotJournalledError where that cannot be."""
@@ -95,7 +94,7 @@ class Journal:
     def intents(self, gpu_uuid: str) -> tuple[Intent, ...]:
         """Open intents, one for each placement, oldest first."""
         content = read_json(self._path(gpu_uuid), _FILE)
-        self._change_log[gpu_uuid].warn(f"journal {content}" if isinstance(content, Unreadable) else "")
+        self._change_log.warn(f"journal {content}" if isinstance(content, Unreadable) else "", gpu_uuid)
         return content.intents if isinstance(content, _File) else ()
 
     def settle(self, gpu: ObservedGpu) -> frozenset[Instance]:

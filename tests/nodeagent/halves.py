@@ -6,6 +6,6 @@ from tests.nodeagent.world import World
 THREE = "nvidia.com/mig-3g.40gb"
 
 
-def want_all(world: World) -> None:
+def replace_both(world: World) -> None:
     """A plan that needs both instances gone."""
     world.apply(mig(0, ("7g.80gb", 0)))

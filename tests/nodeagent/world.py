@@ -1,8 +1,8 @@
 """A node around the agent, without threads or waiting: simulated driver, strict plugin and kubelet, an API in memory.
 
-Time is a number that only `World` moves. The plugin refuses withdrawn ids, the kubelet hands out what it was told and
-nothing else, and a destroyed instance that a container uses fails the test, whatever the driver says of it. Every side
-effect of the agent goes through `effect`, which can end the agent right after it, as kill -9 would.
+Time is a number that only `World` moves. The plugin refuses withdrawn ids, the kubelet hands out what it was sent and
+nothing else, and a destroyed instance that a container uses fails the test, whatever the driver reports of it. Every
+side effect of the agent goes through `effect`, which can end the agent right after it, as kill -9 would.
 """
 
 from __future__ import annotations

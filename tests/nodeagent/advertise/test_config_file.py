@@ -61,7 +61,7 @@ def test_a_config_is_not_replaced_by_one_with_less_before_it_was_loaded(
     assert ConfigFile(files).config == then
 
 
-def test_it_is_in_force_when_the_plugin_loaded_it_after_it_was_written(files: PluginFiles) -> None:
+def test_a_config_is_in_force_when_the_plugin_loaded_it_after_it_was_written(files: PluginFiles) -> None:
     file = ConfigFile(files)
     first, second = config("a"), config("a", "b")
     assert not file.in_force(None)

@@ -55,9 +55,9 @@ def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreig
 
     assert writer.set_taint(True) == ""
     assert [taint["key"] for taint in taints(api)] == [*(t["key"] for t in foreign), TAINT_CHANGING]
-    seen = latest.get()
-    assert seen is not None
-    assert seen.changing
+    found = latest.get()
+    assert found is not None
+    assert found.changing
 
     before = apply.get(api, PATH)["metadata"]["resourceVersion"]
     assert writer.set_taint(True) == ""
@@ -76,9 +76,9 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     status = apply.get(api, PATH)["status"]
     assert status["allocatable"] == {"cpu": "8", R: "3"}
     assert status["capacity"][R] == "4"
-    seen = latest.get()
-    assert seen is not None
-    assert seen.allocatable == {R: 3}
+    found = latest.get()
+    assert found is not None
+    assert found.allocatable == {R: 3}
 
 
 def test_a_failure_is_a_sentence(api: ApiClient) -> None:
@@ -115,17 +115,17 @@ class Beats:
         return
 
 
-def seen(changing: bool = False, **counts: int) -> ObservedNode:
+def observed(changing: bool = False, **counts: int) -> ObservedNode:
     return ObservedNode(
         name="n", uid="u", allocatable={f"nvidia.com/{k}": v for k, v in counts.items()}, changing=changing
     )
 
 
 def test_absent_and_zero_are_one_thing() -> None:
-    assert lowered(seen(a=0, b=2), {"nvidia.com/b": 2}) == ()
-    assert lowered(seen(a=1, b=3), {"nvidia.com/b": 2}) == ("nvidia.com/a", "nvidia.com/b")
-    assert stale(seen(a=0), {"nvidia.com/b": 0}) == {}
-    assert stale(seen(a=1), {"nvidia.com/b": 2}) == {"nvidia.com/a": 0, "nvidia.com/b": 2}
+    assert lowered(observed(a=0, b=2), {"nvidia.com/b": 2}) == ()
+    assert lowered(observed(a=1, b=3), {"nvidia.com/b": 2}) == ("nvidia.com/a", "nvidia.com/b")
+    assert stale(observed(a=0), {"nvidia.com/b": 0}) == {}
+    assert stale(observed(a=1), {"nvidia.com/b": 2}) == {"nvidia.com/a": 0, "nvidia.com/b": 2}
 
 
 class Writer:
@@ -148,11 +148,11 @@ A = "nvidia.com/a"
 @pytest.mark.parametrize(
     ("node", "counts", "done"),
     [
-        pytest.param(seen(a=2), {A: 1}, [True], id="lowered"),
-        pytest.param(seen(a=2), {A: 2}, [], id="equal"),
-        pytest.param(seen(a=2), {A: 3}, [], id="raised"),
-        pytest.param(seen(a=2, changing=True), {A: 1}, [], id="tainted already"),
-        pytest.param(seen(a=1, other=5), {A: 1}, [], id="another plugin's resource"),
+        pytest.param(observed(a=2), {A: 1}, [True], id="lowered"),
+        pytest.param(observed(a=2), {A: 2}, [], id="equal"),
+        pytest.param(observed(a=2), {A: 3}, [], id="raised"),
+        pytest.param(observed(a=2, changing=True), {A: 1}, [], id="tainted already"),
+        pytest.param(observed(a=1, other=5), {A: 1}, [], id="another plugin's resource"),
     ],
 )
 def test_a_list_that_lowers_a_count_waits_for_the_taint(
@@ -164,25 +164,25 @@ def test_a_list_that_lowers_a_count_waits_for_the_taint(
     assert writer.done == done
 
 
-def test_it_does_not_go_without_the_taint_or_the_node() -> None:
-    assert NodeGuard(Writer("no"), write_allocatable=False).before_push(seen(a=2), {A: 1}, [A]) == "no"
+def test_a_list_that_lowers_a_count_is_not_sent_without_the_taint_or_the_node() -> None:
+    assert NodeGuard(Writer("no"), write_allocatable=False).before_push(observed(a=2), {A: 1}, [A]) == "no"
     assert "was not read" in NodeGuard(Writer(), write_allocatable=False).before_push(None, {A: 1}, [A])
-    assert NodeGuard(Writer("no"), write_allocatable=True).before_push(seen(a=2), {A: 1}, [A]) == ""
+    assert NodeGuard(Writer("no"), write_allocatable=True).before_push(observed(a=2), {A: 1}, [A]) == ""
 
 
 @pytest.mark.parametrize(
     ("node", "all_withdrawn", "all_allocatable", "write", "done"),
     [
-        pytest.param(seen(a=2, changing=True), True, True, False, [], id="the Node still counts more"),
-        pytest.param(seen(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
-        pytest.param(seen(a=1, changing=True), False, False, False, [], id="the kubelet has not withdrawn it"),
+        pytest.param(observed(a=2, changing=True), True, True, False, [], id="the Node still counts more"),
+        pytest.param(observed(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
+        pytest.param(observed(a=1, changing=True), False, False, False, [], id="the kubelet has not withdrawn it"),
         pytest.param(
-            seen(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is advertised"
+            observed(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is advertised"
         ),
-        pytest.param(seen(a=2), True, True, True, [({A: 1}, {A: 3})], id="written down"),
-        pytest.param(seen(), True, True, True, [({A: 1}, {A: 3})], id="written up"),
-        pytest.param(seen(a=2), True, False, True, [], id="not written before it is allocatable"),
-        pytest.param(seen(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
+        pytest.param(observed(a=2), True, True, True, [({A: 1}, {A: 3})], id="written down"),
+        pytest.param(observed(), True, True, True, [({A: 1}, {A: 3})], id="written up"),
+        pytest.param(observed(a=2), True, False, True, [], id="not written before it is allocatable"),
+        pytest.param(observed(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
     ],
 )
 def test_after_the_push(
@@ -197,7 +197,7 @@ def test_after_the_push(
     assert writer.done == done
 
 
-@pytest.mark.parametrize(("node", "write"), [(seen(a=1, changing=True), False), (seen(a=2), True)])
+@pytest.mark.parametrize(("node", "write"), [(observed(a=1, changing=True), False), (observed(a=2), True)])
 def test_what_could_not_be_written_after_the_push_is_reported(node: ObservedNode, write: bool) -> None:
     guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
 

@@ -75,7 +75,7 @@ def test_a_pod_that_holds_a_device_of_a_broken_gpu_keeps_it(world: World) -> Non
     assert world.plugin.config.withdrawn == ()
 
 
-def test_beside_a_plugin_of_an_earlier_version_a_broken_gpu_stops_no_other(make_world: MakeWorld) -> None:
+def test_with_a_plugin_of_an_earlier_version_a_broken_gpu_stops_no_other(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)), *empty())
     world.plugin.knows_unhealthy = False
     world.settle(3)

@@ -18,7 +18,7 @@ Placed = tuple[str, int]
 START = re.compile(r"; start (\S+) at (\d+), or leave start out$")
 
 
-def asked(*instances: Placed | str) -> Target:
+def target_of(*instances: Placed | str) -> Target:
     return target(GpuItem.read(mig(0, *instances)), GPU, ())
 
 
@@ -33,22 +33,22 @@ def moved(listed: tuple[Placed, ...], what: str, start: int) -> Iterator[tuple[P
 def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
     advised = dict.fromkeys(("start", "counts", "fewer"), 0)
     for listed in combinations_with_replacement(PLACEMENTS, count):
-        found = asked(*listed)
+        found = target_of(*listed)
         if isinstance(found, MigTarget):
             assert len(set(listed)) == count
             continue
         assert isinstance(found, Refused)
         if match := START.search(found.message):
             choices = list(moved(listed, match[1], int(match[2])))
-            assert any(isinstance(asked(*changed), MigTarget) for changed in choices), (listed, found.message)
-            assert all(len(set(changed)) == count for changed in choices if isinstance(asked(*changed), MigTarget))
+            assert any(isinstance(target_of(*changed), MigTarget) for changed in choices), (listed, found.message)
+            assert all(len(set(changed)) == count for changed in choices if isinstance(target_of(*changed), MigTarget))
             advised["start"] += 1
         elif "leave the starts out" in found.message:
-            assert isinstance(asked(*(profile for profile, _ in listed)), MigTarget), (listed, found.message)
+            assert isinstance(target_of(*(profile for profile, _ in listed)), MigTarget), (listed, found.message)
             advised["counts"] += 1
         else:
             assert "no room for all of them, so plan fewer" in found.message
-            assert isinstance(asked(*(profile for profile, _ in listed)), Refused), (listed, found.message)
+            assert isinstance(target_of(*(profile for profile, _ in listed)), Refused), (listed, found.message)
             advised["fewer"] += 1
     assert advised["start"]
     assert advised["fewer"]
@@ -75,6 +75,6 @@ def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
     ],
 )
 def test_the_message(listed: list[Placed], message: str) -> None:
-    found = asked(*listed)
+    found = target_of(*listed)
     assert isinstance(found, Refused)
     assert found.message == message

@@ -13,7 +13,7 @@ CASES = [
     ("a whole fit before two GPUs", ["a1", "a2", "a3", "b1", "c1"], [], 2, ("a1", "a2")),
     ("the tightest whole fit", ["a1", "a2", "a3", "b1", "b2"], [], 2, ("b1", "b2")),
     ("few GPUs where none is enough", ["a1", "a2", "b1", "c1"], [], 3, ("a1", "a2", "b1")),
-    ("beside what is required", ["a1", "a2", "a3", "c1"], ["a2"], 2, ("a2", "a1")),
+    ("alongside what is required", ["a1", "a2", "a3", "c1"], ["a2"], 2, ("a2", "a1")),
     ("ids no longer offered are left out", ["x", "b1"], [], 1, ("b1",)),
     ("fewer than asked for, if there are no more", ["x", "b1"], [], 2, ("b1",)),
     ("no more than asked for", ["a1", "a2"], ["a1"], 1, ("a1",)),

@@ -70,7 +70,7 @@ def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn)
     assert (loaded.hash, loaded.registered) == ("", {MIG: False})
 
 
-def test_it_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+def test_the_plugin_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
     process = spawn()
     before = node.load(CONFIG)
     kubelet.allocate(MIG)
@@ -85,7 +85,7 @@ def test_it_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Sp
     assert "MIG-0" in node.files.ledger.read_text()
 
 
-def test_it_knows_the_boot_of_the_machine(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+def test_the_plugin_reads_the_boot_of_the_machine(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
     write_config(node.files, replace(CONFIG, boot_id="another"))
     spawn()
     eventually(

@@ -226,7 +226,7 @@ def test_daemons_that_no_gpu_needs_are_ended_once_they_have_no_clients(make: Mak
     assert world.daemons.unready() == set()
 
 
-def test_a_check_that_ends_after_the_last_slice_went_says_nothing_of_later_slices(make: Make) -> None:
+def test_a_check_that_ends_after_the_last_slice_went_does_not_count_for_later_slices(make: Make) -> None:
     world = make(GPU_A)
     world.of(GPU_A).answer(GPU_A, HANGS)
     world.daemons.tend()

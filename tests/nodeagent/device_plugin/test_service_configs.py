@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -65,7 +66,29 @@ def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
     eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}, "kubelet.healthy(MIG) == {'MIG-0', 'MIG-1'}")
 
 
-def says(node: Node, sentence: str) -> bool:
+def test_a_config_that_could_not_be_put_in_force_is_not_confirmed_and_tried_again(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = start_plugin(failed_seconds=0.01)
+    first = node.load(PluginConfig.of([mig(0), mig(1)]))
+    confirmed: list[str] = []
+    claim = plugin.service._daemons.claim
+
+    def fails_three_times(gpus: Collection[str]) -> None:
+        loaded = node.loaded()
+        confirmed.append(loaded.hash if loaded else "")
+        if len(confirmed) <= 3:
+            raise OSError("the MPS directory cannot be read")
+        claim(gpus)
+
+    monkeypatch.setattr(plugin.service._daemons, "claim", fails_three_times)
+    node.load(PluginConfig.of([mig(1)], ["MIG-0"]))
+
+    assert confirmed == [first.hash] * 4
+    assert kubelet.healthy(MIG) == {"MIG-1"}
+
+
+def reports(node: Node, sentence: str) -> bool:
     return sentence in messages(node.loaded())
 
 
@@ -75,7 +98,7 @@ def test_a_bad_config_leaves_the_last_good_one_in_force(node: Node, kubelet: Fak
     text = node.files.config.read_text()
     for bad, sentence in (("{", "config.json: Invalid JSON"), (text.replace("9728", "1"), "config.json: hash is")):
         node.files.config.write_text(bad)
-        eventually(partial(says, node, sentence), "the problem in loaded.json")
+        eventually(partial(reports, node, sentence), "the problem in loaded.json")
         assert (node.loaded() or good).hash == good.hash
         assert kubelet.healthy(MIG) == {"MIG-0"}
     node.files.config.unlink()

@@ -30,7 +30,7 @@ def test_a_library_that_never_fitted_the_driver_does_not_end_every_new_process_a
     clock = Clock()
     loss = DriverLoss(clock)
     assert loss.note(GONE) == ""
-    assert loss.note(REPLACED) == "", "a new process would load the same library, and nobody would read why"
+    assert loss.note(REPLACED) == "", "a new process would load the same library, and no person would read why"
     clock.now += GONE_SECONDS - 1
     assert loss.note(REPLACED) == ""
     clock.now += 1

@@ -147,7 +147,7 @@ def test_an_instance_whose_mig_device_is_not_listed_is_a_problem(machine: Machin
     assert "/dev/nvidia-caps" in machine.gpu().problem
 
 
-def test_refused_compute_profiles_are_a_problem_and_are_not_remembered(machine: Machine) -> None:
+def test_refused_compute_profiles_are_a_problem_and_are_not_kept(machine: Machine) -> None:
     faults.inject(
         machine.path, f"{COMPUTE_PROFILES}V", faults.Action.FAIL, status=Status.INVALID_ARGUMENT, times=faults.ALWAYS
     )
@@ -198,7 +198,7 @@ def test_refused_profiles_are_a_problem_while_mig_mode_is_on(machine: Machine) -
     assert str(machine.gpu().layout) == "3g.40gb at 4"
 
 
-def test_empty_placements_are_not_remembered(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_placements_are_not_kept(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstancePossiblePlacements", lambda *_: None)
     machine.driver.observe()
     monkeypatch.undo()

@@ -14,7 +14,7 @@ from partitioning.mps import slice_of_gb
 from sandbox.driver import processes
 from tests.clock import Clock
 from tests.nodeagent.conftest import MakeWorld, cut, plain
-from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import Raw, mig, mps, whole
 from tests.nodeagent.world import World
 
@@ -45,7 +45,7 @@ def test_a_mig_device_held_under_another_id_is_kept_and_not_advertised(
     world.settle(4)
     assert [device.id for device in world.plugin.config.advertised()] == [world.gpu().instances[1].uuid]
 
-    want_all(world)
+    replace_both(world)
     world.settle(20)
 
     assert world.layout() == "3g.40gb at 0"
@@ -131,7 +131,7 @@ def test_the_mig_devices_of_a_gpu_that_a_pod_holds_are_kept(make_world: MakeWorl
     world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
     gpu = world.gpu()
     world.pod_of_other_plugin(OTHER, f"{gpu.uuid}-0", gpu.instances[0].uuid or "", "old")
-    want_all(world)
+    replace_both(world)
 
     world.settle(20)
 
@@ -146,7 +146,7 @@ def test_a_vanished_pod_holds_under_another_id_for_its_grace_and_slack(make_worl
     holder = world.pod_of_other_plugin(OTHER, f"{held}-0", held, "old")
     world.settle(4)
     world.force_delete(holder)
-    want_all(world)
+    replace_both(world)
     world.settle(20)
     assert world.layout() == "3g.40gb at 0"
 

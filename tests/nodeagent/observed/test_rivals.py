@@ -8,7 +8,7 @@ import pytest
 from nodeagent.handover.rival_sockets import rival_sockets
 from nodeagent.observed.pods import parse_pod
 from tests.nodeagent.conftest import MakeWorld, cut, plain
-from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import RUNNING, Raw, mig, mps
 from tests.nodeagent.world import World
 
@@ -69,7 +69,7 @@ def test_a_plugin_with_the_very_same_ids_is_a_conflict_at_once(world: World, sta
     assert world.found() == ("Failed", "ForeignOwner")
     assert world.condition("Ready")["status"] == "False"
 
-    want_all(world)
+    replace_both(world)
     for n in range(200):
         world.plugin.step()
         world.kubelet.step()

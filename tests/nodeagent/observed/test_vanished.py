@@ -3,7 +3,7 @@
 import pytest
 
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, pod_json
 from tests.nodeagent.world import World
 
@@ -50,7 +50,7 @@ def test_a_pod_that_is_replaced_before_the_watch_shows_it_keeps_its_device(
         world.restart()
     world.run()
     world.finish(key)
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     world.clock.now += 600
@@ -79,7 +79,7 @@ def test_a_device_that_a_new_pod_is_listed_with_too_early_is_free_after_grace_an
     world.kubelet.held[key] = later
     world.pods[key]["status"] = {"phase": "Running", "startTime": "t"}
     world.run()
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
@@ -93,7 +93,7 @@ def test_a_device_that_a_new_pod_is_listed_with_too_early_is_free_after_grace_an
 def test_a_memory_that_cannot_be_read_makes_everything_unknown_for_a_while(world: World, text: str) -> None:
     world.state.holdings.write_text(text)
     world.restart()
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"

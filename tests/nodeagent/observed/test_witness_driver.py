@@ -7,7 +7,7 @@ import pynvml
 from nodeagent.hardware.driver import GpuInstance
 from sandbox.driver import processes
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.halves import want_all
+from tests.nodeagent.halves import replace_both
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
 
@@ -15,7 +15,7 @@ NVML: Any = pynvml
 
 
 def test_a_process_that_comes_last_stops_the_destruction(world: World) -> None:
-    want_all(world)
+    replace_both(world)
     world.run()
     uuid = world.gpu().instances[0].uuid
     assert uuid is not None
@@ -32,7 +32,7 @@ def test_a_client_that_only_the_driver_knows_is_information(world: World) -> Non
     uuid = world.gpu().instances[0].uuid
     assert uuid is not None
     processes.attach(world.machine, uuid, 99, 1, hidden=True)
-    want_all(world)
+    replace_both(world)
 
     world.settle()
 
@@ -62,7 +62,7 @@ def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None
 
 
 def test_an_instance_that_an_administrator_made_after_the_verification_is_not_destroyed(world: World) -> None:
-    want_all(world)
+    replace_both(world)
     remade: list[str] = []
 
     def recut(gpu_uuid: str, instance: GpuInstance) -> None:

@@ -5,7 +5,7 @@ import pytest
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import Allocation, write_ledger
 from nodeagent.observed.kubelet import CheckpointEntry
-from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import NODE, mig
 from tests.nodeagent.world import World
 
@@ -13,7 +13,7 @@ from tests.nodeagent.world import World
 @pytest.mark.parametrize("age_seconds", [None, 5.0, 59.0])
 def test_a_young_kubelet_is_not_believed(world: World, age_seconds: float | None) -> None:
     world.kubelet.age_seconds = age_seconds
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
@@ -31,7 +31,7 @@ def test_a_kubelet_that_does_not_list_a_pod_it_has_handled_is_not_believed(world
         "spec": {"nodeName": NODE, "containers": [{"name": "main"}]},
         "status": {"phase": "Running", "startTime": "t"},
     }
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
@@ -44,7 +44,7 @@ def test_a_kubelet_that_does_not_list_a_pod_it_has_handled_is_not_believed(world
 
 def test_a_listed_pod_that_the_api_does_not_show_yet_makes_everything_unknown(world: World) -> None:
     world.kubelet.known.add(("default", "new"))
-    want_all(world)
+    replace_both(world)
 
     world.settle()
 
@@ -54,7 +54,7 @@ def test_a_listed_pod_that_the_api_does_not_show_yet_makes_everything_unknown(wo
 
 def test_a_rate_limited_answer_is_no_answer(world: World) -> None:
     world.kubelet.refuses = "pod-resources List: RESOURCE_EXHAUSTED: rejected by rate limit"
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
@@ -67,7 +67,7 @@ def test_a_rate_limited_answer_is_no_answer(world: World) -> None:
 def test_an_answered_allocate_counts_until_its_pod_is_observed_or_time_is_over(world: World) -> None:
     uuid = next(device.id for device in world.plugin.config.devices)
     write_ledger(world.state.plugin, [Allocation(id=uuid, resource=THREE, at=5.0)])
-    want_all(world)
+    replace_both(world)
 
     world.settle(20)
     assert world.layout().count("3g.40gb") == 1
@@ -81,7 +81,7 @@ def test_an_answered_allocate_counts_until_its_pod_is_observed_or_time_is_over(w
 def test_a_ledger_that_the_plugin_lost_makes_everything_unknown_for_a_while(world: World) -> None:
     world.state.plugin.ledger.write_text("{")
     assert "kept aside" in Ledger(world.state.plugin).problem
-    want_all(world)
+    replace_both(world)
 
     world.settle(20)
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
@@ -98,7 +98,7 @@ def test_a_settled_allocate_stays_settled_over_a_restart(world: World) -> None:
     world.finish(holder)
     world.run()
     world.restart()
-    want_all(world)
+    replace_both(world)
 
     world.settle(5)
 
@@ -108,7 +108,7 @@ def test_a_settled_allocate_stays_settled_over_a_restart(world: World) -> None:
 def test_the_checkpoint_is_a_witness_for_a_pod_that_was_not_observed_to_end(world: World) -> None:
     uuid = next(device.id for device in world.plugin.config.devices)
     world.kubelet.entries = (CheckpointEntry(pod_uid="unknown", ids=(uuid,)),)
-    want_all(world)
+    replace_both(world)
 
     world.settle(20)
     assert world.layout().count("3g.40gb") == 1
@@ -128,7 +128,7 @@ def test_the_checkpoint_of_an_ended_pod_is_ignored_over_a_restart_too(world: Wor
     world.run()
     world.restart()
     assert world.kubelet.entries
-    want_all(world)
+    replace_both(world)
 
     world.settle(5)
 

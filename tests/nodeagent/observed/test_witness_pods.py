@@ -2,7 +2,7 @@
 
 from nodeagent.handover.config import write_ledger
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import NODE, RUNNING
 from tests.nodeagent.world import World
 
@@ -11,7 +11,7 @@ def test_a_force_deleted_pod_keeps_its_device_for_its_grace_and_slack(world: Wor
     holder = world.pod(THREE)
     world.run()
     world.force_delete(holder, seen_by_driver=False)
-    want_all(world)
+    replace_both(world)
 
     world.settle(20)
     assert world.layout().count("3g.40gb") == 1
@@ -24,12 +24,12 @@ def test_a_force_deleted_pod_keeps_its_device_for_its_grace_and_slack(world: Wor
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_it_keeps_it_over_a_restart_of_the_agent_too(world: World) -> None:
+def test_a_force_deleted_pod_keeps_its_device_over_a_restart_of_the_agent_too(world: World) -> None:
     holder = world.pod(THREE)
     world.run()
     world.force_delete(holder, seen_by_driver=False)
     world.restart()
-    want_all(world)
+    replace_both(world)
 
     world.settle(20)
     assert "is held by pod default/p1" in world.gpu_status()["message"]
@@ -49,7 +49,7 @@ def test_a_vanished_pod_that_was_never_listed_makes_its_resource_unknown(world: 
     }
     world.run()
     del world.pods[key]
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.found() == ("WaitingForRelease", "UseUnknown")
@@ -65,7 +65,7 @@ def test_a_patched_phase_frees_nothing(world: World) -> None:
     world.run()
     world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
     world.forget(holder)
-    want_all(world)
+    replace_both(world)
 
     world.settle()
     assert world.layout().count("3g.40gb") >= 1
@@ -88,7 +88,7 @@ def test_a_failed_pod_that_is_not_listed_does_not_blind_the_node_permanently(wor
     world.end_container(holder)
     world.forget(holder)
     world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
-    want_all(world)
+    replace_both(world)
     world.settle(20)
     assert world.layout().count("3g.40gb") >= 1
     assert "default/p1" in world.gpu_status()["message"]
@@ -107,7 +107,7 @@ def test_a_shortfall_makes_one_resource_unknown_and_names_the_pod(make_world: Ma
     world.kubelet.entries = ()
     world.plugin.allocations.clear()
     write_ledger(world.state.plugin, ())
-    want_all(world)
+    replace_both(world)
     world.running.clear()
     world.end_container(holder)
 
@@ -128,7 +128,7 @@ def test_plain_init_containers_hold_devices_unlisted(world: World) -> None:
         "status": {"phase": "Running", "startTime": "t"},
     }
     world.kubelet.known.add(key)
-    want_all(world)
+    replace_both(world)
 
     world.settle()
 

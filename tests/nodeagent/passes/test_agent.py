@@ -160,7 +160,7 @@ def test_a_taint_that_cannot_be_lifted_is_reported(make_world: MakeWorld, monkey
     world = make_world(cut(("1g.10gb", 0)))
     world.settle(4)
     lift = world.set_taint
-    monkeypatch.setattr(world, "set_taint", lambda wanted: lift(True) if wanted else "cannot change the taint")
+    monkeypatch.setattr(world, "set_taint", lambda present: lift(True) if present else "cannot change the taint")
     world.apply(mig(0, ("4g.40gb", 0)))
 
     world.settle()

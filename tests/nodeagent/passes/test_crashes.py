@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.hardware.driver import GpuInstance
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
-from tests.nodeagent.halves import THREE, want_all
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps
 from tests.nodeagent.watched import Killed
 from tests.nodeagent.world import World
@@ -73,7 +73,7 @@ def outcome(world: World) -> tuple[object, ...]:
     )
 
 
-def told(make_world: MakeWorld, name: str, kill_after: int) -> World:
+def run_killed(make_world: MakeWorld, name: str, kill_after: int) -> World:
     make, act, _ = STORIES[name]
     world = make(make_world)
     world.settle(4)
@@ -86,14 +86,14 @@ def told(make_world: MakeWorld, name: str, kill_after: int) -> World:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_restart_after_any_effect_reaches_the_same_end(make_world: MakeWorld, name: str) -> None:
-    unharmed = told(make_world, name, -1)
+    unharmed = run_killed(make_world, name, -1)
     expected = outcome(unharmed)
     assert unharmed.layout() in STORIES[name][2]
     assert expected[3:] == ("True", False, [])
     assert len(unharmed.effect.done) >= 10
 
     for kill_after in range(1, len(unharmed.effect.done) + 1):
-        world = told(make_world, name, kill_after)
+        world = run_killed(make_world, name, kill_after)
 
         assert outcome(world) == expected, world.effect.done[:kill_after]
 
@@ -228,7 +228,7 @@ def test_a_pause_leaves_even_our_own_half_made_instance(make_world: MakeWorld) -
 def hold_under_another_id(world: World) -> set[str]:
     (device, *_) = (instance.uuid for instance in world.gpu().instances if instance.uuid)
     world.pod_of_other_plugin(THREE, f"{device}::0", device)
-    want_all(world)
+    replace_both(world)
     world.settle()
     return {device}
 
@@ -239,7 +239,7 @@ def replace_a_pod(world: World) -> set[str]:
         world.settle(1)
     world.pods_late = True
     first = world.recreate(key)
-    want_all(world)
+    replace_both(world)
     world.settle(2)
     world.pods_late = False
     world.settle(10)
@@ -254,7 +254,7 @@ def cut_by_hand(world: World) -> set[str]:
             world.recut_by_hand(gpu_uuid, instance)
 
     world.before_destroy = recut
-    want_all(world)
+    replace_both(world)
     while not world.by_hand:
         world.settle(1)
     assert "4g.40gb at 0" in world.layout()

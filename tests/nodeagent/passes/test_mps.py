@@ -101,7 +101,7 @@ def test_a_slice_in_use_stays_and_the_rest_is_changed(make_world: MakeWorld) -> 
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_memory_is_never_promised_twice(make_world: MakeWorld) -> None:
+def test_memory_is_never_advertised_twice(make_world: MakeWorld) -> None:
     world = make_world(plain())
     world.apply(mps(0, 40, 40))
     world.settle()

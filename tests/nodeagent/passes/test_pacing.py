@@ -37,7 +37,7 @@ def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld)
 
 
 def test_a_pause_of_a_gpu_that_is_left_alone_makes_no_passes(make_world: MakeWorld) -> None:
-    """Beside another device plugin nothing is changed, so a pause from before is never used up."""
+    """Alongside another device plugin nothing is changed, so a pause from before is never used up."""
     world = with_a_pause(make_world)
 
     dues = []

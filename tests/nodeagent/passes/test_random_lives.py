@@ -1,8 +1,8 @@
 """Random lives of a node: what runs is never touched and never given to a second pod, and in the end all is as planned.
 
-Plans change, pods come, end, vanish and return under their names before the watch says so, pods of another device
+Plans change, pods come, end, vanish and return under their names before the watch brings it, pods of another device
 plugin hold devices under its ids, an administrator cuts a GPU right before the agent does, the agent is killed. The
-world raises TouchedError by itself; here stand the invariants that hold after every step, and where it all ends.
+world raises TouchedError by itself; here are the invariants that hold after every step, and where it all ends.
 """
 
 from pathlib import Path
@@ -64,10 +64,12 @@ class Life:
     def live(self, step: tuple[object, ...]) -> None:
         """One step; afterwards the world goes on for a pass."""
         match step:
-            case ("mig", dict() as wanted, bool() as counted):
-                packed = pack(H100, pinned=self.world.gpu().layout.without(self.world.gpu().layout), requested=wanted)
+            case ("mig", dict() as requested, bool() as counted):
+                packed = pack(
+                    H100, pinned=self.world.gpu().layout.without(self.world.gpu().layout), requested=requested
+                )
                 if isinstance(packed, Packed):
-                    by_count = [f"{profile}*{count}" for profile, count in wanted.items()]
+                    by_count = [f"{profile}*{count}" for profile, count in requested.items()]
                     placed = [(place.profile, place.start) for place in packed.layout]
                     self.items[0] = mig(0, *(by_count if counted else placed))
             case ("mps", list() as sizes):
@@ -229,9 +231,9 @@ def end(world: World, items: dict[int, Raw]) -> None:
     for index, item in items.items():
         assert world.found(index) == ("Ready", "Confirmed"), world.gpu_status(index)
         if "mig" in item:
-            wanted: dict[str, int] = {}
+            requested: dict[str, int] = {}
             for entry in item["mig"]["instances"]:
-                wanted[entry["profile"]] = wanted.get(entry["profile"], 0) + entry.get("count", 1)
-            assert world.gpu(index).layout.counts() == dict(sorted(wanted.items()))
+                requested[entry["profile"]] = requested.get(entry["profile"], 0) + entry.get("count", 1)
+            assert world.gpu(index).layout.counts() == dict(sorted(requested.items()))
     assert not world.tainted()
     assert list(world.state.journal.glob("*")) == []

@@ -92,7 +92,7 @@ def test_a_gpu_that_cannot_be_read_is_not_called_drifted(world: World, wedge: We
 
     assert world.found(0) == ("Failed", "Unhealthy")
     assert world.condition("Applied")["status"] == "False"
-    assert world.condition("Drifted")["status"] == "False", "nobody has seen a change"
+    assert world.condition("Drifted")["status"] == "False", "no change was observed"
 
 
 def test_while_the_driver_does_not_answer_no_gpu_is_called_healthy(world: World) -> None:

@@ -68,7 +68,7 @@ def test_the_status_follows_when_the_last_partition_goes_away(node: Node) -> Non
     assert apply.get(node.api, PLAN)["status"]["summary"] == {"mode": "Auto"}
 
 
-def test_it_serves_metrics_health_and_a_heartbeat(node: Node) -> None:
+def test_the_agent_serves_metrics_and_health_and_sends_a_heartbeat(node: Node) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     agent = node.start_agent()
     eventually(node.ready, "the plan to be Ready")

@@ -24,7 +24,7 @@ class Beats:
     """The heartbeat without its thread: what is requested goes out when the test decides."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
-        self.heartbeat, self.wanted = heartbeat, False
+        self.heartbeat, self.requested = heartbeat, False
 
     @property
     def taken(self) -> int:
@@ -35,10 +35,10 @@ class Beats:
         raise AssertionError(value)
 
     def beat_now(self) -> None:
-        self.wanted = True
+        self.requested = True
 
     def send(self) -> None:
-        self.wanted = False
+        self.requested = False
         self.heartbeat.beat()
 
 
@@ -81,7 +81,7 @@ class Rig:
             interval_seconds=0.0,
         )
         self.ready: list[str] = []
-        """Every status of Ready that anybody who watches has seen, without repetitions."""
+        """Every status of Ready that a watch would have brought, without repetitions."""
 
     def controller_turn(self, *, leases: bool = True) -> None:
         """Its watches and its chores; without `leases` the watch of the Leases lags behind that of the plans."""
@@ -90,7 +90,7 @@ class Rig:
         self.bench.state.observe_plan("n1", read_plan(self.cluster.get_plan()))
         self.bench.state.tick()
         self.controller.run()
-        self.look()
+        self.record_ready()
 
     def agent_turn(self, *, watch: bool = True) -> None:
         """A pass; without `watch` on what the agent knew before."""
@@ -103,14 +103,14 @@ class Rig:
         own = [condition(kind, "True", "Confirmed", seen) for kind in sorted(names.Condition) if kind != "AgentAlive"]
         with contextlib.suppress(ApiError):
             self.writer.write(plan, {**status(observed=seen), "conditions": own})
-        self.look()
+        self.record_ready()
 
-    def look(self) -> None:
+    def record_ready(self) -> None:
         found = self.cluster.conditions().get("Ready", {}).get("status", "")
         if not self.ready or self.ready[-1] != found:
             self.ready.append(found)
 
-    def says(self, kind: str) -> tuple[str, str]:
+    def reported(self, kind: str) -> tuple[str, str]:
         found = self.cluster.conditions()[kind]
         return found["status"], found["reason"]
 
@@ -120,12 +120,12 @@ class Rig:
         self.controller_turn()
         self.agent_turn()
         self.controller_turn()
-        assert (self.says("Ready"), self.says("AgentAlive")) == (("True", "Confirmed"), ("True", "Heartbeat"))
+        assert (self.reported("Ready"), self.reported("AgentAlive")) == (("True", "Confirmed"), ("True", "Heartbeat"))
 
     def silent(self) -> None:
         self.confirmed()
         self.bench.clock.now += 61
         self.controller_turn()
-        assert self.says("Ready") == ("Unknown", "AgentSilent")
+        assert self.reported("Ready") == ("Unknown", "AgentSilent")
         self.ready.clear()
-        self.look()
+        self.record_ready()

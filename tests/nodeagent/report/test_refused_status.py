@@ -17,10 +17,10 @@ def refusal(rig: Rig) -> Any:
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
     fault = refuse_the_agents(rig)
     for turn in range(3):
-        assert (rig.failures.count, rig.beats.wanted) == (turn, False)
+        assert (rig.failures.count, rig.beats.requested) == (turn, False)
         rig.agent_turn()
     # A heartbeat that gets through tells a refused status from an API server that is away.
-    assert (rig.failures.problem, rig.beats.wanted) == ("", True)
+    assert (rig.failures.problem, rig.beats.requested) == ("", True)
     rig.beats.send()
     rig.agent_turn()
     return fault
@@ -37,12 +37,12 @@ def refuse_the_agents(rig: Rig) -> Any:
 
 def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig: Rig) -> None:
     fault = refusal(rig)
-    assert rig.beats.wanted
+    assert rig.beats.requested
     rig.beats.send()
     rig.controller_turn()
-    assert rig.says("AgentAlive") == ("False", "CannotReport")
+    assert rig.reported("AgentAlive") == ("False", "CannotReport")
     assert "injected fault" in rig.cluster.conditions()["AgentAlive"]["message"]
-    assert rig.says("Ready") == ("Unknown", "CannotReport")
+    assert rig.reported("Ready") == ("Unknown", "CannotReport")
     assert not rig.bench.state.plan_views()["n1"].agent_alive
     rig.ready.clear()
     for _ in range(20):
@@ -55,12 +55,12 @@ def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig:
     rig.cluster.server.faults.remove(fault)
     for turn in range(20):
         rig.agent_turn()
-        if rig.beats.wanted:
+        if rig.beats.requested:
             rig.beats.send()
         rig.controller_turn(leases=turn > 3)
         rig.bench.clock.now += STEP_SECONDS
     assert rig.ready == ["Unknown", "True"]
-    assert rig.says("AgentAlive") == ("True", "Heartbeat")
+    assert rig.reported("AgentAlive") == ("True", "Heartbeat")
     assert rig.failures.count == 0
 
 
@@ -97,6 +97,6 @@ def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
     rig.agent_turn()
     rig.controller_turn()
 
-    assert rig.says("AgentAlive") == ("True", "Heartbeat")
+    assert rig.reported("AgentAlive") == ("True", "Heartbeat")
     assert "Unknown" not in rig.ready
     assert rig.failures.count == 0

@@ -19,7 +19,7 @@ def test_ready_changes_once_when_a_silent_agent_returns(rig: Rig, beat_after: in
     for turn in range(24):
         if agent_first:
             rig.agent_turn()
-        if rig.beats.wanted and turn >= beat_after:
+        if rig.beats.requested and turn >= beat_after:
             rig.beats.send()
             sent_at = turn if sent_at is None else sent_at
         rig.controller_turn(leases=sent_at is None or turn >= sent_at + lag)
@@ -28,14 +28,14 @@ def test_ready_changes_once_when_a_silent_agent_returns(rig: Rig, beat_after: in
         rig.bench.clock.now += STEP_SECONDS
 
     assert rig.ready == ["Unknown", "True"]
-    assert rig.says("AgentAlive") == ("True", "Heartbeat")
+    assert rig.reported("AgentAlive") == ("True", "Heartbeat")
 
 
 def test_what_the_agent_has_not_read_yet_is_not_overwritten(rig: Rig) -> None:
     """Its watch brings Ready=Unknown only after its first pass, which has another status to write."""
     rig.silent()
     rig.agent_turn(watch=False)
-    assert rig.says("Ready") == ("Unknown", "AgentSilent")
+    assert rig.reported("Ready") == ("Unknown", "AgentSilent")
 
 
 def test_without_a_controller_the_agent_writes_ready_some_seconds_after_its_heartbeat(rig: Rig) -> None:
@@ -43,10 +43,10 @@ def test_without_a_controller_the_agent_writes_ready_some_seconds_after_its_hear
     rig.agent_turn()
     rig.beats.send()
     rig.agent_turn()
-    assert rig.says("Ready") == ("Unknown", "AgentSilent")
+    assert rig.reported("Ready") == ("Unknown", "AgentSilent")
     rig.bench.clock.now += 5
     rig.agent_turn()
-    assert rig.says("Ready") == ("True", "Confirmed")
+    assert rig.reported("Ready") == ("True", "Confirmed")
 
 
 def test_all_but_ready_is_written_while_the_heartbeat_is_refused(rig: Rig) -> None:
@@ -72,10 +72,10 @@ def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: Rig) -> None:
     rig.bench.state.observe_node("n1", None)
     rig.ready.clear()
     rig.controller_turn()
-    assert rig.says("Ready") == ("Unknown", "NodeNotFound")
+    assert rig.reported("Ready") == ("Unknown", "NodeNotFound")
     for _ in range(60):
         rig.agent_turn()
-        if rig.beats.wanted:
+        if rig.beats.requested:
             rig.beats.send()
         rig.controller_turn()
         rig.bench.clock.now += STEP_SECONDS
@@ -90,9 +90,9 @@ def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: Rig) -> None:
 
 def test_a_new_agent_does_not_wait_for_its_heartbeat(rig: Rig) -> None:
     rig.controller_turn()
-    assert rig.says("Ready") == ("Unknown", "AwaitingAgent")
+    assert rig.reported("Ready") == ("Unknown", "AwaitingAgent")
     rig.agent_turn()
-    assert rig.says("Ready") == ("True", "Confirmed")
+    assert rig.reported("Ready") == ("True", "Confirmed")
     rig.beats.send()
     for _ in range(4):
         rig.controller_turn()

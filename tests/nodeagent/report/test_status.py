@@ -12,7 +12,7 @@ from tests.nodeagent.items import Raw, mig
 from tests.nodeagent.report.schema import check
 
 
-def test_it_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
+def test_the_status_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4)), plain(), (T4, {}))
     world.settle(3)
     world.pod("nvidia.com/mig-3g.40gb")

@@ -116,7 +116,7 @@ def test_mig_changes_touch_nothing_that_is_not_free_and_gone(
     half_made = frozenset(data.draw(st.sets(st.sampled_from(observed.instances)))) if observed else frozenset()
     found = gpu(observed, half_made)
     partitions = tuple(p for instance in found.instances if (p := mig_partition(found, instance)))
-    judged = stand(found, partitions, data)
+    judged = judged_gpu(found, partitions, data)
 
     change = gpu_change(MigTarget(layout=desired), judged)
 
@@ -133,7 +133,7 @@ sizes = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=8)
 
 
 @given(sizes, sizes, st.booleans(), st.data())
-def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
+def test_mps_changes_keep_what_is_held_and_advertise_no_memory_twice(
     there: list[int], wanted: list[int], whole_wanted: bool, data: st.DataObject
 ) -> None:
     numbers: dict[int, int] = {}
@@ -145,7 +145,7 @@ def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
             numbers[size] = numbers.get(size, 0) + 1
     if not partitions:
         partitions = [whole(PLAIN)]
-    judged = stand(PLAIN, tuple(partitions), data)
+    judged = judged_gpu(PLAIN, tuple(partitions), data)
     goal = WholeTarget() if whole_wanted else MpsTarget(slices=tuple(slice_of_gb(size) for size in sorted(wanted)))
 
     change = gpu_change(goal, judged)
@@ -159,7 +159,7 @@ def test_mps_changes_keep_what_is_held_and_promise_no_memory_twice(
         assert len(after) <= MAX_CLIENTS
 
 
-def stand(found: ObservedGpu, partitions: tuple[Partition, ...], data: st.DataObject) -> JudgedGpu:
+def judged_gpu(found: ObservedGpu, partitions: tuple[Partition, ...], data: st.DataObject) -> JudgedGpu:
     """Random holders, also of what is not there yet; what is released was withdrawn and is free."""
     verdicts = {p.id: data.draw(VERDICTS) for p in partitions}
     others = data.draw(VERDICTS)

@@ -11,16 +11,17 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from benchmarks.instances import MIXES, instance
 from controller.actions.agent_liveness import AgentLiveness
+from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
+from controller.actions.plan_writer import Writer
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines
@@ -78,22 +79,16 @@ def filled(cluster: Snapshot) -> Turn:
     )
     metrics = Metrics(CollectorRegistry())
     api: Any = _NoApi()
-    leads: dict[str, Any] = {"leading": lambda: True, "clock": clock}
+    environment = Environment(api=api, state=state, metrics=metrics, leading=lambda: True, clock=clock)
     turn = Turn(
         state=state,
         agent_liveness=AgentLiveness(
-            api,
-            state,
-            metrics,
-            now=lambda: datetime.now(UTC),
-            agent_silent_seconds=_SILENT_SECONDS,
-            taint_removal_seconds=_SILENT_SECONDS,
-            **leads,
+            environment, agent_silent_seconds=_SILENT_SECONDS, taint_removal_seconds=_SILENT_SECONDS
         ),
         plan_lifecycle=PlanLifecycle(
-            api, state, api, metrics, plan_return_seconds=60, orphan_plan_seconds=3600, **leads
+            environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600
         ),
-        nominator=Nominator(api, state, metrics, enabled=True, **leads),
+        nominator=Nominator(environment, enabled=True),
     )
     for node in cluster.nodes:
         state.observe_node(node.name, node)

@@ -14,7 +14,6 @@ counted, and retried after a back-off; nothing is lost, since everything is read
 from __future__ import annotations
 
 import logging
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,18 +21,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.actions.agent_liveness import AgentLiveness
-from controller.actions.metrics import Metrics
+from controller.actions.environment import Environment
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Outcome, Writer, Written
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
-from controller.cache.state import State
 from controller.gc_pause import collector_paused
+from controller.lifetime import Lifetime
 from controller.model.results import PlanningResult, Supply
 from controller.model.snapshot import Snapshot
-from controller.model.views import PlannerOptions
 from kube.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -54,47 +52,35 @@ STUCK_SECONDS = 120.0
 FAILED_PASSES = 3
 """After so many failed passes in a row this process is not ready: one may be a race, more are a defect."""
 
-Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Everything that a turn uses, in the order in which it does."""
 
-    state: State
+    environment: Environment
     window: Batcher[str]
     plan_lifecycle: PlanLifecycle
     agent_liveness: AgentLiveness
-    planner: Planner
-    options: PlannerOptions
+    planner: Callable[[Snapshot], PlanningResult]
     writer: Writer
-    reporter: Reporter
     nominator: Nominator
-    metrics: Metrics
+    reporter: Reporter
 
 
 class Loop:
     """Call `run` on the thread that is to do the work; everything else may be called from any thread."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        *,
-        awake: threading.Event,
-        synced: Callable[[], bool],
-        leading: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, parts: Parts, *, lifetime: Lifetime, synced: Callable[[], bool]) -> None:
+        """`synced`: what the state holds is what the cluster is."""
         self._parts = parts
-        self._awake = awake  # set by whatever changes the state
+        self._state, self._metrics = parts.environment.state, parts.environment.metrics
+        self._leading, self._clock = parts.environment.leading, parts.environment.clock
+        self._lifetime = lifetime
         self._synced = synced
-        self._leading = leading
-        self._clock = clock
-        self._stopped = threading.Event()
         self._began = False
         self._in_pass = False
         self._busy = False
-        self._turned_at = clock()
+        self._turned_at = self._clock()
         self._retry_at: float | None = None
         self._failed_passes = 0
         self._at_once = False
@@ -104,32 +90,27 @@ class Loop:
     # ---------------------------------------------------------------------------------------------- life
 
     def run(self) -> None:
-        """Turn until `stop`."""
-        while not self._stopped.is_set():
+        """Turn until the process ends."""
+        while not self._lifetime.over:
             began = self._clock()
             seconds = self.turn()
             spent = self._clock() - began
-            self._stopped.wait(rest_seconds(spent))
-            self._awake.wait(seconds)
-            self._awake.clear()
-
-    def stop(self) -> None:
-        """End after the turn in hand."""
-        self._stopped.set()
-        self._awake.set()
+            self._lifetime.wait(rest_seconds(spent))
+            self._lifetime.awake.wait(seconds)
+            self._lifetime.awake.clear()
 
     # ----------------------------------------------------------------------------------------- one turn
 
     def turn(self) -> float:
         """Do what is due; the seconds until something may be due again."""
         self._turned_at = self._clock()
-        self._parts.metrics.leader.set(self._leading())
+        self._metrics.leader.set(self._leading())
         if not self._synced() or not self._leading():
             return WAIT_SECONDS
         if not self._began:
             self._began = True
             self._parts.window.add("start")
-        self._step("state", self._parts.state.tick)
+        self._step("state", self._state.tick)
         self._step("lifecycle", self._run_plan_lifecycle)
         self._step("agents", self._parts.agent_liveness.run)
         if self._retry_at is not None and self._clock() >= self._retry_at:
@@ -162,16 +143,16 @@ class Loop:
 
     def _plan_and_write(self, why: str) -> None:
         parts = self._parts
-        snapshot = parts.state.snapshot()
+        snapshot = self._state.snapshot()
         began = self._clock()
         with collector_paused():
-            result = parts.planner(snapshot, parts.options)
+            result = parts.planner(snapshot)
         seconds = self._clock() - began
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
-        parts.state.reserve({placed.uid: placed.node for placed in result.placed}, ready=ready)
+        self._state.reserve({placed.uid: placed.node for placed in result.placed}, ready=ready)
         outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)
-        parts.state.withdraw_reservations({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
+        self._state.withdraw_reservations({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
         parts.reporter.report(snapshot, achieved, outcomes, seconds, why=why)
         self._plan_again(outcomes)
 
@@ -187,7 +168,7 @@ class Loop:
         try:
             action()
         except Exception:
-            self._parts.metrics.errors.labels(stage=stage).inc()
+            self._metrics.errors.labels(stage=stage).inc()
             text = traceback.format_exc()
             if self._last_traceback.get(stage) != text:
                 log.exception("%s failed and will be tried again", stage)
@@ -202,13 +183,13 @@ class Loop:
     def idle(self) -> bool:
         """Nothing is due and nothing is being done: what /decisions shows holds until the cluster changes."""
         open_ends = self._parts.window.open or self._retry_at is not None or self._at_once
-        open_ends = open_ends or self._parts.state.open_ends
+        open_ends = open_ends or self._state.open_ends
         return self._began and self._leading() and not (open_ends or self._in_pass or self._busy)
 
     def decisions(self) -> dict[str, Any]:
         """The document behind /decisions."""
         idle = self.idle  # read first: decisions that end meanwhile are newer than it claims, never older
-        views = self._parts.state.plan_views()
+        views = self._state.plan_views()
         under_way = [name for name, view in views.items() if any(gpu.under_way for gpu in view.gpus)]
         return self._parts.reporter.decisions.document(idle=idle, under_way=under_way)
 

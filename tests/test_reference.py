@@ -64,8 +64,9 @@ def registered() -> dict[str, str]:
     agent.watch_heartbeat(lambda: 0.0)
     agent.watch_status(lambda: 0.0)
     clock = Clock()
-    state = State(window=Batcher(idle_seconds=1, timeout_seconds=1, clock=clock), options=PlannerOptions(), clock=clock)
-    metrics.registry.register(ClusterGauges(state, lambda: False))
+    window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=clock)
+    state = State(window=window, options=PlannerOptions(), clock=clock)
+    metrics.registry.register(ClusterGauges(state, window))
     families = [*metrics.registry.collect(), *agent.registry.collect()]
     return {f"{one.name}_total" if one.type == "counter" else one.name: one.documentation for one in families}
 

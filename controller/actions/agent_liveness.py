@@ -17,13 +17,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from kubernetes.client import ApiClient
-
-from controller.actions.metrics import Metrics
+from controller.actions.environment import Environment
 from controller.api import paths
 from controller.api.plans import ConditionReading, PlanReading
 from controller.cache.agenda import Agenda
-from controller.cache.state import State
 from crds.v1alpha1.names import (
     API_VERSION,
     CHANGING_TAINT,
@@ -59,27 +56,18 @@ class AgentLiveness:
 
     def __init__(
         self,
-        api: ApiClient,
-        state: State,
-        metrics: Metrics,
+        environment: Environment,
         *,
-        leading: Callable[[], bool],
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
         agent_silent_seconds: float,
         taint_removal_seconds: float,
     ) -> None:
-        self._api = api
-        self._state = state
-        self._metrics = metrics
-        self._leading = leading
-        self._clock = clock
-        self._now = now
+        self._environment, self._now = environment, environment.now
+        self._api, self._state, self._clock = environment.api, environment.state, environment.clock
         self._silent_seconds = agent_silent_seconds
         self._taint_seconds = taint_removal_seconds
-        self._retries: RetryGate[str] = RetryGate(clock=clock)
-        self._agenda = Agenda(clock=clock, every=state.names)
-        state.listen(self._agenda.touch)
+        self._retries: RetryGate[str] = RetryGate(clock=self._clock)
+        self._agenda = Agenda(clock=self._clock, every=self._state.names)
+        self._state.listen(self._agenda.touch)
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
@@ -187,7 +175,7 @@ class AgentLiveness:
 
     def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> None:
         """Whatever changes by it is observed; what is left to do goes back on the agenda."""
-        if self._clock() >= until or not self._leading():
+        if self._clock() >= until or not self._environment.leading():
             self._agenda.touch(name)
             return
         if not self._retries.may_send(what):
@@ -197,7 +185,7 @@ class AgentLiveness:
             action()
         except errors.ApiError as error:
             if self._retries.failed(what, error):
-                self._metrics.errors.labels(stage="status").inc()
+                self._environment.metrics.errors.labels(stage="status").inc()
                 log.warning("%s: %s", what, error.message)
             self._agenda.at(name, self._retries.retry_at(what))
         else:

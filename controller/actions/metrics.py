@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.views import PartitionView, PlanView
 
@@ -76,12 +77,13 @@ class ClusterGauges(Collector):
     def __init__(
         self,
         state: State,
-        window_open: Callable[[], bool],
-        watch_errors: Callable[[], Mapping[str, str]] = dict,
+        window: Batcher[str],
+        watch_errors: Iterable[Callable[[], Mapping[str, str]]] = (),
     ) -> None:
+        """`watch_errors` return the last error of each watch, by path."""
         self._state = state
-        self._window_open = window_open
-        self._watch_errors = watch_errors
+        self._window = window
+        self._watch_errors = tuple(watch_errors)
         self._counted: dict[str, tuple[PlanView, Tally[tuple[str, str]]]] = {}
 
     def collect(self) -> Iterable[Metric]:
@@ -95,11 +97,12 @@ class ClusterGauges(Collector):
             unreadable.add_metric([kind], count)
         yield unreadable
         watches = GaugeMetricFamily("gpuplan_watch_working", "0 while this watch meets errors.", labels=["path"])
-        for path, error in sorted(self._watch_errors().items()):
+        by_path = {path: error for errors in self._watch_errors for path, error in errors().items()}
+        for path, error in sorted(by_path.items()):
             watches.add_metric([path], int(not error))
         yield watches
         yield GaugeMetricFamily(
-            "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window_open())
+            "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window.open)
         )
 
     def _pending(self) -> Metric:

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from kubernetes.client import ApiClient
-
-from controller.actions.metrics import Metrics
+from controller.actions.environment import Environment
 from controller.api import paths
-from controller.cache.state import State
 from controller.model.demand import is_device, queue_order
 from controller.model.views import PlanView, PodView
 from crds.v1alpha1.names import CONTROLLER_MANAGER, PartitionState
@@ -38,23 +35,11 @@ OFFERED = (PartitionState.FREE, PartitionState.PENDING)
 class Nominator:
     """Run often: it writes only where a nomination is missing, and what it cannot send in time waits for the next."""
 
-    def __init__(
-        self,
-        api: ApiClient,
-        state: State,
-        metrics: Metrics,
-        *,
-        enabled: bool,
-        leading: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        self._api = api
-        self._state = state
-        self._metrics = metrics
+    def __init__(self, environment: Environment, *, enabled: bool) -> None:
+        self._environment = environment
+        self._api, self._state, self._clock = environment.api, environment.state, environment.clock
         self._enabled = enabled
-        self._leading = leading
-        self._clock = clock
-        self._retries: RetryGate[str] = RetryGate(clock=clock)
+        self._retries: RetryGate[str] = RetryGate(clock=self._clock)
         self._settled_version = -1
         """Of the state, when nothing was left to nominate."""
 
@@ -89,7 +74,7 @@ class Nominator:
     def _nominate(self, pod: PodView, node: str, *, until: float) -> None:
         # Many come before this one, and schedulers do not wait: check again.
         known = self._state.pending_pod(pod.key)
-        if known != pod or self._clock() >= until or not self._leading():
+        if known != pod or self._clock() >= until or not self._environment.leading():
             return
         self._state.nominate(pod.uid, node)
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
@@ -99,11 +84,11 @@ class Nominator:
             # A pod that is gone or bound needs no nomination: the watch will bring it.
             needless = isinstance(error, errors.NotFound) or BOUND in error.message
             if self._retries.failed(pod.uid, error) and not needless:
-                self._metrics.errors.labels(stage="nominate").inc()
+                self._environment.metrics.errors.labels(stage="nominate").inc()
                 log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
             return
         self._retries.succeeded(pod.uid, pause_seconds=RENOMINATE_SECONDS)
-        self._metrics.nominations.inc()
+        self._environment.metrics.nominations.inc()
         log.debug("pod %s nominated to %s", pod.title, node)
 
 

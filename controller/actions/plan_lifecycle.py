@@ -11,14 +11,11 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from kubernetes.client import ApiClient
-
-from controller.actions.metrics import Metrics
+from controller.actions.environment import Environment
 from controller.actions.plan_writer import Writer, Written
 from controller.api import paths
 from controller.api.plans import PlanReading
 from controller.cache.agenda import Agenda
-from controller.cache.state import State
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once
@@ -35,27 +32,20 @@ class PlanLifecycle:
 
     def __init__(
         self,
-        api: ApiClient,
-        state: State,
+        environment: Environment,
         writer: Writer,
-        metrics: Metrics,
         *,
-        leading: Callable[[], bool],
-        clock: Callable[[], float],
         plan_return_seconds: float,
         orphan_plan_seconds: float,
     ) -> None:
-        self._api = api
-        self._state = state
+        self._environment = environment
+        self._api, self._state, self._clock = environment.api, environment.state, environment.clock
         self._writer = writer
-        self._metrics = metrics
-        self._leading = leading
-        self._clock = clock
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
-        self._retries: RetryGate[tuple[str, str]] = RetryGate(clock=clock)
-        self._agenda = Agenda(clock=clock, every=state.names)
-        state.listen(self._agenda.touch)
+        self._retries: RetryGate[tuple[str, str]] = RetryGate(clock=self._clock)
+        self._agenda = Agenda(clock=self._clock, every=self._state.names)
+        self._state.listen(self._agenda.touch)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
@@ -64,15 +54,15 @@ class PlanLifecycle:
         return any(tried)
 
     def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> bool:
-        if self._clock() >= until or not self._leading():
+        if self._clock() >= until or not self._environment.leading():
             self._agenda.touch(name)
-            return self._leading()
+            return self._environment.leading()
         if tried := self._retries.may_send((what, name)):
             try:
                 action()
             except errors.ApiError as error:
                 if self._retries.failed((what, name), error):
-                    self._metrics.errors.labels(stage="lifecycle").inc()
+                    self._environment.metrics.errors.labels(stage="lifecycle").inc()
                     log.warning("%s of plan %s: %s", what, name, error.message)
             else:
                 self._retries.succeeded((what, name), pause_seconds=RESEND_SECONDS)

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kubernetes.client import ApiClient
-
+from controller.actions.environment import Environment
 from controller.api import paths
 from controller.api.plan_items import item_of
 from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
-from controller.cache.state import State
 from controller.model.results import NodeChange, NodeFailure, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlanView
@@ -108,19 +105,10 @@ class _Basis:
 class Writer:
     """Writes plans while this controller leads."""
 
-    def __init__(
-        self,
-        api: ApiClient,
-        state: State,
-        *,
-        leading: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._api = api
-        self._state = state
-        self._leading = leading
-        self._clock = clock
-        self._retries: RetryGate[str] = RetryGate(clock=clock, first_seconds=FIRST_PAUSE_SECONDS)
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._api, self._state, self._clock = environment.api, environment.state, environment.clock
+        self._retries: RetryGate[str] = RetryGate(clock=self._clock, first_seconds=FIRST_PAUSE_SECONDS)
 
     def write(self, result: PlanningResult, snapshot: Snapshot) -> tuple[Outcome, ...]:
         """Write every change that was planned from this snapshot, in order; one node's failure leaves the others.
@@ -211,7 +199,7 @@ class Writer:
                 return Outcome(node=name, written=Written.OVERTAKEN, message="the plan or its use has changed")
             if planned_json == current.planned_json:
                 return Outcome(node=name, written=Written.UNCHANGED)
-            if not self._leading():
+            if not self._environment.leading():
                 return Outcome(node=name, written=Written.NOT_OURS, message="this controller leads no more")
             self._state.expect_planned(name, planned_json)
             try:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
+from controller.actions.environment import Environment
 from controller.actions.label_warnings import LabelWarnings
-from controller.actions.metrics import Metrics
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
-from controller.cache.state import State
 from controller.explanation.phrases import counted, gpus_of
 from controller.model.demand import lacks_host_ipc
 from controller.model.reasons import UnplacedReason
@@ -59,22 +58,12 @@ class Decisions:
 class Reporter:
     """Remembers what it has reported."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        metrics: Metrics,
-        state: State,
-        *,
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, environment: Environment, recorder: Recorder) -> None:
+        self._environment = environment
+        self._metrics, self._state, self._clock = environment.metrics, environment.state, environment.clock
         self._recorder = recorder
-        self._metrics = metrics
-        self._state = state
-        self._clock = clock
-        self._now = now
-        self._pod_events = PodEvents(recorder, clock=clock, waits=self._waits)
-        self._label_warnings = LabelWarnings(recorder, state, clock=clock)
+        self._pod_events = PodEvents(recorder, clock=self._clock, waits=self._state.is_pending)
+        self._label_warnings = LabelWarnings(recorder, self._state, clock=self._clock)
         self._written_at: dict[str, float] = {}
         self._failed: dict[str, NodeFailure] = {}
         self._last_pass: tuple[object, ...] = ()
@@ -93,7 +82,7 @@ class Reporter:
         self._log(result, outcomes, seconds, why)
         self.decisions = Decisions(
             number=self.decisions.number + 1,
-            finished_at=self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            finished_at=self._environment.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             pods=tuple(
                 sorted(
                     [*(_placed(pod) for pod in result.placed), *(_unplaced(pod) for pod in result.unplaced)],
@@ -134,10 +123,6 @@ class Reporter:
                 self._written_at[outcome.node] = self._clock()
             elif outcome.written in ERRORS and not outcome.repeated:
                 self._metrics.errors.labels(stage="write").inc()
-
-    def _waits(self, key: PodKey, uid: str) -> bool:
-        pod = self._state.pending_pod(key)
-        return pod is not None and pod.uid == uid
 
     def _plan_events(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
         changes = {change.node: change for change in result.node_changes}

@@ -182,6 +182,11 @@ class Known:
         with self._lock:
             return self._pods.pending.get(key)
 
+    def is_pending(self, key: PodKey, uid: str) -> bool:
+        """The pod of this name and uid waits still."""
+        pod = self.pending_pod(key)
+        return pod is not None and pod.uid == uid
+
     def reservations(self) -> Mapping[str, str]:
         """Pod uid -> node of the last pass, for pods that are still pending."""
         with self._lock:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
+from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.api import paths
 from controller.api.nodes import read_node
@@ -130,6 +132,9 @@ class Cluster:
         return fault
 
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
 class Bench:
     """A State on a clock of its own, fed from a Cluster."""
 
@@ -144,6 +149,18 @@ class Bench:
 
     def leading(self) -> bool:
         return self.leads
+
+    @property
+    def environment(self) -> Environment:
+        """For the actions that work on this state."""
+        return Environment(
+            api=self.cluster.api,
+            state=self.state,
+            metrics=self.metrics,
+            leading=self.leading,
+            clock=self.clock,
+            now=lambda: NOON,
+        )
 
     def load(self) -> None:
         self.cluster.load(self.state)

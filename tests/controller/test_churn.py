@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from controller.actions.reporter import Reporter
 from controller.model.snapshot import Snapshot
@@ -65,9 +64,7 @@ def test_six_of_twenty_pods_that_do_not_fit_have_two_events_each(bench: Bench) -
         *(running([*first[:-1], f"next-{number}"]) for number in range(5)),
     ]
     recorder = Recorder()
-    reporter = Reporter(
-        recorder, bench.metrics, bench.state, clock=bench.clock, now=lambda: datetime(2026, 1, 1, tzinfo=UTC)
-    )
+    reporter = Reporter(bench.environment, recorder)
     for snapshot in passes:
         reporter.report(snapshot, plan(snapshot), (), 0.1, why="1 pod")
         bench.clock.now += 1

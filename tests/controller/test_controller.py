@@ -14,8 +14,9 @@ import yaml
 
 from controller import wiring
 from controller.api import paths
+from controller.cache import watches
+from controller.cache.watches import Watches
 from controller.config.scheduler_source import SourceWatch
-from controller.config.settings import read_settings
 from controller.loop import Loop
 from controller.wiring import Controller
 from crds.v1alpha1.names import NAMESPACE
@@ -24,6 +25,7 @@ from kube.concurrency import REQUESTS
 from kube.leases import lease_path
 from sandbox.apiserver import Refuse
 from tests.builders.objects import gpu, node, pod
+from tests.controller.cluster import Bench
 from tests.controller.world import QUICK_ELECTION, World, decisions, instances
 from tests.waiting import eventually
 
@@ -135,7 +137,7 @@ def readiness(controller: Controller) -> str:
 def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "STALE_SECONDS", 0.5)
+    monkeypatch.setattr(watches, "STALE_SECONDS", 0.5)
     faults = world.cluster.server.faults
     faults.append(lambda request: Refuse(code=403) if request.path == paths.PODS and request.flag("watch") else None)
     controller = world.start()
@@ -153,10 +155,10 @@ def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
 
 
 @pytest.mark.parametrize(("silent", "leases"), [(40, 20.0), (60, 30.0), (180, 60.0)])
-def test_leases_may_fail_for_less_long_than_agents_may_be_silent(silent: int, leases: float) -> None:
-    settings = read_settings({"agentSilentSeconds": silent})
-    watches = (paths.PODS, paths.NODES, paths.PLANS, lease_path(NAMESPACE))
-    assert [wiring.most_stale_seconds(path, settings) for path in watches] == [60.0, 60.0, 60.0, leases]
+def test_leases_may_fail_for_less_long_than_agents_may_be_silent(world: World, silent: int, leases: float) -> None:
+    found = Watches(world.cluster.api, Bench(world.cluster).state, namespace=NAMESPACE, agent_silent_seconds=silent)
+    allowed = [found.most_stale_seconds(path) for path in (paths.PODS, paths.NODES, paths.PLANS, lease_path(NAMESPACE))]
+    assert allowed == [60.0, 60.0, 60.0, leases]
 
 
 def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: World) -> None:

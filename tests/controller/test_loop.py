@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 
@@ -14,16 +13,14 @@ from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.actions.reporter import Reporter
+from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts, causes, rest_seconds
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
-from controller.model.views import PlannerOptions
 from tests.builders.objects import Json, item, node, pod
 from tests.controller.actions.recorder import Recorder
 from tests.controller.actions.test_plan_writer import planned
 from tests.controller.cluster import Bench
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Rig:
@@ -35,41 +32,22 @@ class Rig:
         self.answer: Callable[[Snapshot], PlanningResult] = lambda _: PlanningResult()
         self.synced = True
         self.recorder = Recorder()
-        cluster, state, clock, leading = bench.cluster, bench.state, bench.clock, bench.leading
-        writer = Writer(cluster.api, state, leading=leading, clock=clock)
+        environment = bench.environment
+        writer = Writer(environment)
         parts = Parts(
-            state=state,
+            environment=environment,
             window=bench.window,
             planner=self.plan,
-            options=bench.options,
             writer=writer,
-            metrics=bench.metrics,
-            plan_lifecycle=PlanLifecycle(
-                cluster.api,
-                state,
-                writer,
-                bench.metrics,
-                leading=leading,
-                clock=clock,
-                plan_return_seconds=60,
-                orphan_plan_seconds=3600,
-            ),
-            agent_liveness=AgentLiveness(
-                cluster.api,
-                state,
-                bench.metrics,
-                leading=leading,
-                clock=clock,
-                now=lambda: NOON,
-                agent_silent_seconds=60,
-                taint_removal_seconds=180,
-            ),
-            reporter=Reporter(self.recorder, bench.metrics, state, clock=clock, now=lambda: NOON),
-            nominator=Nominator(cluster.api, state, bench.metrics, enabled=True, leading=leading, clock=clock),
+            plan_lifecycle=PlanLifecycle(environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600),
+            agent_liveness=AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180),
+            reporter=Reporter(environment, self.recorder),
+            nominator=Nominator(environment, enabled=True),
         )
-        self.loop = Loop(parts, awake=threading.Event(), synced=lambda: self.synced, leading=leading, clock=clock)
+        self.lifetime = Lifetime()
+        self.loop = Loop(parts, lifetime=self.lifetime, synced=lambda: self.synced)
 
-    def plan(self, snapshot: Snapshot, _options: PlannerOptions) -> PlanningResult:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         self.snapshots.append(snapshot)
         return self.answer(snapshot)
 
@@ -188,6 +166,7 @@ def test_the_keys_of_the_window_say_why_a_pass_runs(keys: tuple[str, ...], why: 
 
 def test_the_log_says_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.settle()
+    caplog.clear()
     with caplog.at_level(logging.DEBUG, logger="controller.actions.reporter"):
         rig.bench.cluster.pod(pod())
         rig.turn()
@@ -338,6 +317,6 @@ def test_rests_in_proportion_but_not_for_long(spent: float, rest: float) -> None
 def test_runs_until_it_is_stopped(rig: Rig) -> None:
     thread = threading.Thread(target=rig.loop.run)
     thread.start()
-    rig.loop.stop()
+    rig.lifetime.end()
     thread.join(5)
     assert not thread.is_alive()

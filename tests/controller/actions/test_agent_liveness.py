@@ -1,6 +1,5 @@
 """AgentAlive against the API server, on a clock that only the test moves."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,20 +11,9 @@ from kube import apply
 from tests.builders.objects import condition, gpu, item, node, status
 from tests.controller.cluster import Bench
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
 
 def agents(bench: Bench) -> AgentLiveness:
-    return AgentLiveness(
-        bench.cluster.api,
-        bench.state,
-        bench.metrics,
-        leading=bench.leading,
-        clock=bench.clock,
-        now=lambda: NOON,
-        agent_silent_seconds=60,
-        taint_removal_seconds=180,
-    )
+    return AgentLiveness(bench.environment, agent_silent_seconds=60, taint_removal_seconds=180)
 
 
 def run(bench: Bench, work: AgentLiveness) -> None:

@@ -80,14 +80,7 @@ def test_a_reservation_is_nominated_before_the_partitions_are_there(under_way: b
 
 
 def nominator(bench: Bench, **options: Any) -> Nominator:
-    return Nominator(
-        bench.cluster.api,
-        bench.state,
-        bench.metrics,
-        leading=bench.leading,
-        clock=bench.clock,
-        **{"enabled": True, **options},
-    )
+    return Nominator(bench.environment, **{"enabled": True, **options})
 
 
 def ready(bench: Bench) -> None:

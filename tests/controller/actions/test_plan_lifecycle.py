@@ -12,17 +12,8 @@ from tests.controller.cluster import Bench
 
 
 def plan_lifecycle(bench: Bench) -> PlanLifecycle:
-    api, state, clock = bench.cluster.api, bench.state, bench.clock
-    return PlanLifecycle(
-        api,
-        state,
-        Writer(api, state, leading=bench.leading, clock=clock),
-        bench.metrics,
-        leading=bench.leading,
-        clock=clock,
-        plan_return_seconds=60,
-        orphan_plan_seconds=3600,
-    )
+    writer = Writer(bench.environment)
+    return PlanLifecycle(bench.environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600)
 
 
 def test_an_enabled_node_gets_an_empty_plan_and_others_none(bench: Bench) -> None:

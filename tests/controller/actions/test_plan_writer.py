@@ -33,7 +33,7 @@ def change(*items: Json, name: str = "n1", changed: tuple[int, ...] | None = Non
 
 
 def writer(bench: Bench) -> Writer:
-    return Writer(bench.cluster.api, bench.state, leading=bench.leading, clock=bench.clock)
+    return Writer(bench.environment)
 
 
 def write(

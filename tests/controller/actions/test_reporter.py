@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -19,8 +18,6 @@ from tests.builders.views import pod_view
 from tests.controller.actions.recorder import Recorder
 from tests.controller.cluster import Bench
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
 
 class Desk:
     """A reporter over a Bench's state."""
@@ -28,7 +25,7 @@ class Desk:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.recorder = Recorder()
-        self.reporter = Reporter(self.recorder, bench.metrics, bench.state, clock=bench.clock, now=lambda: NOON)
+        self.reporter = Reporter(bench.environment, self.recorder)
 
     def report(self, *outcomes: Outcome, **result: object) -> list[tuple[str, str, str, str]]:
         snapshot = Snapshot(pending=tuple(pod_view(pod(name)) for name in ("a", "b", "c")))
@@ -241,7 +238,7 @@ def test_the_decisions_document(desk: Desk) -> None:
 
 def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
     bench = desk.bench
-    bench.metrics.registry.register(ClusterGauges(bench.state, lambda: bench.window.open))
+    bench.metrics.registry.register(ClusterGauges(bench.state, bench.window))
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1")
     parts = [partition(0), partition(1), partition(2, "Used"), partition(9, resource="nvidia.com/gpu-10gb")]
@@ -262,7 +259,7 @@ def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
 
 def test_partitions_are_summed_over_nodes_and_follow_each_change(desk: Desk) -> None:
     bench = desk.bench
-    bench.metrics.registry.register(ClusterGauges(bench.state, lambda: False))
+    bench.metrics.registry.register(ClusterGauges(bench.state, bench.window))
     for name in ("n1", "n2"):
         bench.cluster.node(node(name))
         bench.cluster.plan(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from controller.actions.agent_liveness import AgentLiveness
+from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.actions.plan_lifecycle import PlanLifecycle
+from controller.actions.plan_writer import Writer
 from controller.api.plans import read_plan
 from controller.cache.agenda import Agenda
 from tests.builders.objects import condition, gpu, item, node, plan, status
@@ -102,29 +103,16 @@ class Judges:
         self.version = 10
 
     def _made(self) -> tuple[Any, ...]:
-        clock, state = self.bench.clock, self.bench.state
         api: Any = None
-        metrics = Metrics(CollectorRegistry())
-        agents = AgentLiveness(
-            api,
-            state,
-            metrics,
+        environment = Environment(
+            api=api,
+            state=self.bench.state,
+            metrics=Metrics(CollectorRegistry()),
             leading=lambda: True,
-            clock=clock,
-            now=lambda: datetime.now(UTC),
-            agent_silent_seconds=60,
-            taint_removal_seconds=180,
+            clock=self.bench.clock,
         )
-        chores = PlanLifecycle(
-            api,
-            state,
-            api,
-            metrics,
-            leading=lambda: True,
-            clock=clock,
-            plan_return_seconds=60,
-            orphan_plan_seconds=3600,
-        )
+        agents = AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180)
+        chores = PlanLifecycle(environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600)
         return agents, chores
 
     def plan(self, name: str, kind: str) -> None:

@@ -5,7 +5,6 @@ threads and watches, and moves the clock.
 """
 
 import contextlib
-from datetime import UTC, datetime
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.api.plans import read_plan
@@ -49,16 +48,7 @@ class Rig:
         self.bench, self.cluster = bench, bench.cluster
         self.cluster.node(node("n1"))
         self.cluster.plan("n1")
-        self.controller = AgentLiveness(
-            self.cluster.api,
-            bench.state,
-            bench.metrics,
-            leading=bench.leading,
-            clock=bench.clock,
-            now=lambda: datetime(2026, 1, 1, 12, tzinfo=UTC),
-            agent_silent_seconds=60,
-            taint_removal_seconds=180,
-        )
+        self.controller = AgentLiveness(bench.environment, agent_silent_seconds=60, taint_removal_seconds=180)
         self.latest, self.failures = LatestVersion[ObservedPlan](), StatusFailures()
         self.beats = Beats(
             Heartbeat(

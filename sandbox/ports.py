@@ -4,8 +4,6 @@ In go nothing, out come ports that stay ours until `close`: a port that is found
 somebody else by the time the server has started. Never listens.
 """
 
-from __future__ import annotations
-
 import socket
 from typing import Self
 

@@ -14,7 +14,7 @@ from typing import Any
 from controller.model.reasons import UnplacedReason
 from kube.quantities import to_int
 from partitioning.resources import WholeRequest, classify
-from sandbox.kubelet.commands import running_seconds
+from sandbox.kubelet.pods import running_seconds
 
 Raw = Mapping[str, Any]
 

@@ -4,8 +4,6 @@ Comes in: a reason and what it is about. Goes out: an `ApiError`, raised by any 
 transport. Texts are those of Kubernetes 1.36, because kubectl prints them and people know them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A fault is a function from a request to what goes wrong with it, or None. It run
 request is looked at, in the order of `ApiServer.faults`; the first that answers wins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Comes in: an empty cluster. Goes out: the same cluster, ready to serve. New name
 would give them (the default service account), CRDs become resources as they are written.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions

@@ -4,8 +4,6 @@ Objects are plain dictionaries and are never changed in place once stored: a wri
 the parts that did not change, so that identity (`is`) is a cheap proof of "unchanged". Must never know about kinds.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Comes in: a port (0: any) on the loopback interface. Goes out: HTTP, served on a
 state belongs to that thread; `faults`, `drop_watches` and `compact` are for tests. Must never listen elsewhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -67,7 +65,7 @@ class ApiServer:
             sort_keys=False,
         )
 
-    def start(self) -> ApiServer:
+    def start(self) -> "ApiServer":
         """Returns once the port is open; raises what kept it shut."""
         self._thread.start()
         if not self._ready.wait(_START_SECONDS):
@@ -81,7 +79,7 @@ class ApiServer:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_START_SECONDS)
 
-    def __enter__(self) -> ApiServer:
+    def __enter__(self) -> "ApiServer":
         return self.start()
 
     def __exit__(self, *_exception: object) -> None:

@@ -4,8 +4,6 @@ Takes a GPU's state or a model and returns a `Board`. The models themselves, wit
 of `partitioning.models`; a card whose placements are not known has no MIG here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -4,8 +4,6 @@ A GPU instance without a compute instance is no MIG device, runs nothing and sti
 ids are the lowest free number in their GPU instance; profile ids equal NVML's profile indexes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from partitioning.models import ProfileSpec

@@ -4,8 +4,6 @@ A fault lies in the machine's state file, so that a parent process or a test can
 the C symbol (`nvmlGpuInstanceDestroy`), strikes `times` calls after letting `skip` pass, and may be bound to one GPU.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 

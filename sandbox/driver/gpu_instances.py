@@ -4,8 +4,6 @@ A caller names the placement; the driver's own choice of one is not simulated. E
 code NVML gives in that case.
 """
 
-from __future__ import annotations
-
 from partitioning.models import ProfileSpec
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.state import GpuInstanceState, GpuState, MachineState, busy, next_generation

@@ -5,8 +5,6 @@ its GPU instance id and engine. Nothing else goes in: an instance that returns t
 a 3g and a 4g instance in the same half share one. Layout: `gpu_uuid.c` of NVIDIA's open GPU kernel modules (MIT).
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 

@@ -3,8 +3,6 @@
 Tests call these on a machine's state file while agents run on it. Each is one write of the state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Two globals of the binding are touched: `nvmlLib` and the cache of function pointers. The program above is unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pynvml

@@ -4,8 +4,6 @@ Takes a path, the GPUs as (model, options) pairs and a seed, and writes the mach
 `python -m sandbox.driver.run` or `install` runs programs. The same arguments make the same machine, UUID for UUID.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict

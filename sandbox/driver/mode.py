@@ -5,8 +5,6 @@ through a GPU reset and keeps it over reboots, Hopper and later change it at onc
 Instances never survive either.
 """
 
-from __future__ import annotations
-
 from sandbox.driver.boards import board_of
 from sandbox.driver.state import GpuState, MachineState, busy
 from sandbox.driver.status import Status, require

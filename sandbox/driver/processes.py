@@ -4,8 +4,6 @@ The kubelet stand-in calls this when a container starts and ends; tests call it 
 process is put on a GPU or on a MIG device by its UUID and stays until it is taken off: nobody watches real pids.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices

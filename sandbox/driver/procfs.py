@@ -5,8 +5,6 @@ GPU instance and compute instance, with the minor that this driver gives that pl
 machine's lock held after each change, so that a program that has seen an instance finds its files.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

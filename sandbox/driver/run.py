@@ -5,8 +5,6 @@
 The module sees the arguments after its name as `sys.argv[1:]`, and GPUs where this machine has none.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 

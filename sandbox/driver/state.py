@@ -4,8 +4,6 @@ The types mirror the file key by key, so that a person can read it and a test ca
 rules live in `gpu_instances`, `compute_instances` and `mode`, locking and saving in `store`.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypedDict
 
 FORMAT = 3

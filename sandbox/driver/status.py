@@ -4,8 +4,6 @@
 texts are those of libnvidia-ml 535.261.03 (`nvmlErrorString`).
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -5,8 +5,6 @@ any point leaves the old or the new state, and a refused call leaves no trace. I
 not survive a power cut), and never waits for anything but the lock.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

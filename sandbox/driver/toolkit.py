@@ -5,8 +5,6 @@ when it starts (nvidia-container-toolkit 1.20, mode `management`), with empty fi
 version: the files of the old one are gone then, as where the driver's container was replaced.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,18 +1,57 @@
-"""Whether a bound pod may run on its node: devices first, then the node's resources.
+"""Decides whether a bound pod may run on its node: devices first, then the node's resources.
 
-In: a pod, what else is active, what runs already. Out: None, or a `Rejection`, which is final. Order and texts are
-the kubelet's: a pod can be refused by the resource check after its devices were allocated. A pod that asks for a
-resource which this kubelet never saw and the node never named is let through without it.
+Takes a pod, the other active pods and what containers hold; returns None, or a `Rejection` with the kubelet's exact
+reason and message, which is final. Order and texts are the kubelet's: the resource check can refuse a pod after its
+devices were allocated, and a pod that requests a resource which this kubelet never saw and the node never named is
+admitted without it. Affinity, ports and taints are left to the scheduler.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from sandbox.kubelet.allocation import Allocator
 from sandbox.kubelet.devices import DeviceTable
+from sandbox.kubelet.lifecycle import PodBook
 from sandbox.kubelet.node_status import NodeReading
-from sandbox.kubelet.podbook import PodBook
-from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.predicates import Rejection, check_resources, raised
+from sandbox.kubelet.pods import Amounts, Pod, is_extended_resource
+
+_FIRST = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    reason: str
+    message: str
+    """As in the Event; the pod's status puts `Pod was rejected: ` before it."""
+
+
+def check_resources(requests: Amounts, others: Iterable[Amounts], allocatable: Amounts) -> Rejection | None:
+    used: dict[str, int] = {"pods": 0}
+    for other in others:
+        used["pods"] += 1
+        for resource, count in other.items():
+            used[resource] = used.get(resource, 0) + count
+    wanted = {"pods": 1, **{resource: requests[resource] for resource in _order(requests)}}
+    for resource, count in wanted.items():
+        if resource not in allocatable and (resource == "pods" or is_extended_resource(resource)):
+            continue  # an extended resource that the node never named is somebody else's to count
+        capacity = allocatable.get(resource, 0)
+        if count > capacity - used.get(resource, 0):
+            return Rejection(
+                reason=f"OutOf{resource}",
+                message=f"Node didn't have enough resource: {resource}, requested: {count}, "
+                f"used: {used.get(resource, 0)}, capacity: {capacity}",
+            )
+    return None
+
+
+def raised(allocatable: Amounts, taken: Mapping[str, int]) -> dict[str, int]:
+    """Allocatable as the kubelet reads it for a pod with devices: never less than what is allocated already."""
+    return {**allocatable, **{name: max(allocatable.get(name, 0), count) for name, count in taken.items()}}
+
+
+def _order(requests: Amounts) -> list[str]:
+    return [name for name in _FIRST if name in requests] + sorted(name for name in requests if name not in _FIRST)
 
 
 class Admission:

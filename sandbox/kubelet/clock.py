@@ -1,12 +1,17 @@
-"""Time for the kubelet stand-in: two readings, and a list of what is due when.
+"""Keeps time for the stand-in, and runs its one sync loop.
 
-In: nothing. Out: `Clock` (wall time for what people read, monotonic time for every duration) and `Agenda`, a heap of
-items by due time that its owner empties. Neither starts a thread nor sleeps; a test hands in its own readings.
+`Clock` reads wall time, which people see, and monotonic time, which measures durations; `Agenda` is a heap of items by
+due time; `SyncLoop` is one thread that runs calls in order, now or when they are due. Admission runs in it, so while a
+plugin answers an Allocate nothing else happens: the real kubelet does the same. A call that fails is logged and does
+not end the loop. Tests pass their own readings of the clock.
 """
 
 import heapq
 import itertools
+import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,3 +57,56 @@ class Agenda(Generic[T]):
         while self._heap and self._heap[0][0] <= now:
             ready.append(heapq.heappop(self._heap)[2])
         return ready
+
+
+log = logging.getLogger(__name__)
+Call = Callable[[], object]
+
+
+class SyncLoop:
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._calls: deque[Call] = deque()
+        self._agenda: Agenda[Call] = Agenda()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, call: Call) -> None:
+        with self._changed:
+            self._calls.append(call)
+            self._changed.notify()
+
+    def after(self, seconds: float, call: Call) -> None:
+        with self._changed:
+            self._agenda.add(self._clock.monotonic() + seconds, call)
+            self._changed.notify()
+
+    def stop(self, *, join_seconds: float = 5.0) -> None:
+        """What is queued is dropped; the call under way is waited for."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(join_seconds)
+
+    def _run(self) -> None:
+        while (call := self._next()) is not None:
+            try:
+                call()
+            except Exception:
+                log.exception("%s: a step failed", self._thread.name)
+
+    def _next(self) -> Call | None:
+        with self._changed:
+            while not self._stopped:
+                now = self._clock.monotonic()
+                self._calls.extend(self._agenda.pop_due(now))
+                if self._calls:
+                    return self._calls.popleft()
+                due = self._agenda.next_due()
+                self._changed.wait(None if due is None else due - now)
+            return None

@@ -10,13 +10,11 @@ from collections.abc import Callable
 from random import Random
 
 from kube.kubelet_api.paths import KubeletPaths
-from sandbox.kubelet.allocation import Allocator
-from sandbox.kubelet.checkpoint import Checkpoint, CheckpointFile
+from sandbox.kubelet.allocation import Allocator, Checkpoint, CheckpointFile
 from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import DeviceTable
-from sandbox.kubelet.endpoints import Endpoints
-from sandbox.kubelet.podbook import PodBook
-from sandbox.kubelet.registration import Registration
+from sandbox.kubelet.lifecycle import PodBook
+from sandbox.kubelet.registration import Endpoints, Registration
 from sandbox.kubelet.settings import Switches, Timings
 
 log = logging.getLogger(__name__)

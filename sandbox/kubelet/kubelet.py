@@ -15,15 +15,12 @@ import grpc
 from kube.kubelet_api.deviceplugin_pb2_grpc import add_RegistrationServicer_to_server
 from kube.kubelet_api.paths import KubeletPaths
 from kube.kubelet_api.podresources_pb2_grpc import add_PodResourcesListerServicer_to_server
-from sandbox.kubelet.addresses import PodAddresses, invented_node_ip
 from sandbox.kubelet.admission import Admission
 from sandbox.kubelet.api import KubeletApi
-from sandbox.kubelet.clock import Clock
+from sandbox.kubelet.clock import Clock, SyncLoop
 from sandbox.kubelet.device_plugins import DevicePlugins
-from sandbox.kubelet.loop import SyncLoop
-from sandbox.kubelet.node_status import NodeReading
-from sandbox.kubelet.node_ticks import NodeTicks
-from sandbox.kubelet.podbook import PodBook
+from sandbox.kubelet.lifecycle import PodBook
+from sandbox.kubelet.node_status import NodeReading, PodAddresses, invented_node_ip
 from sandbox.kubelet.podresources import PodResources, RateLimit
 from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.runner import PodRunner, Surroundings
@@ -32,7 +29,7 @@ from sandbox.kubelet.settings import Switches, Timings
 from sandbox.kubelet.sockets import SocketServer, remove_sockets
 from sandbox.kubelet.starts import ContainerStarts
 from sandbox.kubelet.workers import PodWorkers
-from sandbox.kubelet.writer import ApiWriter
+from sandbox.kubelet.writer import ApiWriter, NodeTicks
 
 _REGISTRATION_THREADS = 8  # a Register call can wait 10 s for its dial
 _POD_RESOURCES_THREADS = 2

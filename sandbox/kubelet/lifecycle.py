@@ -1,10 +1,12 @@
-"""The life of one admitted pod: which containers are to start or stop now, and what its phase is.
+"""Decides about admitted pods: which containers start or stop now, what the phase is, and which pods are active.
 
-In: what happened to containers, deletion, time limits. Out: names to start, whether to stop, the phase. Pure: times
-come in, nothing is called. Containers that ended are not started again unless the pod's script says so, whatever the
-restart policy: in this stand-in a pod's running time is its command's `sleep N`.
+`PodRun` is one pod's life, pure: times are arguments, nothing is called. Containers that ended are started again only
+if the pod's script says so, whatever the restart policy. `PodBook` holds the pods of one kubelet, thread-safe: a pod
+whose phase was patched to an end counts as inactive while its container runs, and a pod that vanished from the API is
+not known any more.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -180,3 +182,56 @@ class PodRun:
                     known[device_id] = healthy
                     changed = True
         return changed
+
+
+@dataclass(slots=True)
+class Entry:
+    pod: Pod
+    run: PodRun | None = None
+    rejected: bool = False
+    finished: bool = False
+    """The object's final deletion was asked for."""
+
+    @property
+    def active(self) -> bool:
+        if self.rejected or (self.run is not None and self.run.terminated):
+            return False
+        return not self.pod.ended or (self.run is not None and self.run.stopping)
+
+
+class PodBook:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        self.sources_ready = False
+        """All pods of the API have been handed in once; nothing is freed before that."""
+
+    def put(self, pod: Pod) -> Entry:
+        with self._lock:
+            entry = self._entries.setdefault(pod.uid, Entry(pod))
+            entry.pod = pod
+            if entry.run is not None:
+                entry.run.pod = pod
+            return entry
+
+    def remove(self, uid: str) -> Entry | None:
+        with self._lock:
+            return self._entries.pop(uid, None)
+
+    def get(self, uid: str) -> Entry | None:
+        with self._lock:
+            return self._entries.get(uid)
+
+    def find(self, namespace: str, name: str) -> Entry | None:
+        return next((e for e in self.entries() if (e.pod.namespace, e.pod.name) == (namespace, name)), None)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """In the order in which the kubelet came to know them."""
+        with self._lock:
+            return tuple(self._entries.values())
+
+    def active(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries() if entry.active)
+
+    def active_uids(self) -> frozenset[str]:
+        return frozenset(entry.pod.uid for entry in self.active())

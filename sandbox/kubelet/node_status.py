@@ -1,10 +1,13 @@
-"""What a kubelet writes into its node's status at a tick.
+"""Builds what a kubelet writes into its node's status at a tick.
 
-In: the node as the API holds it, the device counts. Out: a strategic merge patch, or None where nothing differs.
-Ordinary resources (cpu, memory, pods) are the manifest's; resources of device plugins are the kubelet's: set at every
-tick, 0 after the grace period, never removed. Pure.
+Takes the node as the API holds it and the device counts; returns a strategic merge patch, or None where nothing
+differs. Ordinary resources (cpu, memory, pods) are the manifest's; resources of device plugins are the kubelet's: set
+at every tick, 0 after the grace period, never removed. Addresses are invented: the same at every start, and nothing
+listens on them. Pure.
 """
 
+import itertools
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +15,29 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from controller.api.pod_requests import amounts
 from partitioning.resources import classify
-from sandbox.kubelet.addresses import invented_node_ip
 from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.devices import Counts
+
+_POD_NUMBERS = 2046
+
+
+def invented_node_ip(node_name: str) -> str:
+    """For a manifest without addresses."""
+    number = zlib.crc32(node_name.encode())
+    return f"10.{number >> 16 & 127}.{number >> 8 & 255}.{number % 253 + 1}"
+
+
+class PodAddresses:
+    """Pod addresses of one node, out of 10.128.0.0/9, in turn."""
+
+    def __init__(self, node_name: str) -> None:
+        self._block = zlib.crc32(node_name.encode()) & 0xFFF
+        self._numbers = itertools.cycle(range(2, _POD_NUMBERS))
+
+    def take(self) -> str:
+        number = self._block << 11 | next(self._numbers)
+        return f"10.{128 | number >> 16}.{number >> 8 & 255}.{number & 255}"
+
 
 Json = dict[str, Any]
 _ORDINARY = {"cpu": "96", "memory": "1Ti", "pods": "110", "ephemeral-storage": "1Ti"}

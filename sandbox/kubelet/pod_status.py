@@ -7,10 +7,10 @@ type, so the scheduler's PodScheduled stays. Pure; every time in it was given.
 from collections.abc import Mapping
 from typing import Any
 
+from sandbox.kubelet.admission import Rejection
 from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.lifecycle import ContainerRun, PodRun, Step
 from sandbox.kubelet.pods import Role
-from sandbox.kubelet.predicates import Rejection
 
 Json = dict[str, Any]
 _ENDED_REASON = {True: "Completed", False: "Error"}

@@ -16,7 +16,7 @@ from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api import podresources_pb2_grpc as services
 from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import Device, DeviceTable
-from sandbox.kubelet.podbook import Entry, PodBook
+from sandbox.kubelet.lifecycle import Entry, PodBook
 from sandbox.kubelet.pods import Role
 from sandbox.kubelet.selection import shuffled
 from sandbox.kubelet.settings import Switches

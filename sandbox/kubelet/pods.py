@@ -1,20 +1,102 @@
-"""Pods as a kubelet needs them: frozen readings of what the API holds.
+"""Reads pods as a kubelet needs them: frozen values from the raw JSON of the API.
 
-In: raw pod JSON. Out: `Pod` with its containers in start order, each with the devices it asks for and the time it
-runs. Quantities are integers from here on: cpu in milli, memory in bytes, everything else in units. Nothing here
-looks at nodes, devices or the clock.
+A `Pod` has its containers in start order, each with the devices that it requests and the time that it runs. Quantities
+are integers: CPU in milli, memory in bytes, everything else in units. No process runs in the sandbox, so a container's
+time is read from the `sleep` of its command, and the pod's annotations below `sandbox.gpuplan.dev/` script the rest:
+`start-seconds`, `stop-seconds`, `unkillable-seconds` (`inf`: until released), `allocate-seconds` (how much longer the
+pod's Allocate calls take), `exit-code`, `restarts` (how often containers start again after they end). A value that
+cannot be read is named in `problems` and otherwise ignored. Never reads nodes, devices or the clock.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from controller.api.pod_requests import amounts, pod_requests
-from sandbox.kubelet.commands import running_seconds
-from sandbox.kubelet.resource_names import is_extended_resource
-from sandbox.kubelet.scripts import Script, script_of
+
+_SLEEP = re.compile(r"(?<![\w-])sleep\b((?:\s+(?:\d+(?:\.\d+)?|\.\d+)[smhd]?(?![\w.]))*)")
+_LOOP = re.compile(r"(?<![\w-])(?:while|until|for)\b")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def running_seconds(command: Sequence[str], args: Sequence[str]) -> float | None:
+    """Sum of all `sleep N` in the command line; a loop around one, or `sleep infinity`, never ends."""
+    text = " ".join([*command, *args])
+    operands = [match.group(1).split() for match in _SLEEP.finditer(text)]
+    if not operands:
+        return None
+    if _LOOP.search(text) or not all(operands):
+        return math.inf
+    return sum(_seconds(word) for words in operands for word in words)
+
+
+def _seconds(word: str) -> float:
+    unit = _SECONDS.get(word[-1])
+    return float(word[:-1]) * unit if unit else float(word)
+
+
+PREFIX = "sandbox.gpuplan.dev/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    start_seconds: float | None = None
+    stop_seconds: float | None = None
+    unkillable_seconds: float = 0.0
+    allocate_seconds: float = 0.0
+    exit_code: int = 0
+    restarts: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def script_of(annotations: Mapping[str, str]) -> Script:
+    problems: list[str] = []
+
+    def number(name: str) -> float | None:
+        text = annotations.get(PREFIX + name)
+        if text is None:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if value >= 0:
+            return value
+        problems.append(f'annotation {PREFIX}{name} is "{text}", not a number of at least 0; it is ignored')
+        return None
+
+    return Script(
+        start_seconds=number("start-seconds"),
+        stop_seconds=number("stop-seconds"),
+        unkillable_seconds=number("unkillable-seconds") or 0.0,
+        allocate_seconds=number("allocate-seconds") or 0.0,
+        exit_code=int(number("exit-code") or 0),
+        restarts=int(number("restarts") or 0),
+        problems=tuple(problems),
+    )
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_QUOTA_PREFIX = "requests."
+
+
+def is_extended_resource(name: str) -> bool:
+    """A domain of its own, and still a qualified name once quota puts `requests.` before it."""
+    if "/" not in name or "kubernetes.io/" in name or name.startswith(_QUOTA_PREFIX):
+        return False
+    domain, _, local = (_QUOTA_PREFIX + name).partition("/")
+    return (
+        len(domain) <= 253
+        and len(local) <= 63
+        and _DOMAIN.fullmatch(domain) is not None
+        and _NAME.fullmatch(local) is not None
+    )
+
 
 Amounts = Mapping[str, int]
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from sandbox.kubelet.admission import Admission
 from sandbox.kubelet.api import KubeletApi
-from sandbox.kubelet.clock import Clock, epoch_seconds
+from sandbox.kubelet.clock import Clock, SyncLoop, epoch_seconds
 from sandbox.kubelet.containers import ContainerRecord, ContainerState
-from sandbox.kubelet.lifecycle import PodRun, Step
-from sandbox.kubelet.loop import SyncLoop
+from sandbox.kubelet.lifecycle import Entry, PodBook, PodRun, Step
 from sandbox.kubelet.pod_status import status_of
-from sandbox.kubelet.podbook import Entry, PodBook
 from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Switches, Timings

@@ -12,10 +12,10 @@ from random import Random
 
 from sandbox.kubelet.containers import ContainerRecord, ContainerRequest
 from sandbox.kubelet.devices import DeviceTable, Holding
-from sandbox.kubelet.endpoints import Endpoints, PluginClient
 from sandbox.kubelet.injection import merge
 from sandbox.kubelet.lifecycle import PodRun
 from sandbox.kubelet.pods import Pod, Role
+from sandbox.kubelet.registration import Endpoints, PluginClient
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Timings
 

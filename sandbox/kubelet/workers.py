@@ -6,11 +6,11 @@ vanished ones leave the book while their containers get a grace of their own. Ev
 
 from typing import Literal
 
+from sandbox.kubelet.admission import Rejection
 from sandbox.kubelet.containers import ContainerState
+from sandbox.kubelet.lifecycle import Entry
 from sandbox.kubelet.pod_status import rejected_status
-from sandbox.kubelet.podbook import Entry
 from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.predicates import Rejection
 from sandbox.kubelet.runner import PodRunner, Surroundings
 
 

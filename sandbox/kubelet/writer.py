@@ -1,18 +1,95 @@
-"""The thread of a kubelet that writes to the API: pod statuses, final deletions, and node status at the tick.
+"""Writes to the API in a thread of its own: pod statuses, final deletions, node status and Lease at each tick.
 
-In: statuses as they come to be. Out: the newest one of each pod, once, tried until it is done or pointless; then the
-deletion, if one was asked for. It is not the sync loop, so a slow API delays no admission, and a slow Allocate delays
-no status.
+Takes statuses and writes the newest one of each pod once, retried until it is done or pointless, then the deletion if
+one is due. A tick writes at most one patch and comes again after the period times 1 to 1.04; a device list that changes
+in between waits for it. It is not the sync loop, so a slow API delays no admission, and a slow Allocate delays no
+status.
 """
 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from sandbox.kubelet.api import KubeletApi, Outcome
 from sandbox.kubelet.clock import Clock
+from sandbox.kubelet.devices import Counts, DeviceTable
+from sandbox.kubelet.node_status import NodeReading, heartbeat_patch, status_patch
 from sandbox.kubelet.pods import Pod
+from sandbox.kubelet.registration import Endpoints
+
+_JITTER = 0.04
+_REPORT_SECONDS = 300.0
+_TICK_RETRY_SECONDS = 0.5
+
+
+class NodeTicks:
+    def __init__(
+        self,
+        *,
+        api: KubeletApi,
+        table: DeviceTable,
+        endpoints: Endpoints,
+        expired: Callable[[], None],
+        clock: Clock,
+        random: Random,
+        tick_seconds: float,
+        lease_seconds: float,
+        version: str,
+        boots: int,
+        new_node: bool,
+    ) -> None:
+        self.node: NodeReading | None = None
+        self._api = api
+        self._table = table
+        self._endpoints = endpoints
+        self._expired = expired
+        self._clock = clock
+        self._random = random
+        self._tick_seconds = tick_seconds
+        self._lease_seconds = lease_seconds
+        self._version = version
+        self._boots = boots
+        self._new_node = new_node
+        self._removed: set[str] = set()
+        self._lease_due = 0.0
+        self._report_due = 0.0
+
+    def tick(self) -> float:
+        counts = self._counts()
+        node = self.node
+        if node is None:
+            return _TICK_RETRY_SECONDS
+        now = self._clock.monotonic()
+        if now >= self._lease_due:
+            self._api.renew_lease(node.name)
+            self._lease_due = now + self._lease_seconds
+        if self._write(node, counts) is Outcome.LATER:
+            return _TICK_RETRY_SECONDS
+        return self._tick_seconds * (1 + _JITTER * self._random.random())
+
+    def _counts(self) -> Counts:
+        counts = self._table.counts(self._clock.monotonic())
+        if counts.removed:
+            self._endpoints.forget(counts.removed)
+            self._expired()
+        # Kept until a patch has carried them: the table names them only once.
+        self._removed = (self._removed | set(counts.removed)) - counts.capacity.keys()
+        return Counts(capacity=counts.capacity, allocatable=counts.allocatable, removed=tuple(sorted(self._removed)))
+
+    def _write(self, node: NodeReading, counts: Counts) -> Outcome:
+        wall, now = self._clock.wall(), self._clock.monotonic()
+        patch = status_patch(node, counts, version=self._version, boots=self._boots, new_node=self._new_node, now=wall)
+        if patch is None and now < self._report_due:
+            return Outcome.DONE
+        outcome = self._api.patch_node_status(node.name, patch or heartbeat_patch(node, wall))
+        if outcome is Outcome.DONE:
+            self._new_node = False
+            self._removed.clear()
+            self._report_due = now + _REPORT_SECONDS
+        return outcome
+
 
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 Status = Mapping[str, Any]

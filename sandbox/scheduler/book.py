@@ -4,8 +4,6 @@ A pod whose bind is in flight is assumed: it holds its place from the moment of 
 thread touches this; it does no I/O.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

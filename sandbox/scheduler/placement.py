@@ -3,8 +3,6 @@
 Pure: in go a pod and the book's nodes, usage and nominations, out comes the node or the sentence kube-scheduler writes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Pure values: `read_pod` projects a watched pod, the rest carries answers between the scheduler's parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias

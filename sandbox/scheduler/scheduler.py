@@ -6,8 +6,6 @@
 All state belongs to this thread; watches and writers only put calls into its inbox. It never waits for the API.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import threading

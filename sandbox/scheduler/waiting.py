@@ -5,8 +5,6 @@ it, or backing off if that happened too soon. Order: priority, then creation, th
 judged together. Reads no clock and does no I/O: monotonic seconds are passed in.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass

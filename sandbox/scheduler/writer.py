@@ -4,8 +4,6 @@ All writes of one pod go through one lane, in order; a newer one replaces one th
 never older than the last decision. What became of a bind is told to the callback, from the lane's thread.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import zlib

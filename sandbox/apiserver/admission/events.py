@@ -3,8 +3,6 @@
 Comes in: an event in its stored form, and whether it came by events.k8s.io, whose rules are stricter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -3,8 +3,6 @@
 A kind that is not listed has none. Must never look at requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

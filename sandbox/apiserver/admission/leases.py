@@ -1,7 +1,5 @@
 """Leases as the API server judges them."""
 
-from __future__ import annotations
-
 from sandbox.apiserver.errors import FieldError
 from sandbox.apiserver.objects import Obj, dig
 

@@ -3,8 +3,6 @@
 Comes in: an object about to be stored and the stored one. Goes out: FieldErrors. Must never change an object.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Nodes as the API server completes and judges them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -4,8 +4,6 @@ Comes in: a pod of a client. Goes out: the pod with the defaults of its form (re
 the first status; complaints about what cannot run, and about changes of what is fixed once a pod exists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 Comes in: the registry's groups. Goes out: the documents under /api and /apis. Must never depend on objects.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from sandbox.apiserver.objects import Obj

@@ -3,8 +3,6 @@
 Comes in: a `Request`. Goes out: a `Reply` or an open `Watch`. Must never know about HTTP or threads.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from sandbox.apiserver.api import discovery, openapi

@@ -4,8 +4,6 @@ Comes in: the registry's groups. Goes out: the index and one document per group 
 the client's models, custom ones by their CRD. Must never depend on objects.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 Comes in: a request and its target. Goes out: a reply. A list from the future waits a little, then answers 504.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

@@ -4,8 +4,6 @@ Comes in: stored entries. Goes out: JSON bytes; the bytes of a whole object are 
 list or a hundred watches share them. Must never change an object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

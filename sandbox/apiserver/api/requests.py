@@ -4,8 +4,6 @@ Comes in: method, path, query, headers and body. Goes out: what is addressed (`R
 (`Form`). Must never touch the store.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field

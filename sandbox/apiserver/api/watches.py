@@ -5,8 +5,6 @@ position; events come from the collection's history, and a position before the h
 A position in the future stays silent until the timeout, as on a real server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator

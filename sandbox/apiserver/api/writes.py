@@ -3,8 +3,6 @@
 Takes a request and its target, and returns a reply. Collections cannot be deleted at once.
 """
 
-from __future__ import annotations
-
 from sandbox.apiserver.api.representation import one
 from sandbox.apiserver.api.requests import (
     Reply,

@@ -3,8 +3,6 @@
 Takes the posted Binding or Eviction and returns a Status. There are no disruption budgets.
 """
 
-from __future__ import annotations
-
 from sandbox.apiserver.errors import ApiError, bad_request
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions
 from sandbox.apiserver.lifecycle.delete import delete

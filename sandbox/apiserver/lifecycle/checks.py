@@ -5,8 +5,6 @@ Comes in: an object as the client wants it. Goes out: the object as it would be 
 CEL rule or a rule of its kind. Must never store.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sandbox.apiserver.admission.kinds import rules_of

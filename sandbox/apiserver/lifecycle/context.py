@@ -3,8 +3,6 @@
 `Cluster` is the server's whole state. Belongs to the event loop's thread; nothing here blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

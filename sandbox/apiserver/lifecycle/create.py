@@ -3,8 +3,6 @@
 Comes in: the object as the client wants it. Goes out: the stored object (or, for a dry run, what would be stored).
 """
 
-from __future__ import annotations
-
 import random
 import uuid
 from typing import Final

@@ -4,8 +4,6 @@ Comes in: what to delete and the DeleteOptions. Goes out: the last state, and wh
 followed (there is no garbage collector); a namespace and a CRD take their objects with them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any

@@ -4,8 +4,6 @@ Comes in: the content type and the body. Goes out: the stored object and whether
 does not take are 415, as the real server says.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

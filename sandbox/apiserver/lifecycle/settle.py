@@ -3,8 +3,6 @@
 Comes in: a pod (its priority class) or a CRD (the moment it is established). Goes out: the completed object.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from sandbox.apiserver.errors import forbidden

@@ -4,8 +4,6 @@ Comes in: a function from the stored object to the wanted one. Goes out: the sto
 two versions of an object are here: what a subresource may touch, stale versions, generations, no-ops, finalizers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

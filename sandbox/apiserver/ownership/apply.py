@@ -5,8 +5,6 @@ managedFields, or the conflicts with other managers. What the manager applied be
 unless somebody else owns it. Must never look at the clock or at the store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

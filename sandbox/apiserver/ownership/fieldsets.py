@@ -5,8 +5,6 @@ dictionary belongs to the set; `"."` beside children says that the element itsel
 an empty root. Must never change a set that it was given.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ Comes in: the entries of the stored object and what a write changed. Goes out: t
 operation and subresource (and, for updates, the API version). Must never look at values, only at sets of fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ Comes in: the configuration of a server-side apply. Goes out: sentences of struc
 fields, wrong types and list items that cannot be told apart. Must never judge values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

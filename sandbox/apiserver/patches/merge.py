@@ -4,8 +4,6 @@ Comes in: the stored object and the patch. Goes out: the patched object, sharing
 whole by a merge patch, list maps too. Must never know about kinds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonpatch

@@ -5,8 +5,6 @@ Comes in: the stored object and the patch, with its `$patch`, `$retainKeys`, `$s
 replaced (node taints, tolerations). Must never be used for custom resources: they have no merge keys.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, Final

@@ -4,8 +4,6 @@ ReplicaSets, StatefulSets and Services are there for the controller, which sprea
 Their form comes from the client's models, their columns from `tables`.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from sandbox.apiserver.resources.resource import Resource

@@ -1,7 +1,5 @@
 """One column of `kubectl get`. A value of its own, so that tables and resources can both name it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

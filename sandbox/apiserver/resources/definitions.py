@@ -5,8 +5,6 @@ version. A schema that this server cannot evaluate is refused; the finer rules o
 Must never touch the store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

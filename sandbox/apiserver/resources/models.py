@@ -5,8 +5,6 @@ compiled `Schema`, for strict decoding, server-side apply and defaults of requir
 how lists merge, is in the tables below. Must never validate values.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 import types

@@ -3,8 +3,6 @@
 Comes in: resources. Goes out: lookups by path and by group, in the order of discovery. Must never hold objects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sandbox.apiserver.resources.resource import Resource

@@ -4,8 +4,6 @@ Builtin kinds are rows of `builtin.py`; a CRD version becomes one in `definition
 never changes: a changed CRD makes a new one. Must never hold objects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -34,7 +32,7 @@ class Resource:
     subresources: tuple[str, ...] = ()
     model: str = ""
     """The client's model of a builtin kind."""
-    custom: CustomForm | None = None
+    custom: "CustomForm | None" = None
     """What a CRD says of its kind; None for builtin kinds."""
     columns: tuple[Column, ...] | None = None
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

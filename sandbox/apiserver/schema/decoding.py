@@ -4,8 +4,6 @@ Comes in: an object and its schema. Goes out: sentences of Go's JSON decoder, on
 values of the right type.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, Final

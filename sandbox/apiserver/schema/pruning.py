@@ -4,8 +4,6 @@ Comes in: an object as a client sent it. Goes out: the object as it would be sto
 (for fieldValidation). Parts that are already stored (`is` the old object's) are trusted and shared. Must never refuse.
 """
 
-from __future__ import annotations
-
 import copy
 from datetime import datetime
 from typing import Any

@@ -5,8 +5,6 @@ message and field path. A rule that mentions `oldSelf` is a transition rule: it 
 to compare with. What did not change is not judged again. Rules may be refused at compile time only.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

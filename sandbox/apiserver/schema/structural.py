@@ -5,8 +5,6 @@ the questions that pruning, validation and field ownership ask. References are f
 contain itself. Must never look at an object.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +15,7 @@ from sandbox.apiserver.objects import MISSING, Obj
 Resolve = Callable[[str], "Schema"]
 
 
-def _no_references(name: str) -> Schema:
+def _no_references(name: str) -> "Schema":
     raise ValueError(f"a structural schema has no references, found {name!r}")
 
 
@@ -63,7 +61,7 @@ class Schema:
         self.pattern: re.Pattern[str] | None = None
         self.rules: tuple[Obj, ...] = ()
 
-    def fill(self, source: Mapping[str, Any], resolve: Resolve = _no_references) -> Schema:
+    def fill(self, source: Mapping[str, Any], resolve: Resolve = _no_references) -> "Schema":
         """Take over everything that `source` says; returns itself."""
         self.source = dict(source)
         self.type = source.get("type", "")
@@ -90,13 +88,13 @@ class Schema:
             self.preserve = True
         return self
 
-    def with_default(self, default: Any) -> Schema:
+    def with_default(self, default: Any) -> "Schema":
         """The same schema with another default."""
         changed = copy.copy(self)
         changed.default = default
         return changed
 
-    def field(self, name: str) -> Schema | None:
+    def field(self, name: str) -> "Schema | None":
         """The schema of one member of an object; None where nothing is said about it."""
         return self.properties.get(name, self.additional)
 

@@ -4,8 +4,6 @@ Comes in: a pruned and defaulted object and, on an update, the stored one. Goes 
 stored ones are not judged again (ratcheting, as Kubernetes 1.33 and newer do). CEL rules are not here but in `rules`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -5,8 +5,6 @@ the first is served from the state at the version of the first, rebuilt from the
 answer is 410 with a token to go on inconsistently, as Kubernetes does.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from bisect import bisect_right

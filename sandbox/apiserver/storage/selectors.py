@@ -4,8 +4,6 @@ Comes in: `labelSelector` and `fieldSelector`. Goes out: one function from objec
 Malformed or unsupported selectors are refused with 400. Must never read the store.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

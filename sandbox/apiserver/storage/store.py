@@ -5,8 +5,6 @@ version. The resource version starts at the clock in milliseconds, so that a cli
 410 and lists again. Must never judge an object: rules live in front of it. Belongs to the event loop's thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator

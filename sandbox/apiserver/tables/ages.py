@@ -3,8 +3,6 @@
 Comes in: two moments. Goes out: text, the same steps as Kubernetes' HumanDuration. Must never read the clock itself.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 UNKNOWN = "<unknown>"

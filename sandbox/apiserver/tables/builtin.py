@@ -4,8 +4,6 @@ Comes in: a kind. Goes out: its columns; kinds without columns of their own show
 the stored object. Must never fail on an object that lacks fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

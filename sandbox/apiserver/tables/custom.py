@@ -4,8 +4,6 @@ Comes in: the printer columns of a CRD version. Goes out: table columns. A value
 the column's prints as blank. Must never fail on an object.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Columns of events, in the form in which they are stored (core v1)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Final
 

@@ -4,8 +4,6 @@ Comes in: a path such as `.status.conditions[?(@.type=="Ready")].status`. Goes o
 an object. What columns do not use (slices, unions, recursion) is refused when the path is compiled.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

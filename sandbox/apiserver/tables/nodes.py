@@ -1,7 +1,5 @@
 """Columns of nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

@@ -3,8 +3,6 @@
 Comes in: a pod. Goes out: its cells. Must never fail on a pod that lacks fields.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final

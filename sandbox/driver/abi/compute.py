@@ -1,7 +1,5 @@
 """Compute instances inside a GPU instance: profiles, placements, creating, listing and destroying them."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pynvml

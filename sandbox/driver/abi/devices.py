@@ -1,7 +1,5 @@
 """Exports the start of the library, and identity, memory, processes and row remapping of GPUs and MIG devices."""
 
-from __future__ import annotations
-
 import pynvml
 
 from sandbox.driver.abi.compute import multiprocessors

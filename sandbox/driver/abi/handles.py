@@ -4,8 +4,6 @@ A handle is a number that only looks like a pointer: kind, GPU, instance ids and
 never dereferenced, means the same in every process, and is stale (invalid argument) once its instance is destroyed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -5,8 +5,6 @@ the simulated driver branch does not have. Around each call it applies injected 
 `Refused` into a return code. An exception inside a callback would read as success, so none may leave one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

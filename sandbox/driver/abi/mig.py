@@ -1,7 +1,5 @@
 """The MIG mode, GPU instance profiles and placements, and GPU instances."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pynvml

@@ -4,8 +4,6 @@ A null pointer is an invalid argument, as in the library. An address that can be
 there the real library would crash the process, typically because a placement was passed by value instead of `byref`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import TypeVar
 

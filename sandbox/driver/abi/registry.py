@@ -4,8 +4,6 @@
 or alone) and the raw arguments. It returns nothing for success or raises `Refused`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.kubelet.commands import running_seconds
+from sandbox.kubelet.pods import running_seconds
 
 
 @pytest.mark.parametrize(

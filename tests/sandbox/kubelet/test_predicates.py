@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.kubelet.predicates import Rejection, check_resources, raised
+from sandbox.kubelet.admission import Rejection, check_resources, raised
 
 NODE = {"cpu": 8000, "memory": 1 << 30, "pods": 3, "nvidia.com/gpu": 3}
 

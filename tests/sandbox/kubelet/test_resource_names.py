@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.kubelet.resource_names import is_extended_resource
+from sandbox.kubelet.pods import is_extended_resource
 
 
 @pytest.mark.parametrize(

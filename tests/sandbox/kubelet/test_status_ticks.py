@@ -6,9 +6,9 @@ from random import Random
 
 from sandbox.kubelet import Clock
 from sandbox.kubelet.devices import DeviceTable
-from sandbox.kubelet.endpoints import Endpoints
 from sandbox.kubelet.node_status import read_node
-from sandbox.kubelet.node_ticks import NodeTicks
+from sandbox.kubelet.registration import Endpoints
+from sandbox.kubelet.writer import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
 from tests.sandbox.kubelet.conftest import QUICK, Bench
 from tests.sandbox.kubelet.fake_api import FakeApi

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -18,6 +19,7 @@ import yaml
 DEPLOY = Path(__file__).parents[1]
 CHART = DEPLOY / "chart"
 FOLDER = DEPLOY / "manifests"
+HEADER = "Made by `make manifests` from deploy/chart/templates: change it there."
 DIGEST = "chart.sha256"
 NAMESPACE = "gpuplan-system"
 OPTIONS = ("--namespace", NAMESPACE, "--set", "namespace.create=true")
@@ -42,7 +44,8 @@ def rendered(helm: Path) -> dict[str, str]:
     done = template(helm, *OPTIONS)
     if done.returncode != 0:
         raise RuntimeError(f"helm template: {done.stderr.strip()}")
-    return {**split(done.stdout), DIGEST: f"{digest()}\n"}
+    made = {name: f"# {HEADER}\n{text}" for name, text in split(done.stdout).items()}
+    return {**made, DIGEST: f"{digest()}\n{content_digest(made)}\n"}
 
 
 def split(printed: str) -> dict[str, str]:
@@ -82,7 +85,13 @@ def digest(chart: Path = CHART) -> str:
     return found.hexdigest()
 
 
+def content_digest(made: Mapping[str, str]) -> str:
+    """Changes with whatever is edited by hand."""
+    return hashlib.sha256(json.dumps(dict(made), sort_keys=True).encode()).hexdigest()
+
+
 def fresh() -> bool:
-    """Were the manifests rendered from the chart as it is?"""
+    """Were the manifests rendered from the chart as it is, and not edited since?"""
     path = FOLDER / DIGEST
-    return path.is_file() and path.read_text().strip() == digest()
+    there = {path.name: path.read_text() for path in FOLDER.glob("*.yaml")}
+    return path.is_file() and path.read_text().split() == [digest(), content_digest(there)]

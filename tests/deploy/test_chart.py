@@ -70,6 +70,15 @@ def test_manifests_are_stale_when_helm_would_print_others(
     assert (manifests.digest(chart) == manifests.digest()) is same
 
 
+def test_a_manifest_that_was_edited_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(manifests.FOLDER, tmp_path / "manifests")
+    monkeypatch.setattr(manifests, "FOLDER", tmp_path / "manifests")
+    assert manifests.fresh()
+    path = tmp_path / "manifests" / "41-agent.yaml"
+    path.write_text(path.read_text().replace("hostPID: true", "hostPID: false"))
+    assert not manifests.fresh()
+
+
 def test_one_file_per_template_with_its_documents_in_order() -> None:
     printed = (
         "---\n# Source: gpuplan/templates/10-b.yaml\nkind: A\n---\n# Source: gpuplan/templates/00-a.yaml\nkind: B\n"

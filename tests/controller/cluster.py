@@ -1,4 +1,4 @@
-"""The sandbox's API server with the CRD, seen through short verbs: what the controller's tests act on and look at."""
+"""The sandbox's API server with the CRD, seen through short verbs: what the controller's tests change and observe."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Cluster:
         return apply.apply_status(self.api, paths.plan(name), body, manager=AGENT_MANAGER)
 
     def confirm(self, name: str = "n1", *, used: Iterable[int] = ()) -> Json:
-        """The agent has done what the plan says, on the Node that is there now."""
+        """The agent has carried out the plan, on the Node that is there now."""
         status = confirmed(self.get_plan(name), used=used)
         status["node"]["uid"] = self.get_node(name)["metadata"]["uid"]
         return self.agent_status(name, status)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controller.cluster import Bench, Cluster
+from tests.controller.loop_rig import Rig
 from tests.controller.world import World
 
 
@@ -25,3 +26,8 @@ def world(cluster: Cluster) -> Iterator[World]:
     world = World(cluster)
     yield world
     world.stop()
+
+
+@pytest.fixture
+def rig(bench: Bench) -> Rig:
+    return Rig(bench)

@@ -1,4 +1,4 @@
-"""The controller as a process: killed at bad moments it goes on, and what it cannot use it says in one sentence."""
+"""The controller as a process: killed at bad moments it continues; unusable settings it reports in one sentence."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def process(tmp_path: Path, cluster: Cluster) -> Iterator[Process]:
     running.process.wait(SECONDS)
 
 
-def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, process: Process) -> None:
+def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(world: World, process: Process) -> None:
     cluster = world.cluster
     cluster.node(node("n1"))
     world.wait_for_empty_plan()
@@ -75,7 +75,7 @@ def test_killed_in_the_middle_it_goes_on_where_the_cluster_is(world: World, proc
     process.end(signal.SIGKILL)
     process.start()
     cluster.pod(pod("b", requests={SLICE: "6"}))
-    eventually(lambda: len(instances(world.planned())) == 7, "slices beside the one in use")
+    eventually(lambda: len(instances(world.planned())) == 7, "slices in addition to the one in use")
     starts = {i["start"] for found in world.planned() for i in found["mig"]["instances"]}
     assert used[0]["start"] in starts
     assert process.end(signal.SIGTERM) == 0
@@ -113,6 +113,6 @@ def test_unusable_settings_are_reported_in_one_sentence(
         )
     )
     assert main([argument.format(dir=tmp_path) for argument in arguments]) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert len(told.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert len(printed.splitlines()) == 1

@@ -17,12 +17,12 @@ from controller.model.views import MigDesired, PlannerOptions
 from controller.planning import plan as plan_pods
 from sandbox.apiserver import Disconnect, Refuse
 from tests.builders.objects import gpu, item, node, pod, status
-from tests.controller.actions.test_plan_writer import planned
 from tests.controller.actions.test_reporter import missed, placed
+from tests.controller.actions.writing import planned
 from tests.controller.cluster import Bench
+from tests.controller.loop_rig import Rig
 from tests.controller.planner.builders import A100, cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
-from tests.controller.test_loop import Rig
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_a_refused_node_is_planned_around_at_once(rig: Rig) -> None:
     assert "on node n2 " in told[-1][1]
 
 
-def test_while_every_plan_is_refused_pods_hear_the_server_s_sentence(rig: Rig) -> None:
+def test_while_every_plan_is_refused_pods_get_the_server_s_message(rig: Rig) -> None:
     refusals = Refusals(rig.bench, "n1", "n2")
     rig.bench.cluster.pod(pod())
     rig.turn()
@@ -239,7 +239,7 @@ def many_plans(rig: Rig, count: int) -> list[str]:
 
 
 def slow(rig: Rig, seconds: float) -> None:
-    """The clock goes on by so much with each plan that is written."""
+    """The clock advances by so much with each plan that is written."""
 
     def fault(request: Any) -> None:
         if request.method == "PATCH" and "/gpupartitionplans/m" in request.path and "status" not in request.path:

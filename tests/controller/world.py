@@ -1,6 +1,6 @@
 """A cluster, whole controllers that run against it in threads, and a node's agent played by the test.
 
-In: settings, and what the agent is to do. Out: plans, nominations and decisions, waited for with a deadline.
+Takes settings and what the agent is to do; returns plans, nominations and decisions, each waited for with a deadline.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class World:
         self.cluster.agent_status(name, status(gpu(state="Unmanaged"), node_uid=uid))
 
     def obey(self, name: str = "n1") -> None:
-        """Cut what the plan says, and let the node offer it."""
+        """Carry out the plan, and advertise the result on the node."""
         raw = self.cluster.confirm(name)
         slices = [part["resource"] for found in raw["status"]["gpus"] for part in found["partitions"]]
         offered = {resource: str(slices.count(resource)) for resource in slices}

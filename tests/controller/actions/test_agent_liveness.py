@@ -29,7 +29,7 @@ def ready(bench: Bench) -> AgentLiveness:
     return agents(bench)
 
 
-def says(bench: Bench, kind: str) -> tuple[str, str, int]:
+def condition_of(bench: Bench, kind: str) -> tuple[str, str, int]:
     """Status, reason and generation; 0 where it names none, as AgentAlive."""
     found = bench.cluster.conditions().get(kind, {})
     return (found.get("status", ""), found.get("reason", ""), found.get("observedGeneration", 0))
@@ -38,31 +38,31 @@ def says(bench: Bench, kind: str) -> tuple[str, str, int]:
 def test_from_first_sight_to_silence_and_back(bench: Bench) -> None:
     work = ready(bench)
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("Unknown", "Starting", 0)
+    assert condition_of(bench, "AgentAlive") == ("Unknown", "Starting", 0)
     bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     own = condition("Ready", "True", "Confirmed")
     bench.cluster.agent_status("n1", status(gpu(state="Unmanaged"), conditions=[own]))
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
     assert bench.cluster.conditions()["AgentAlive"]["lastTransitionTime"] == "2026-01-01T12:00:00Z"
     bench.clock.now += 59
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
     bench.clock.now += 1
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("False", "AgentSilent", 0)
-    assert says(bench, "Ready") == ("Unknown", "AgentSilent", 1)
+    assert condition_of(bench, "AgentAlive") == ("False", "AgentSilent", 0)
+    assert condition_of(bench, "Ready") == ("Unknown", "AgentSilent", 1)
     bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
-    assert says(bench, "Ready") == ("Unknown", "AgentSilent", 1)  # until the agent says more
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "Ready") == ("Unknown", "AgentSilent", 1)  # until the agent reports more
     bench.cluster.agent_status("n1", status(gpu(state="Unmanaged"), conditions=[own]))
     run(bench, work)
-    assert says(bench, "Ready") == ("True", "Confirmed", 1)
+    assert condition_of(bench, "Ready") == ("True", "Confirmed", 1)
     bench.cluster.pin("n1", {"index": 0, "whole": {}})
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
-    assert says(bench, "Ready") == ("True", "Confirmed", 1)
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "Ready") == ("True", "Confirmed", 1)
     assert bench.errors("status") == 0
 
 
@@ -84,24 +84,24 @@ def test_a_restarted_controller_does_not_take_an_old_lease_for_life(bench: Bench
     bench.load()
     bench.clock.now += 60
     run(bench, work)
-    assert says(bench, "AgentAlive")[1] == "AgentSilent"
+    assert condition_of(bench, "AgentAlive")[1] == "AgentSilent"
     again = Bench(bench.cluster)
     run(again, agents(again))
-    assert says(bench, "AgentAlive")[1] == "AgentSilent"
+    assert condition_of(bench, "AgentAlive")[1] == "AgentSilent"
     assert not again.state.plan_views()["n1"].agent_alive
     bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
     run(again, agents(again))
-    assert says(bench, "AgentAlive")[1] == "Heartbeat"
+    assert condition_of(bench, "AgentAlive")[1] == "Heartbeat"
 
 
 def test_a_plan_without_a_node(bench: Bench) -> None:
     bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}])
     run(bench, agents(bench))
-    assert says(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 0)
+    assert condition_of(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 0)
     bench.cluster.node(node("n1"))
     bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
     run(bench, agents(bench))
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
 
 
 def test_a_node_that_cannot_be_read_is_there(bench: Bench) -> None:
@@ -111,11 +111,11 @@ def test_a_node_that_cannot_be_read_is_there(bench: Bench) -> None:
     bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
     bench.state.tick()
     work.run()
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
     bench.clock.now += 60
     bench.state.tick()
     work.run()
-    assert says(bench, "AgentAlive") == ("False", "AgentSilent", 0)
+    assert condition_of(bench, "AgentAlive") == ("False", "AgentSilent", 0)
 
 
 def status_writes(bench: Bench) -> list[str]:
@@ -139,23 +139,23 @@ def test_ready_does_not_outlive_the_node(bench: Bench) -> None:
     apply.delete(bench.cluster.api, paths.node("n1"))
     bench.state.observe_node("n1", None)
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 0)
-    assert says(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
+    assert condition_of(bench, "AgentAlive") == ("Unknown", "NodeNotFound", 0)
+    assert condition_of(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
     bench.cluster.agent_status("n1", own)  # its agent still runs, and Ready is its own
     sent = status_writes(bench)
     run(bench, work)
-    assert (says(bench, "Ready"), sent) == (("True", "Confirmed", 1), [])
+    assert (condition_of(bench, "Ready"), sent) == (("True", "Confirmed", 1), [])
     bench.clock.now += 60
     run(bench, work)
-    assert says(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
+    assert condition_of(bench, "Ready") == ("Unknown", "NodeNotFound", 1)
     before = bench.cluster.get_plan()["metadata"]["resourceVersion"]
     run(bench, work)
     assert bench.cluster.get_plan()["metadata"]["resourceVersion"] == before
     bench.cluster.node(node("n1"))
     bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
-    assert says(bench, "Ready")[0] == "Unknown"  # until the agent says more
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+    assert condition_of(bench, "Ready")[0] == "Unknown"  # until the agent reports more
 
 
 @pytest.mark.parametrize(
@@ -172,25 +172,25 @@ def test_a_plan_that_no_agent_has_answered_is_unknown_at_once(
     for _ in range(5):
         run(bench, work)
         bench.clock.now += 10
-    assert says(bench, "AgentAlive") == ("Unknown", alive, 0)
-    assert says(bench, "Ready") == ("Unknown", unknown, 1)
+    assert condition_of(bench, "AgentAlive") == ("Unknown", alive, 0)
+    assert condition_of(bench, "Ready") == ("Unknown", unknown, 1)
     assert len(sent) == 1
     bench.clock.now += 10
     run(bench, work)
-    assert says(bench, "Ready") == ("Unknown", "AgentSilent" if node_there else "NodeNotFound", 1)
+    assert condition_of(bench, "Ready") == ("Unknown", "AgentSilent" if node_there else "NodeNotFound", 1)
 
 
 def test_an_agent_takes_ready_over_with_its_first_status(bench: Bench) -> None:
     work = ready(bench)
     run(bench, work)
-    assert says(bench, "Ready") == ("Unknown", "AwaitingAgent", 1)
+    assert condition_of(bench, "Ready") == ("Unknown", "AwaitingAgent", 1)
     own = status(gpu(state="Unmanaged"), conditions=[condition("Ready", "True", "Confirmed")])
     bench.cluster.agent_status("n1", own)
     for moment in (1, 2):
         bench.cluster.beat("n1", f"2026-01-01T12:00:0{moment}.000000Z")
         run(bench, work)
-        assert says(bench, "Ready") == ("True", "Confirmed", 1)
-    assert says(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+        assert condition_of(bench, "Ready") == ("True", "Confirmed", 1)
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
 
 
 def test_a_node_that_joins_late_has_its_plan_wait_for_its_agent(bench: Bench) -> None:
@@ -199,8 +199,8 @@ def test_a_node_that_joins_late_has_its_plan_wait_for_its_agent(bench: Bench) ->
     run(bench, work)
     bench.cluster.node(node("n1"))
     run(bench, work)
-    assert says(bench, "AgentAlive") == ("Unknown", "Starting", 0)
-    assert says(bench, "Ready") == ("Unknown", "AwaitingAgent", 1)
+    assert condition_of(bench, "AgentAlive") == ("Unknown", "Starting", 0)
+    assert condition_of(bench, "Ready") == ("Unknown", "AwaitingAgent", 1)
 
 
 def test_a_new_generation_is_no_reason_to_write(bench: Bench) -> None:

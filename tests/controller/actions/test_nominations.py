@@ -1,4 +1,4 @@
-"""Nominations: whom the slice that was made belongs to, until the scheduler has bound somebody."""
+"""Nominations: which pod a new slice belongs to, until the scheduler has bound a pod."""
 
 import threading
 from collections.abc import Callable

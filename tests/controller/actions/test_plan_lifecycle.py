@@ -66,7 +66,7 @@ def test_a_failure_is_counted_tried_again_later_and_stops_no_other(bench: Bench)
     assert bench.cluster.plans() == ["n1", "n2"]
 
 
-def test_who_does_not_lead_does_nothing(bench: Bench) -> None:
+def test_non_leader_does_nothing(bench: Bench) -> None:
     bench.cluster.node(node("n1"))
     bench.load()
     bench.leads = False
@@ -83,7 +83,7 @@ def test_who_does_not_lead_does_nothing(bench: Bench) -> None:
         ({"mode": "Auto"}, False),
     ],
 )
-def test_a_plan_without_a_node_goes_after_an_hour_unless_people_wrote_in_it(
+def test_a_plan_without_a_node_is_deleted_after_an_hour_unless_a_person_wrote_in_it(
     bench: Bench, spec: Json, deleted: bool
 ) -> None:
     bench.cluster.plan("n1", **spec)

@@ -45,7 +45,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def says(reason: UnplacedReason, message: str = "m", *, name: str = "a", channel: str = "") -> Statement:
+def statement(reason: UnplacedReason, message: str = "m", *, name: str = "a", channel: str = "") -> Statement:
     return Statement(
         uid=f"uid-{name}",
         key=("default", name),
@@ -89,15 +89,15 @@ def test_when_a_pod_has_an_event(
 ) -> None:
     for at, reason in passes:
         desk.wait(at)
-        desk.at(at, says(reason))
+        desk.at(at, statement(reason))
     desk.wait(until)
 
     assert [(at, reason) for at, reason, _ in desk.emitted] == emitted
 
 
 def test_a_repeat_has_the_newest_message_and_is_the_same_event(desk: Desk) -> None:
-    desk.at(0, says(FULL, "7 GPUs are full"))
-    desk.at(5, says(FULL, "8 GPUs are full"))
+    desk.at(0, statement(FULL, "7 GPUs are full"))
+    desk.at(5, statement(FULL, "8 GPUs are full"))
     desk.wait(601)
 
     assert [message for _, _, message in desk.emitted] == ["7 GPUs are full", "8 GPUs are full"]
@@ -109,30 +109,30 @@ def test_a_repeat_has_the_newest_message_and_is_the_same_event(desk: Desk) -> No
 
 
 def test_a_pod_that_no_longer_waits_has_no_further_event(desk: Desk) -> None:
-    desk.at(0, says(FULL), says(FULL, name="b"))
+    desk.at(0, statement(FULL), statement(FULL, name="b"))
     desk.gone.add("uid-a")
     desk.wait(700)
 
     assert [at for at, *_ in desk.emitted] == [0, 0, 600]
 
 
-def test_a_pod_that_can_start_hears_nothing_until_it_waits_again(desk: Desk) -> None:
-    desk.at(0, says(FULL))
+def test_a_pod_that_can_start_gets_no_event_until_it_waits_again(desk: Desk) -> None:
+    desk.at(0, statement(FULL))
     desk.at(1, ready=("uid-a",))
     desk.wait(700)
     assert len(desk.emitted) == 1
-    desk.at(700, says(FULL))
+    desk.at(700, statement(FULL))
     assert len(desk.emitted) == 2
 
 
 def test_a_forgotten_pod_begins_again(desk: Desk) -> None:
-    desk.at(0, says(FULL))
+    desk.at(0, statement(FULL))
     desk.at(1)
-    desk.at(2, says(FULL))
+    desk.at(2, statement(FULL))
     assert len(desk.emitted) == 2
 
 
 def test_channels_do_not_silence_each_other(desk: Desk) -> None:
     for at in (0, 1):
-        desk.at(at, says(OFF, channel="other"), says(FULL))
+        desk.at(at, statement(OFF, channel="other"), statement(FULL))
     assert [reason for _, reason, _ in desk.emitted] == ["MIGModeDisabled", "NoCapacity"]

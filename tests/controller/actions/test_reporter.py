@@ -1,4 +1,4 @@
-"""What people hear of a pass: Events once, metrics, and the document behind /decisions."""
+"""What is reported of a pass: Events once, metrics, and the document behind /decisions."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: Desk) -> None:
     assert heard == ("Pod/a", "Normal", "SchedulingGated", "gated")
 
 
-def test_a_pod_that_comes_back_to_the_queue_hears_it_again(desk: Desk) -> None:
+def test_a_pod_that_comes_back_to_the_queue_gets_its_event_again(desk: Desk) -> None:
     desk.report(unplaced=(missed("a"),))
     desk.report()
     assert len(desk.report(unplaced=(missed("a"),))) == 1
 
 
-def test_a_planned_pod_hears_of_it_and_one_that_takes_what_is_there_does_not(desk: Desk) -> None:
+def test_a_planned_pod_gets_an_event_and_one_that_takes_what_is_there_does_not(desk: Desk) -> None:
     heard = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
     words = f"Creating 1 {SLICE} on node n1 for this pod."
     assert heard == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
@@ -169,7 +169,7 @@ def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk)
     assert desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p", repeated=True)) == []
 
 
-def test_a_server_that_words_each_refusal_otherwise_makes_one_event(desk: Desk) -> None:
+def test_a_server_that_words_each_refusal_differently_makes_one_event(desk: Desk) -> None:
     desk.bench.cluster.node(node("n1"))
     desk.bench.cluster.plan("n1")
     desk.bench.load()

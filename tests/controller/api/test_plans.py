@@ -92,7 +92,7 @@ def test_an_empty_plan() -> None:
         ({"devicePlugin": {}}, True),
     ],
 )
-def test_what_people_wrote(spec: Json, authored: bool) -> None:
+def test_what_a_person_wrote(spec: Json, authored: bool) -> None:
     assert reading(plan(spec)).authored is authored
 
 

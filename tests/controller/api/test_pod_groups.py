@@ -1,4 +1,4 @@
-"""How pods say that they belong together."""
+"""How pods declare that they belong together."""
 
 from typing import Any
 

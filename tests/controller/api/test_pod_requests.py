@@ -10,7 +10,7 @@ Json = dict[str, Any]
 SLICE = "nvidia.com/mig-1g.10gb"
 
 
-def asking(*requests: Json, **spec: Any) -> Json:
+def requesting(*requests: Json, **spec: Any) -> Json:
     containers = [{"name": f"c{n}", "resources": {"requests": each}} for n, each in enumerate(requests)]
     return {"spec": {"containers": containers, **spec}}
 
@@ -19,21 +19,24 @@ def asking(*requests: Json, **spec: Any) -> Json:
     ("pod", "expected"),
     [
         # Rounded up once, not per container.
-        (asking({"cpu": "0.1m"}, {"cpu": "0.2m"}), {"cpu": 1}),
-        (asking({"memory": "100m"}, {"memory": "1.5"}), {"memory": 2}),
-        (asking({"cpu": "1500u"}, overhead={"cpu": "600u"}), {"cpu": 3}),
+        (requesting({"cpu": "0.1m"}, {"cpu": "0.2m"}), {"cpu": 1}),
+        (requesting({"memory": "100m"}, {"memory": "1.5"}), {"memory": 2}),
+        (requesting({"cpu": "1500u"}, overhead={"cpu": "600u"}), {"cpu": 3}),
         # Names without a slash that are no resource to the scheduler.
-        (asking({"gpus": "1", "storage": "1Gi", "hugepages-2Mi": "4Mi"}), {"hugepages-2Mi": 4 << 20}),
+        (requesting({"gpus": "1", "storage": "1Gi", "hugepages-2Mi": "4Mi"}), {"hugepages-2Mi": 4 << 20}),
         # Those of quotas are none either, unless Kubernetes itself owns them.
-        (asking({f"requests.{SLICE}": "1", "kubernetes.io/x": "1"}), {"kubernetes.io/x": 1}),
+        (requesting({f"requests.{SLICE}": "1", "kubernetes.io/x": "1"}), {"kubernetes.io/x": 1}),
         (
-            asking({"ephemeral-storage": "1", "attachable-volumes-x": "1"}),
+            requesting({"ephemeral-storage": "1", "attachable-volumes-x": "1"}),
             {"ephemeral-storage": 1, "attachable-volumes-x": 1},
         ),
         # Pod-level requests replace; a pod-level limit alone counts where no container has a request.
-        (asking({"cpu": "1"}, resources={"limits": {"cpu": "4"}}), {"cpu": 1000}),
-        (asking({"memory": "1"}, resources={"limits": {"cpu": "4"}}), {"memory": 1, "cpu": 4000}),
-        (asking({"cpu": "1"}, resources={"requests": {"cpu": "4", SLICE: "2"}, "limits": {"cpu": "8"}}), {"cpu": 4000}),
+        (requesting({"cpu": "1"}, resources={"limits": {"cpu": "4"}}), {"cpu": 1000}),
+        (requesting({"memory": "1"}, resources={"limits": {"cpu": "4"}}), {"memory": 1, "cpu": 4000}),
+        (
+            requesting({"cpu": "1"}, resources={"requests": {"cpu": "4", SLICE: "2"}, "limits": {"cpu": "8"}}),
+            {"cpu": 4000},
+        ),
     ],
 )
 def test_what_a_pod_requests(pod: Json, expected: dict[str, int]) -> None:
@@ -51,7 +54,7 @@ def reported(requests: Json | None, allocated: Json | None = None, name: str = "
 
 
 def test_an_empty_report_is_a_report() -> None:
-    pod = asking({"cpu": "1"})
+    pod = requesting({"cpu": "1"})
 
     assert resized(pod, containerStatuses=reported(None, {"cpu": "2"})) == {"cpu": 2000}
     assert resized(pod, containerStatuses=[{"name": "c0", "allocatedResources": {"cpu": "2"}}]) == {"cpu": 1000}
@@ -59,8 +62,8 @@ def test_an_empty_report_is_a_report() -> None:
 
 
 def test_plain_init_containers_are_not_resized() -> None:
-    pod = asking({"cpu": "1"}, initContainers=[{"name": "i", "resources": {"requests": {"cpu": "2"}}}])
-    sidecar = asking(
+    pod = requesting({"cpu": "1"}, initContainers=[{"name": "i", "resources": {"requests": {"cpu": "2"}}}])
+    sidecar = requesting(
         {"cpu": "1"}, initContainers=[{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}]
     )
     status = reported({"cpu": "5"}, name="i")
@@ -70,7 +73,7 @@ def test_plain_init_containers_are_not_resized() -> None:
 
 
 def test_pod_level_requests_are_resized_as_a_whole() -> None:
-    pod = asking({"cpu": "1"}, resources={"requests": {"cpu": "4"}}, overhead={"cpu": "1"})
+    pod = requesting({"cpu": "1"}, resources={"requests": {"cpu": "4"}}, overhead={"cpu": "1"})
     status: Json = {"resources": {"requests": {"cpu": "6", "memory": "7"}}, "allocatedResources": {"cpu": "5"}}
 
     assert resized(pod) == {"cpu": 5000}

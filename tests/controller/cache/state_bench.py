@@ -1,6 +1,7 @@
-"""A State with its window on one clock: fed raw objects as the watches would, and asked what woke it.
+"""A State with its window on one clock: fed raw objects as the watches would, and read for what woke it.
 
-In: raw API objects. Out: the State itself, and the triggers since the last look. No API server, no thread.
+Takes raw API objects; shows the State itself, and the triggers since the last reading. Starts no API server and no
+thread.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class ChangingInformers(FixedInformers):
 
 @dataclass
 class Bench:
-    """`triggers` tells what is worth a pass since the last look."""
+    """`triggers` returns what is worth a pass since the last reading."""
 
     clock: Clock = field(default_factory=Clock)
 

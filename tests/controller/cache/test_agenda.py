@@ -75,7 +75,7 @@ def test_everything_is_due_first_and_once_a_minute(clock: Clock) -> None:
 # ------------------------------------------------------------------------------ the same as judging everything
 
 
-def said(alive: str, alive_reason: str, ready: str, ready_reason: str) -> dict[str, Any]:
+def with_conditions(alive: str, alive_reason: str, ready: str, ready_reason: str) -> dict[str, Any]:
     conditions = [condition("AgentAlive", alive, alive_reason), condition("Ready", ready, ready_reason)]
     return {"status": status(gpu(), conditions=conditions)}
 
@@ -84,10 +84,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "empty": {},
     "stale item": {"spec": {"gpus": [{"index": 0, "whole": {}}]}, "planned": [item(0, 3)]},
     "authored": {"spec": {"mode": "Manual"}},
-    "starting": said("Unknown", "Starting", "Unknown", "AwaitingAgent"),
-    "alive": said("True", "Heartbeat", "True", "Confirmed"),
-    "silent": said("False", "AgentSilent", "Unknown", "AgentSilent"),
-    "no node": said("Unknown", "NodeNotFound", "Unknown", "NodeNotFound"),
+    "starting": with_conditions("Unknown", "Starting", "Unknown", "AwaitingAgent"),
+    "alive": with_conditions("True", "Heartbeat", "True", "Confirmed"),
+    "silent": with_conditions("False", "AgentSilent", "Unknown", "AgentSilent"),
+    "no node": with_conditions("Unknown", "NodeNotFound", "Unknown", "NodeNotFound"),
 }
 SECONDS = (0.5, 5.0, 59.5, 60.0, 61.0, 180.0, 3600.0)
 
@@ -180,7 +180,7 @@ def test_the_deadlines_of_an_agent_from_its_last_beat_to_its_taint() -> None:
     assert due_of_agents(judges, after=1) == ["taint n1"]
 
 
-def test_an_agent_that_never_speaks_is_judged_again_when_it_counts_as_silent() -> None:
+def test_an_agent_that_never_reports_is_judged_again_when_it_counts_as_silent() -> None:
     judges = Judges()
     _node("n1", "enabled")(judges)
     judges.plan("n1", "starting")

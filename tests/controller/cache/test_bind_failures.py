@@ -86,8 +86,8 @@ def test_a_pod_that_is_bound_or_gone_is_forgotten() -> None:
     [
         (pod("other"), 1, True),
         (pod("other", priority=-5), 1, True),
-        (pod("other"), -1, False),  # it was before ours in the queue
-        (pod("other", priority=5), 1, False),  # it overtakes ours in the queue
+        (pod("other"), -1, False),  # it was before the planned one in the queue
+        (pod("other", priority=5), 1, False),  # it overtakes the planned one in the queue
         (pod("other", scheduler="another"), 1, False),
     ],
     ids=["later", "less urgent", "earlier", "more urgent", "of another scheduler"],

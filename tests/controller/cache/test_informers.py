@@ -1,4 +1,4 @@
-"""What filters read beside pods and nodes: watched when a pod needs it, unknown until it is listed."""
+"""What filters read in addition to pods and nodes: watched when a pod needs it, unknown until it is listed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pod(**fields: Any) -> PodView:
 
 
 @pytest.mark.parametrize(
-    ("somebody", "profile", "kinds"),
+    ("pending", "profile", "kinds"),
     [
         (pod(), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
         (pod(gpu=()), DEFAULT_PROFILE, set()),
@@ -54,8 +54,8 @@ def pod(**fields: Any) -> PodView:
         (pod(spread=(SpreadConstraint(topology_key="zone", hard=False),)), BY_ZONE, {Kind.DEVICE_CLASSES}),
     ],
 )
-def test_what_a_pod_needs(somebody: PodView, profile: FilterProfile, kinds: set[Kind]) -> None:
-    assert needed_for(somebody, profile) == kinds
+def test_what_a_pod_needs(pending: PodView, profile: FilterProfile, kinds: set[Kind]) -> None:
+    assert needed_for(pending, profile) == kinds
 
 
 @pytest.fixture(scope="module")

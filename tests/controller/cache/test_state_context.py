@@ -53,7 +53,7 @@ def observe(found: State, raw: Json) -> PodView:
         ({"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, {}, None, True),
         (spread(hard=True), {}, None, True),
         (spread(hard=False), {}, None, False),
-        # Who keeps others away from its own node only is not felt on nodes with GPUs.
+        # A pod that keeps others away from its own node only does not matter on nodes with GPUs.
         ({}, {"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, None, False),
         ({}, {"affinity": {"podAntiAffinity": term()}}, None, True),
         ({}, {}, FilterProfile(default_spread=(SpreadConstraint(topology_key=ZONE),)), True),

@@ -115,7 +115,7 @@ def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
     bench.gone("p")
     bench.pod(pod("never-bound", nominated="n1"))
     bench.gone("never-bound")
-    bench.plan(plan(version=11, planned=[item(0, 3)]))  # its status is cleared before it goes
+    bench.plan(plan(version=11, planned=[item(0, 3)]))  # its status is cleared before it is deleted
     bench.state.observe_plan("n1", None)
     bench.state.observe_node("n1", None)
     bench.beat()  # the agent's last one comes after

@@ -1,4 +1,4 @@
-"""What a snapshot says of pending pods beyond their own objects: another's nomination, gangs that have started."""
+"""What a snapshot has of pending pods beyond their own objects: another's nomination, gangs that have started."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_for_a_while_only() -> None:
     assert reasons(made) == [UnplacedReason.PREEMPTING]  # another nomination, another wait
 
 
-def test_a_nomination_to_a_missing_node_counts_for_nothing() -> None:
+def test_a_nomination_to_a_missing_node_does_not_count() -> None:
     made = bench()
     made.pod(pod(nominated="n-gone"))
     assert planned(made.state.snapshot()).placed[0].node == "n1"

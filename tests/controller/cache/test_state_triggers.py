@@ -1,4 +1,4 @@
-"""What is worth a pass: pods that ask, capacity that changes, news of the agent; and neither noise nor own writes."""
+"""What is worth a pass: pending pods, capacity that changes, reports of the agent; neither noise nor own writes."""
 
 from collections.abc import Callable
 
@@ -53,7 +53,7 @@ def test_our_own_nomination_is_no_news() -> None:
     assert bench.triggers() == ()
 
 
-def test_a_served_pod_leaves_the_window() -> None:
+def test_a_placed_pod_leaves_the_window() -> None:
     bench = Bench()
     bench.pod(pod())
     bench.pod(pod(node="n1"))

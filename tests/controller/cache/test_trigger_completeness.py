@@ -1,6 +1,6 @@
 """Whatever happens in a small cluster: where nothing starts a pass, a pass would place the same pods.
 
-Random changes of pods, nodes and plans, each followed by the real planner on a fresh snapshot. Time stands still, so
+Random changes of pods, nodes and plans, each followed by the real planner on a fresh snapshot. Time does not pass, so
 that the resync, which forgives omissions, never helps.
 """
 
@@ -118,7 +118,7 @@ def changed(draw: st.DrawFn) -> Change:
             del world.pods[name]
             world.bench.gone(name)
             return
-        holds_gpus = "nvidia.com/" in str(spec["containers"])  # the agent's status says when one of these is bound
+        holds_gpus = "nvidia.com/" in str(spec["containers"])  # the agent's status shows when one of these is bound
         if what == "bind" and "nodeName" not in spec and not holds_gpus:
             spec, status = spec | {"nodeName": place}, status | {"conditions": []}
         elif what == "resize":

@@ -7,7 +7,7 @@ from tests.builders.objects import SLICE, Json, plan, pod
 from tests.controller.cache.state_bench import READY, Bench, settled
 
 
-def test_a_broken_object_is_left_out_and_the_rest_goes_on() -> None:
+def test_a_broken_object_is_left_out_and_the_rest_continues() -> None:
     bench = Bench()
     settled(bench)
     broken = plan(version=11, spec={"gpus": "none"})

@@ -1,4 +1,4 @@
-"""knownMigGeometries: what files say, and what of it counts."""
+"""knownMigGeometries: what files contain, and what of it counts."""
 
 import logging
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_names_of_later_drivers_are_the_same_profiles() -> None:
     ],
     ids=["key", "helm", "beside-others", "older"],
 )
-def test_every_form_in_which_people_have_it(content: object) -> None:
+def test_every_form_that_is_in_use(content: object) -> None:
     assert read_geometries(content).entries == read_geometries(NOS).entries
 
 
@@ -66,7 +66,7 @@ def test_every_form_in_which_people_have_it(content: object) -> None:
     "name",
     ["A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-40GB-SXM4", "NVIDIA-A100-40GB-PCIe", "A100-PCIE-40GB"],
 )
-def test_names_that_people_write(name: str) -> None:
+def test_names_that_are_in_use(name: str) -> None:
     found = model_named(name)
     assert found is not None
     assert found.key == "A100-40GB"
@@ -150,7 +150,7 @@ def test_a_model_that_the_catalogue_lacks_is_used_where_nvml_confirms_it(caplog:
 
 
 def test_nvml_decides_what_can_exist_on_a_node() -> None:
-    """A driver that offers fewer profiles than the catalogue knows."""
+    """A driver that has fewer profiles than the catalogue knows."""
     fewer = model_from_report(
         "NVIDIA A30", 24_258, [spec for spec in A30.profiles if spec.name in ("1g.6gb", "4g.24gb")]
     )

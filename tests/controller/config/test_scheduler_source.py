@@ -1,4 +1,4 @@
-"""Where the scheduler's configuration comes from: file, ConfigMap, default, and what is said of each."""
+"""Where the scheduler's configuration comes from: file, ConfigMap, default, and what is reported of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings file: defaults, every way to get it wrong, and the sentences that people read then."""
+"""The settings file: defaults, every way to get it wrong, and the message for each."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who is helped, who is not, and what the others are told."""
+"""Which pods are a demand, which are not, and the reasons of the others."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_one_that_was_not_tried_yet_waits_its_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    "somebody",
+    "candidate",
     [
         pytest.param(pod("a"), id="requests no GPU"),
         pytest.param(
@@ -42,12 +42,12 @@ def test_one_that_was_not_tried_yet_waits_its_turn() -> None:
         pytest.param(replaced(pod("a", MIG), deleting=True), id="is going away"),
     ],
 )
-def test_these_are_no_demand(somebody: PodView) -> None:
-    assert collected(somebody) == ([], [], {})
+def test_these_are_no_demand(candidate: PodView) -> None:
+    assert collected(candidate) == ([], [], {})
 
 
 @pytest.mark.parametrize(
-    ("somebody", "reason", "remedy"),
+    ("candidate", "reason", "remedy"),
     [
         pytest.param(
             pod("a", "nvidia.com/gpu.shared"), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-<N>gb", id="equal replicas"
@@ -100,8 +100,8 @@ def test_these_are_no_demand(somebody: PodView) -> None:
         ),
     ],
 )
-def test_these_get_a_reason_with_a_remedy(somebody: PodView, reason: UnplacedReason, remedy: str) -> None:
-    found = collect([somebody], Serving())
+def test_these_get_a_reason_with_a_remedy(candidate: PodView, reason: UnplacedReason, remedy: str) -> None:
+    found = collect([candidate], Serving())
 
     assert not found.helpable
     (refused,) = found.refused
@@ -142,7 +142,7 @@ def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> N
     ],
 )
 def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
-    """'': nothing is wrong with it, or nobody means a slice; None: no slice is named like it."""
+    """'': nothing is wrong with it, or no slice is meant; None: no slice is named like it."""
     assert is_misnamed(typed) == (meant != "")
     if meant != "":
         assert nearest_slice(typed) == (meant or "")
@@ -155,7 +155,7 @@ def test_our_own_nomination_is_no_preemption() -> None:
     assert collected(nominated) == (["a"], [], {})
 
 
-def test_two_slices_in_two_containers_are_served() -> None:
+def test_two_slices_in_two_containers_are_a_demand() -> None:
     (demand,) = collect([pod("a", ("10gb", 2))], Serving()).helpable
 
     assert demand.wants == (("nvidia.com/gpu-10gb", 2),)

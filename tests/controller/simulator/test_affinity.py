@@ -1,4 +1,4 @@
-"""Inter-pod affinity and anti-affinity, the pod's own and that of those who are there."""
+"""Inter-pod affinity and anti-affinity, the pod's own and that of existing pods."""
 
 from typing import Any
 
@@ -47,12 +47,12 @@ def test_affinity(there: list[Any], terms: list[Json], expected: list[str]) -> N
     assert fits(cluster(*there), a_pod("p", spec=affinity(*terms)), *NODES) == expected
 
 
-def test_the_first_of_its_kind_goes_wherever_the_key_is() -> None:
+def test_the_first_of_its_kind_fits_wherever_the_key_is() -> None:
     first = a_pod("p", WEB, spec=affinity(near()))
 
     assert fits(cluster(), first, *NODES) == ["a1", "a2", "b1"]
     assert fits(cluster(one("b1")), first, *NODES) == ["b1"]
-    # Somebody matches, but where no zone is: that does not count as the first.
+    # A pod matches, but where no zone is: that does not count as the first.
     assert fits(cluster(one("x")), first, *NODES) == ["a1", "a2", "b1"]
     assert fits(cluster(), a_pod("p", {"app": "db"}, spec=affinity(near())), *NODES) == []
 
@@ -65,7 +65,7 @@ def test_the_first_of_its_kind_goes_wherever_the_key_is() -> None:
         ([one("a1")], [near(key="kubernetes.io/hostname")], ["a2", "b1", "x"]),
         ([one("a1", namespace="other")], [near()], ["a1", "a2", "b1", "x"]),
         ([one("a1"), one("b1", {"app": "db"}, "f")], [near(), near("db")], ["x"]),
-        ([one("a1")], [{"topologyKey": "zone"}], ["a1", "a2", "b1", "x"]),  # no selector: nobody is meant
+        ([one("a1")], [{"topologyKey": "zone"}], ["a1", "a2", "b1", "x"]),  # no selector: no pod is meant
         ([one("a1")], [near(None)], ["b1", "x"]),
     ],
 )
@@ -84,7 +84,7 @@ def test_anti_affinity(there: list[Any], terms: list[Json], expected: list[str])
         (near(namespaceSelector={"matchLabels": {"kind": "guest"}}), a_pod("p", WEB), ["a1", "a2", "b1", "x"]),
     ],
 )
-def test_those_who_are_there_keep_others_away(term: Json, newcomer: Any, expected: list[str]) -> None:
+def test_existing_pods_keep_others_away(term: Json, newcomer: Any, expected: list[str]) -> None:
     there = one("a1", spec=affinity(term, anti=True))
 
     assert fits(cluster(there), newcomer, *NODES) == expected
@@ -97,13 +97,13 @@ def test_a_namespace_selector_that_misses_a_label_means_every_pod_in_1_36() -> N
         "b1",
         "x",
     ]
-    # Of those who are there it is asked with the newcomer's namespace at hand.
+    # For existing pods it is evaluated with the newcomer's namespace.
     there = one("a1", spec=affinity(nameless, anti=True))
     assert fits(cluster(there), a_pod("p", WEB, namespace="other"), *NODES) == list(NODES)
     assert fits(cluster(there), a_pod("p", WEB, namespace="bare"), *NODES) == ["b1", "x"]
 
 
-def test_it_says_what_is_wrong() -> None:
+def test_the_message_names_what_is_wrong() -> None:
     shy = one("a1", spec=affinity(near("guest"), anti=True))
 
     assert verdicts(cluster(shy), a_pod("p", spec=affinity(near("db"))), "a1") == [

@@ -23,7 +23,7 @@ def small(name: str = "n", *, slices: int = 0) -> NodeView:
     return replace(a_node(name), allocatable={"cpu": 1000, "memory": 2**30, "pods": 3, SLICE: slices})
 
 
-def asking(name: str = "p", *, priority: int = 0, **amounts: str) -> PodView:
+def requesting(name: str = "p", *, priority: int = 0, **amounts: str) -> PodView:
     requests = {key.replace("slices", SLICE): value for key, value in amounts.items()}
     spec = {"priority": priority, "containers": [{"name": "main", "resources": {"requests": requests}}]}
     return a_pod(name, spec=spec)
@@ -31,15 +31,15 @@ def asking(name: str = "p", *, priority: int = 0, **amounts: str) -> PodView:
 
 def test_pods_come_and_go() -> None:
     cluster = state([small()])
-    cluster.add_pod(asking("e", cpu="600m"), "n")
-    assert verdicts(cluster, asking(cpu="600m"), "n") == ["NodeResourcesFit: Insufficient cpu"]
+    cluster.add_pod(requesting("e", cpu="600m"), "n")
+    assert verdicts(cluster, requesting(cpu="600m"), "n") == ["NodeResourcesFit: Insufficient cpu"]
 
-    cluster.add_pod(asking("e", cpu="400m"), "n")  # as it is after a resize
-    assert fits(cluster, asking(cpu="600m"), "n") == ["n"]
+    cluster.add_pod(requesting("e", cpu="400m"), "n")  # as it is after a resize
+    assert fits(cluster, requesting(cpu="600m"), "n") == ["n"]
 
     cluster.remove_pod("uid-e")
     cluster.remove_pod("uid-e")
-    assert fits(cluster, asking(cpu="1"), "n") == ["n"]
+    assert fits(cluster, requesting(cpu="1"), "n") == ["n"]
     assert cluster.usage("n").held.pods == 0
 
 
@@ -57,7 +57,7 @@ def test_nodes_come_and_go() -> None:
     assert fits(cluster, apart, "a", "b") == ["a", "b"]
 
 
-def test_a_node_may_be_told_of_as_it_will_be() -> None:
+def test_a_node_may_be_given_as_it_will_be() -> None:
     cluster = state([small()], [a_pod("e", WEB, node="n")])
     there = a_pod("p", spec={"nodeSelector": {"disk": "fast"}})
     assert fits(cluster, there, "n") == []
@@ -69,33 +69,33 @@ def test_a_node_may_be_told_of_as_it_will_be() -> None:
 
 
 def test_a_caller_that_counts_resources_itself_skips_their_filter() -> None:
-    cluster = state([small(slices=1)], [replace(asking("e", slices="1"), node="n")])
-    pod = asking(slices="1")
+    cluster = state([small(slices=1)], [replace(requesting("e", slices="1"), node="n")])
+    pod = requesting(slices="1")
 
     assert verdicts(cluster, pod, "n") == [f"NodeResourcesFit: Insufficient {SLICE}"]
     assert cluster.why_not(pod, "n", without={"NodeResourcesFit"}) is None
 
 
-def test_what_dra_serves_is_not_compared_where_no_plugin_offers_it() -> None:
+def test_what_dra_serves_is_not_compared_where_no_plugin_advertises_it() -> None:
     context = SchedulingContext(dra_resources=frozenset({SLICE}))
     cluster = state([small("bare"), small("plugin", slices=1)], context=context)
 
-    assert fits(cluster, asking(slices="2"), "bare", "plugin") == ["bare"]
-    assert cluster.prefilter(asking(slices="2")).unknown == ("what DRA allocates",)
+    assert fits(cluster, requesting(slices="2"), "bare", "plugin") == ["bare"]
+    assert cluster.prefilter(requesting(slices="2")).unknown == ("what DRA allocates",)
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(0, []), (5, []), (6, ["n"])])
 def test_a_nomination_holds_its_place_against_equals_and_lower(priority: int, expected: list[str]) -> None:
     cluster = state([small()])
-    cluster.nominate(asking("held", cpu="600m", priority=5), "n")
+    cluster.nominate(requesting("held", cpu="600m", priority=5), "n")
 
-    assert fits(cluster, asking(cpu="600m", priority=priority), "n") == expected
-    assert fits(cluster, asking("held", cpu="600m", priority=5), "n") == ["n"]
+    assert fits(cluster, requesting(cpu="600m", priority=priority), "n") == expected
+    assert fits(cluster, requesting("held", cpu="600m", priority=5), "n") == ["n"]
     cluster.withdraw("uid-held")
-    assert fits(cluster, asking(cpu="600m", priority=priority), "n") == ["n"]
+    assert fits(cluster, requesting(cpu="600m", priority=priority), "n") == ["n"]
 
 
-def test_a_pod_must_fit_with_and_without_those_who_are_nominated() -> None:
+def test_a_pod_must_fit_with_and_without_nominated_pods() -> None:
     cluster = state([small()])
     cluster.nominate(a_pod("held", WEB, spec={"priority": 1}), "n")
     close = a_pod("p", spec=affinity(near(key="kubernetes.io/hostname")))
@@ -117,7 +117,7 @@ def test_a_pod_must_fit_with_and_without_those_who_are_nominated() -> None:
 def test_the_first_filter_of_the_profile_answers(filters: tuple[str, ...], first: str | None) -> None:
     tainted = replace(small(), taints=a_node("n", taints=[{"key": "k", "effect": "NoSchedule"}]).taints)
     cluster = state([tainted], profile=FilterProfile(filters=filters))
-    misfit = cluster.why_not(replace(asking(cpu="2"), affinity=a_pod("q", spec=affinity(near())).affinity), "n")
+    misfit = cluster.why_not(replace(requesting(cpu="2"), affinity=a_pod("q", spec=affinity(near())).affinity), "n")
 
     assert (None if misfit is None else misfit.plugin) == first
 
@@ -131,7 +131,7 @@ def test_each_scheduler_filters_by_its_own_profile() -> None:
             "lax": FilterProfile(scheduler_name="lax", ignored_groups=frozenset({"nvidia.com"})),
         },
     )
-    pod = asking(slices="1")
+    pod = requesting(slices="1")
 
     assert [cluster.why_not(replace(pod, scheduler_name=name), "n") for name in ("lax", "other")] == [
         None,
@@ -177,7 +177,7 @@ def test_names_that_contradict_each_other_fit_nowhere() -> None:
 @pytest.mark.parametrize(
     ("pod", "coupled"),
     [
-        (a_pod("p", WEB), True),  # somebody there keeps it away
+        (a_pod("p", WEB), True),  # an existing pod keeps it away
         (a_pod("p", {"app": "db"}), False),
         (a_pod("p", spec=affinity(near())), True),
         (a_pod("p", spec=affinity(near(), anti=True)), True),
@@ -185,7 +185,7 @@ def test_names_that_contradict_each_other_fit_nowhere() -> None:
         (a_pod("p", spec={"topologySpreadConstraints": [spread(hard=False)]}), False),
     ],
 )
-def test_pods_that_look_at_others_are_told_apart(pod: PodView, coupled: bool) -> None:
+def test_pods_that_depend_on_others_are_distinguished(pod: PodView, coupled: bool) -> None:
     there = a_pod("e", node="n", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
 
     assert state([small()], [there]).coupled(pod) is coupled
@@ -231,7 +231,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "ask"]), POD
 
 @given(STEPS)
 @settings(max_examples=examples(60))
-def test_answers_are_those_of_a_cluster_that_is_looked_at_for_the_first_time(
+def test_answers_are_those_of_a_cluster_that_is_seen_for_the_first_time(
     steps: list[tuple[str, PodView, str]],
 ) -> None:
     nodes = [a_node("a1", zone="a"), a_node("a2", zone="a"), a_node("b1", zone="b"), a_node("x")]

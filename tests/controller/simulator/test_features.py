@@ -46,7 +46,7 @@ def test_what_a_pod_needs_of_its_node(spec: dict[str, Any], needed: tuple[str, .
         )
 
 
-def test_nodes_are_told_apart_by_what_they_declare() -> None:
+def test_nodes_are_distinguished_by_what_they_declare() -> None:
     groups = NodeGroups([declaring("a"), declaring("b", RESTARTS)], [a_pod("p"), a_pod("q", spec=RULES)])
 
     assert groups.allowed(groups.kind_of(a_pod("q", spec=RULES))) == (groups.group_of[1],)

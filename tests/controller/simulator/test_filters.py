@@ -1,4 +1,4 @@
-"""kube-scheduler's filters, with its own words for a misfit."""
+"""kube-scheduler's filters, with its own message for a misfit."""
 
 from dataclasses import replace
 
@@ -10,10 +10,10 @@ from controller.simulator import FIT, Misfit, Usage, filter_node, filter_pod
 from tests.controller.planner.builders import GIB, node, pod, replaced
 
 
-def verdict(somebody: PodView, where: NodeView, *there: PodView) -> str:
+def verdict(pending: PodView, where: NodeView, *there: PodView) -> str:
     """'' for a fit, else plugin and message."""
     usage = Usage.of([replaced(one, node=where.name) for one in there])
-    found = filter_pod(somebody, where, usage)
+    found = filter_pod(pending, where, usage)
     return f"{found.plugin}: {found.message}" if isinstance(found, Misfit) else ""
 
 
@@ -25,7 +25,7 @@ def test_fits_an_empty_node() -> None:
     assert filter_pod(pod("a"), node(), Usage()) is FIT
 
 
-def test_a_cordoned_node_takes_only_those_who_tolerate_it() -> None:
+def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
     cordoned = replace(node(), unschedulable=True)
 
     assert verdict(pod("a"), cordoned) == "NodeUnschedulable: node(s) were unschedulable"
@@ -57,7 +57,7 @@ def test_taints_and_tolerations(toleration: Toleration, tolerated: bool) -> None
     assert verdict(tolerant, tainted) == expected
 
 
-def test_a_preference_taints_nobody() -> None:
+def test_a_preference_repels_no_pod() -> None:
     assert verdict(pod("a"), replace(node(), taints=(Taint(key="x", effect="PreferNoSchedule"),))) == ""
 
 
@@ -138,7 +138,7 @@ def test_every_lacking_resource_is_named_in_the_schedulers_order() -> None:
     )
 
 
-def test_a_resource_that_the_node_has_never_heard_of_is_insufficient() -> None:
+def test_a_resource_that_the_node_does_not_know_is_insufficient() -> None:
     assert verdict(pod("a", "10gb"), node()) == "NodeResourcesFit: Insufficient nvidia.com/gpu-10gb"
 
 
@@ -160,11 +160,11 @@ def test_nominated_pods_count_unless_their_priority_is_lower() -> None:
     assert usage.held.pods == 0
 
 
-def test_usage_forgets_who_leaves() -> None:
-    usage, somebody = Usage(), replaced(pod("a", cpu=600), host_ports=(HostPort(port=80),))
-    usage.add(somebody)
+def test_usage_forgets_a_pod_that_leaves() -> None:
+    usage, pending = Usage(), replaced(pod("a", cpu=600), host_ports=(HostPort(port=80),))
+    usage.add(pending)
     assert (usage.held.pods, usage.held["cpu"], usage.held["memory"]) == (1, 600, 4 * GIB)
 
-    usage.remove(somebody)
+    usage.remove(pending)
 
     assert (usage.held, dict(usage.ports)) == (Capacity(), {})

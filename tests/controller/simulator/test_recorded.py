@@ -17,7 +17,7 @@ FILES = ["verdicts.json.gz", "verdicts-wider.json.gz"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_recorded_verdict_is_ours_too(name: str) -> None:
+def test_every_recorded_verdict_is_the_simulator_s_too(name: str) -> None:
     pairs = list(compare(read_file(DATA / name)))
 
     assert [pair for pair in pairs if not pair.agrees] == []
@@ -35,11 +35,11 @@ def test_every_recorded_verdict_is_ours_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES[:1])
-def test_the_words_are_the_same(name: str) -> None:
+def test_the_messages_are_the_same(name: str) -> None:
     assert all(pair.same_words for pair in compare(read_file(DATA / name)))
 
 
-def test_the_benchmark_says_how_many_agree(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_benchmark_prints_how_many_agree(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(DATA / FILES[0]), "--json"]) == 0
 
     said = json.loads(capsys.readouterr().out)
@@ -100,7 +100,7 @@ def test_free_volumes_are_matched_as_the_scheduler_does() -> None:
 
 
 def test_one_framework_judged_all_pods(tmp_path: Path) -> None:
-    """The first profile is asked even for pods that name another scheduler."""
+    """The first profile is used even for pods that name another scheduler."""
     node = {"metadata": {"name": "n", "labels": {}}, "spec": {"unschedulable": True}, "status": {"allocatable": {}}}
     pod = {"metadata": {"name": "p"}, "spec": {"schedulerName": "other", "containers": []}}
     profile = {"schedulerName": "mine", "plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}}
@@ -114,7 +114,7 @@ def test_one_framework_judged_all_pods(tmp_path: Path) -> None:
     assert main([write(tmp_path / "verdicts.json", [cluster])]) == 0
 
 
-def test_pods_of_one_name_are_told_apart_by_their_namespace(tmp_path: Path) -> None:
+def test_pods_of_one_name_are_distinguished_by_their_namespace(tmp_path: Path) -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "2", "pods": "9"}}}
     running = [

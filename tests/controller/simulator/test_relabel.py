@@ -41,7 +41,7 @@ def test_labels_after_the_cut(labels: dict[str, str], mps: bool, after: dict[str
         (False, False, [PLAIN[PRODUCT]]),
     ],
 )
-def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, products: list[str]) -> None:
+def test_the_device_plugin_decides_which_node_is_relabelled(relabels: bool, mps: bool, products: list[str]) -> None:
     found = expected_after(node(labels=PLAIN), mps=mps, relabels=relabels)
 
     assert [one.labels[PRODUCT] for one in found] == products
@@ -59,7 +59,7 @@ def test_the_device_plugin_decides_who_is_told(relabels: bool, mps: bool, produc
         ({"devicePlugin": {"backend": "nvidia", "renameByDefault": True}}, {}, False),
     ],
 )
-def test_the_plan_tells_which_plugin_it_is(spec: Json, status: Json, relabels: bool) -> None:
+def test_the_plan_shows_which_plugin_it_is(spec: Json, status: Json, relabels: bool) -> None:
     assert plan_reading(plan(spec=spec, status=status)).relabels is relabels
 
 
@@ -69,12 +69,12 @@ IN, NOT_IN = "In", "NotIn"
 @pytest.mark.parametrize(
     ("asks", "now", "selector", "relabelled", "kept"),
     [
-        # MIG -> MPS: a device plugin that relabels has -SHARED come; with ours either may be.
+        # MIG -> MPS: a device plugin that relabels adds -SHARED; with ours the label may have it or not.
         (MPS, PLAIN, (IN, PLAIN), False, True),
         (MPS, PLAIN, (IN, SHARED), True, True),
         (MPS, PLAIN, (NOT_IN, PLAIN), True, True),
         (MPS, PLAIN, (NOT_IN, SHARED), False, True),
-        # MPS -> MIG: it goes.
+        # MPS -> MIG: it is removed.
         (MIG, SHARED, (IN, PLAIN), True, True),
         (MIG, SHARED, (IN, SHARED), False, True),
         (MIG, SHARED, (NOT_IN, PLAIN), False, True),

@@ -1,4 +1,4 @@
-"""Topology spread: who is counted where, and when the skew is too large."""
+"""Topology spread: which pods are counted where, and when the skew is too large."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,10 +44,10 @@ def on(*nodes: str, **more: Any) -> list[Any]:
         (["a1"], spread(hard=False), ["a1", "a2", "b1", "c1"]),
         # Pods that the selector does not mean are not counted, and then the pod itself is not either.
         (["a1", "a1"], spread(app="other"), ["a1", "a2", "b1", "c1"]),
-        # Fewer domains than asked for: the least count is taken as 0.
+        # Fewer domains than requested: the least count is taken as 0.
         (["a1", "b1", "c1"], spread(minDomains=3), ["a1", "a2", "b1", "c1"]),
         (["a1", "b1", "c1"], spread(minDomains=4), []),
-        # An empty selector counts nobody but the pod itself, none at all not even that.
+        # An empty selector counts no pod but the pod itself, no selector not even that.
         (["a1", "a1"], {**spread(), "labelSelector": {}}, ["a1", "a2", "b1", "c1"]),
         (["a1", "a1"], {k: v for k, v in spread().items() if k != "labelSelector"}, ["a1", "a2", "b1", "c1"]),
     ],
@@ -56,7 +56,7 @@ def test_the_skew(there: list[str], constraint: Json, expected: list[str]) -> No
     assert fits(state(three_zones(), on(*there)), spreading(constraint), *NODES) == expected
 
 
-def test_it_says_what_is_wrong() -> None:
+def test_the_message_names_what_is_wrong() -> None:
     cluster = state([*three_zones(), a_node("x")], on("a1"))
 
     assert verdicts(cluster, spreading(spread()), "a1", "x", "b1") == [
@@ -83,7 +83,7 @@ def test_all_constraints_must_hold_and_only_nodes_with_all_keys_count() -> None:
         (on("a2"), ["b1", "c1"]),
     ],
 )
-def test_who_is_counted(there: list[Any], expected: list[str]) -> None:
+def test_which_pods_are_counted(there: list[Any], expected: list[str]) -> None:
     assert fits(state(three_zones(), there), spreading(spread()), *NODES) == expected
 
 

@@ -1,90 +1,16 @@
 """Volumes: what is known about claims, volumes and classes; what is not known passes, and is named."""
 
-from typing import Any
-
 import pytest
 
-from controller.api.storage import read_claim, read_storage_class, read_volume
+from controller.api.storage import read_volume
 from controller.model.scheduling import (
     FILTERS,
     ClaimView,
     FilterProfile,
-    SchedulingContext,
-    StorageClassView,
     VolumeView,
 )
+from tests.controller.simulator.storage import NODES, OLD_ZONE, claim, cluster, using, volume
 from tests.controller.simulator.words import Json, a_node, a_pod, fits, state, verdicts
-
-ZONE = "topology.kubernetes.io/zone"
-OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-NODES = ("a", "b", "bare")
-LIMITS = "how many volumes a node can attach"
-
-
-def claim(volume: str = "", *, bound: bool | None = None, storage_class: str = "late", **more: Any) -> ClaimView:
-    raw = {
-        "metadata": {"name": "c", "annotations": {}, **more.pop("metadata", {})},
-        "spec": {"volumeName": volume, "storageClassName": storage_class, **more.pop("spec", {})},
-        "status": {"phase": more.pop("phase", "Pending")},
-    }
-    if volume and bound is not False:
-        raw["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = "yes"
-    read = read_claim(raw)
-    assert isinstance(read, ClaimView)
-    return read
-
-
-def volume(
-    *, zone: str = "", label: str = ZONE, only: str = "", phase: str = "Bound", storage_class: str = "late"
-) -> VolumeView:
-    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [only]}]}]
-    raw = {
-        "metadata": {"name": "v", "labels": {label: zone} if zone else {}},
-        "spec": {
-            "storageClassName": storage_class,
-            **({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if only else {}),
-        },
-        "status": {"phase": phase},
-    }
-    read = read_volume(raw)
-    assert isinstance(read, VolumeView)
-    return read
-
-
-def storage_class(mode: str = "WaitForFirstConsumer", *zones: str, provisioner: str = "disks") -> StorageClassView:
-    topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]}] if zones else []
-    raw = {"metadata": {"name": "s"}, "volumeBindingMode": mode, "provisioner": provisioner}
-    read = read_storage_class({**raw, "allowedTopologies": topologies})
-    assert isinstance(read, StorageClassView)
-    return read
-
-
-CLASSES = {
-    "late": storage_class(),
-    "now": storage_class("Immediate"),
-    "in-b": storage_class("WaitForFirstConsumer", "b", "c"),
-    "local": storage_class(provisioner="kubernetes.io/no-provisioner"),
-}
-
-
-def cluster(
-    claims: dict[str, ClaimView] | None = None,
-    volumes: dict[str, VolumeView] | None = None,
-    *there: Any,
-    profile: FilterProfile | None = None,
-) -> Any:
-    context = SchedulingContext(
-        claims={("team", name): one for name, one in (claims or {}).items()},
-        volumes=volumes or {},
-        storage_classes=CLASSES,
-    )
-    nodes = [a_node("a", at={ZONE: "a"}), a_node("b", at={ZONE: "b"}), a_node("bare")]
-    return state(nodes, there, context=context, profile=profile)
-
-
-def using(*claims: str, name: str = "p", **more: Any) -> Any:
-    volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": one}} for number, one in enumerate(claims)]
-    return a_pod(name, spec={"volumes": volumes}, **more)
 
 
 @pytest.mark.parametrize(
@@ -122,15 +48,15 @@ def test_claims_that_keep_the_pod_off_every_node(one: ClaimView | None, words: s
         (volume(zone="b"), ["b", "bare"]),
         (volume(zone="b__c"), ["b", "bare"]),
         (volume(zone="b", label=OLD_ZONE), ["b", "bare"]),
-        (volume(zone="b____c"), ["a", "b", "bare"]),  # malformed: it says nothing
+        (volume(zone="b____c"), ["a", "b", "bare"]),  # malformed: it constrains nothing
     ],
 )
 def test_where_a_bound_volume_is(there: VolumeView, expected: list[str]) -> None:
     assert fits(cluster({"c": claim("v")}, {"v": there}), using("c"), *NODES) == expected
 
 
-def test_a_volume_says_nothing_of_the_fields_of_nodes() -> None:
-    """As for the scheduler, which asks volumes about labels alone."""
+def test_a_volume_does_not_constrain_fields_of_nodes() -> None:
+    """As for the scheduler, which compares labels of volumes alone."""
     field = {"key": "metadata.name", "operator": "In", "values": ["elsewhere"]}
     raw = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
     there = read_volume({"metadata": {"name": "v"}, "spec": raw, "status": {"phase": "Bound"}})
@@ -139,7 +65,7 @@ def test_a_volume_says_nothing_of_the_fields_of_nodes() -> None:
     assert fits(cluster({"c": claim("v")}, {"v": there}), using("c"), *NODES) == list(NODES)
 
 
-def test_it_says_what_is_wrong() -> None:
+def test_the_message_names_what_is_wrong() -> None:
     assert verdicts(cluster({"c": claim("v")}, {"v": volume(only="b")}), using("c"), "a") == [
         "VolumeBinding: node(s) didn't match PersistentVolume's node affinity"
     ]
@@ -149,104 +75,6 @@ def test_it_says_what_is_wrong() -> None:
     assert verdicts(cluster({"c": claim(storage_class="in-b")}), using("c"), "a") == [
         "VolumeBinding: node(s) didn't find available persistent volumes to bind"
     ]
-
-
-@pytest.mark.parametrize(
-    ("claims", "volumes", "expected"),
-    [
-        ({"c": claim()}, {}, ["a", "b", "bare"]),
-        ({"c": claim(storage_class="in-b")}, {}, ["b"]),
-        ({"c": claim(storage_class="local")}, {}, []),
-        (
-            {"c": claim(storage_class="local")},
-            {"v": volume(phase="Available", storage_class="local")},
-            ["a", "b", "bare"],
-        ),
-        ({"c": claim(storage_class="local")}, {"v": volume(phase="Available", storage_class="local", only="a")}, ["a"]),
-        ({"c": claim(storage_class="local")}, {"v": volume(phase="Released", storage_class="local")}, []),
-        (
-            {"c": claim(storage_class="in-b")},
-            {"v": volume(phase="Available", storage_class="in-b", only="a")},
-            ["a", "b"],
-        ),
-        # Two claims cannot have the one free volume.
-        (
-            {"c": claim(storage_class="local"), "d": claim(storage_class="local")},
-            {"v": volume(phase="Available", storage_class="local")},
-            [],
-        ),
-        # A node was chosen for the claim already.
-        ({"c": claim(metadata={"annotations": {"volume.kubernetes.io/selected-node": "b"}})}, {}, ["b"]),
-    ],
-)
-def test_claims_that_wait_for_their_first_consumer(
-    claims: dict[str, ClaimView], volumes: dict[str, VolumeView], expected: list[str]
-) -> None:
-    found = cluster(claims, volumes)
-
-    assert fits(found, using(*claims), *NODES) == expected
-    made = any(CLASSES[one.storage_class].provisioner == "disks" for one in claims.values())
-    assert found.prefilter(using(*claims)).unknown == (
-        (LIMITS, "the storage that its claims wait for") if made else (LIMITS,)
-    )
-
-
-def wanting(size: str = "2Gi", **spec: Any) -> ClaimView:
-    requests = {"resources": {"requests": {"storage": size}}}
-    return claim(
-        storage_class="local", metadata={"uid": "u"}, spec={"accessModes": ["ReadWriteOnce"], **requests, **spec}
-    )
-
-
-def offering(size: str = "2Gi", *, labels: Json | None = None, only: str = "", **spec: Any) -> VolumeView:
-    terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [only]}]}]
-    offer = {
-        "storageClassName": "local",
-        "capacity": {"storage": size},
-        "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
-    }
-    where = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if only else {}
-    gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.pop("gone", False) else {}
-    raw = {"metadata": {"name": "v", "labels": labels or {}, **gone}, "spec": {**offer, **where, **spec}}
-    read = read_volume({**raw, "status": {"phase": "Available"}})
-    assert isinstance(read, VolumeView)
-    return read
-
-
-@pytest.mark.parametrize(
-    ("wants", "offers", "fit"),
-    [
-        (wanting(), offering(), True),
-        (wanting(), offering("2047Mi"), False),
-        (wanting(volumeMode="Filesystem"), offering(), True),
-        (wanting(volumeMode="Block"), offering(), False),
-        (wanting(accessModes=["ReadWriteMany"]), offering(), False),
-        (wanting(volumeAttributesClassName="fast"), offering(), False),
-        (wanting(selector={"matchLabels": {"a": "b"}}), offering(), False),
-        (wanting(selector={"matchLabels": {"a": "b"}}), offering(labels={"a": "b"}), True),
-        (wanting(), offering(gone=True), False),
-        # Kept for somebody: for this claim, for it in an earlier life, for another.
-        (wanting(accessModes=["ReadWriteMany"]), offering(claimRef={"namespace": "team", "name": "c"}), True),
-        (wanting(), offering(claimRef={"namespace": "team", "name": "c", "uid": "before"}), False),
-        (wanting(), offering(claimRef={"namespace": "team", "name": "d"}), False),
-    ],
-)
-def test_which_free_volume_will_do(wants: ClaimView, offers: VolumeView, fit: bool) -> None:
-    assert bool(fits(cluster({"c": wants}, {"v": offers}), using("c"), *NODES)) is fit
-
-
-def test_the_volume_that_is_kept_for_a_claim_decides() -> None:
-    volumes = {"v": offering(), "w": offering(only="b", claimRef={"namespace": "team", "name": "c"})}
-
-    assert fits(cluster({"c": wanting()}, volumes), using("c"), *NODES) == ["b"]
-
-
-def test_the_smallest_claim_chooses_first_and_takes_the_smallest() -> None:
-    claims = {"c": wanting("5Gi"), "d": wanting("1Gi")}
-
-    assert fits(cluster(claims, {"v": offering("2Gi"), "w": offering("9Gi")}), using(*claims), *NODES) == list(NODES)
-    assert fits(cluster(claims, {"v": offering("6Gi"), "w": offering("9Gi")}), using(*claims), *NODES) == list(NODES)
-    assert fits(cluster(claims, {"v": offering("2Gi"), "w": offering("4Gi")}), using(*claims), *NODES) == []
 
 
 def test_a_claim_for_one_pod_only() -> None:
@@ -300,7 +128,7 @@ def test_maps_that_could_not_be_read_are_unknown_and_pass() -> None:
         ({"VolumeRestrictions", "VolumeBinding", "VolumeZone", "NodeVolumeLimits"}, ""),
     ],
 )
-def test_plugins_that_are_switched_off_say_nothing(without: set[str], words: str) -> None:
+def test_plugins_that_are_switched_off_refuse_nothing(without: set[str], words: str) -> None:
     left = tuple(name for name in FILTERS if name not in without)
     profile = FilterProfile(filters=left, prefilters=left)
 

@@ -1,4 +1,4 @@
-"""Short words for the simulator's tests: raw objects as the API server has them, read as the controller reads them."""
+"""Short names for the simulator's tests: raw objects as the API server has them, read as the controller reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def a_node(name: str, *, taints: Iterable[Json] = (), at: Mapping[str, str] | None = None, **labels: str) -> NodeView:
-    """Room for everybody; labelled with its own name and these."""
+    """Room for every pod; labelled with its own name and these."""
     raw = {
         "metadata": {"name": name, "uid": name, "labels": {HOST: name, **labels, **(at or {})}},
         "spec": {"taints": list(taints)},
@@ -79,7 +79,7 @@ def state(
 
 
 def verdicts(cluster: ClusterState, pod: PodView, *nodes: str) -> list[str]:
-    """Per node '' for a fit, else the plugin and its words."""
+    """Per node '' for a fit, else the plugin and its message."""
     found = [cluster.why_not(pod, node) for node in nodes]
     return ["" if one is None else f"{one.plugin}: {one.message}" for one in found]
 

@@ -1,0 +1,64 @@
+"""Nodes from raw JSON: amounts, and the labels that enable a node."""
+
+import pytest
+
+from controller.api.nodes import Enablement, enablement, read_node
+from controller.model.views import NodeView, Taint
+from tests.controller.api.raw_pods import SLICE
+
+
+def test_a_node() -> None:
+    raw = {
+        "metadata": {
+            "name": "n1",
+            "uid": "nu",
+            "labels": {
+                "gpuplan.dev/gpu-partitioning": "mig",
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB",
+                "nvidia.com/gpu.count": "8",
+                "nvidia.com/gpu.memory": "many",
+            },
+        },
+        "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoExecute"}]},
+        "status": {
+            "allocatable": {"cpu": "63500m", "memory": "1Ki", "pods": "110", SLICE: "3"},
+            "conditions": [{"type": "Ready", "status": "Unknown"}],
+        },
+    }
+    node = read_node(raw)
+    assert isinstance(node, NodeView)
+    assert node.allocatable == {"cpu": 63500, "memory": 1024, "pods": 110, SLICE: 3}
+    assert (node.partitioning, node.gpu_count, node.gpu_memory_mib) == ("mig", 8, 0)
+    assert node.taints == (Taint(key="k", effect="NoExecute"),)
+    assert node.unschedulable
+    assert not node.ready
+
+
+OURS, NOS, ALT, ACK = (
+    "gpuplan.dev/gpu-partitioning",
+    "nos.nebuly.com/gpu-partitioning",
+    "nos.nebuly.ai/gpu-partitioning",
+    "ack.node.gpu.schedule",
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "mode", "remark"),
+    [
+        ({}, None, ""),
+        ({OURS: "auto"}, "auto", ""),
+        ({NOS: "mps"}, "mps", ""),
+        ({ALT: "mig"}, "mig", ""),
+        ({ACK: "mps"}, "mps", ""),
+        ({ACK: "cgpu"}, None, ""),
+        ({OURS: "mig", NOS: "mps"}, "mig", "is followed, not nos.nebuly.com/gpu-partitioning=mps"),
+        ({OURS: "mig", NOS: "mig"}, "mig", ""),
+        ({NOS: "mig", ACK: "mps"}, None, "disagree"),
+        ({OURS: "MIG"}, None, "use one of mig, mps, auto"),
+    ],
+)
+def test_which_labels_enable_a_node(labels: dict[str, str], mode: str | None, remark: str) -> None:
+    found = enablement(labels)
+    assert found == Enablement(mode=mode, warning=found.warning)
+    assert remark in found.warning
+    assert bool(remark) == bool(found.warning)

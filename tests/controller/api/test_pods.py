@@ -1,0 +1,117 @@
+"""Pods from raw JSON: what the planner reads of a pod, and the kinds of GPU that it requests."""
+
+import pytest
+
+from controller.model.views import HostPort, NodeSelectorTerm, PodView, Requirement, Toleration
+from tests.controller.api.raw_pods import SLICE, Json, container, pod, view
+
+
+def test_a_pending_pod() -> None:
+    raw = pod(
+        {
+            "priority": 7,
+            "nodeSelector": {"b": "2", "a": "1"},
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "k", "value": "v"}],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+                        ]
+                    }
+                }
+            },
+            "containers": [container(mig="1", cpu="0") | {"ports": [{"containerPort": 80, "hostPort": 8080}]}],
+        },
+        {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+        creationTimestamp="2026-01-02T03:04:05Z",
+        ownerReferences=[{"kind": "ReplicaSet", "controller": True}, {"kind": "Other"}],
+    )
+    assert view(raw) == PodView(
+        namespace="default",
+        name="p",
+        uid="u-1",
+        priority=7,
+        created=1767323045,
+        requests=((SLICE, 1),),
+        gpu=((SLICE, 1),),
+        tolerations=(Toleration(key="nvidia.com/gpu", operator="Exists"), Toleration(key="k", value="v")),
+        node_selector=(("a", "1"), ("b", "2")),
+        node_affinity=(
+            NodeSelectorTerm(labels=(Requirement(key="zone", operator="In", values=("a", "b")),)),
+            NodeSelectorTerm(fields=(Requirement(key="metadata.name", operator="In", values=("n1",)),)),
+        ),
+        host_ports=(HostPort(port=8080),),
+        unschedulable=True,
+        owner_kind="ReplicaSet",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"spec": {"schedulingGates": [{"name": "g"}]}}, "scheduling_gated"),
+        ({"spec": {"hostIPC": True}}, "host_ipc"),
+        ({"spec": {"resourceClaims": [{"name": "c"}]}}, "claims"),
+        ({"deletionTimestamp": "2026-01-02T03:04:05Z"}, "deleting"),
+    ],
+)
+def test_flags(change: Json, field: str) -> None:
+    assert not getattr(view(pod()), field)
+    assert getattr(view(pod(**change)), field)
+
+
+def test_ports_of_a_pod_in_the_host_network_are_host_ports() -> None:
+    spec = {"hostNetwork": True, "containers": [container() | {"ports": [{"containerPort": 9000, "protocol": "UDP"}]}]}
+    assert view(pod(spec)).host_ports == (HostPort(port=9000, protocol="UDP"),)
+
+
+def requesting(*names: str) -> Json:
+    return {"name": "c", "image": "i", "resources": {"limits": dict.fromkeys(names, "1")}}
+
+
+@pytest.mark.parametrize(
+    ("containers", "mixed"),
+    [
+        pytest.param([requesting("nvidia.com/mig-1g.5gb")], (), id="one kind"),
+        pytest.param(
+            [requesting("nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb", "cpu")],
+            ("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"),
+            id="two profiles",
+        ),
+        pytest.param(
+            [requesting("nvidia.com/mig-1g.5gb"), requesting("nvidia.com/gpu")], (), id="two kinds in two containers"
+        ),
+        pytest.param(
+            [requesting(), requesting("nvidia.com/gpu", "nvidia.com/gpu-10gb")],
+            ("nvidia.com/gpu", "nvidia.com/gpu-10gb"),
+            id="in the second container",
+        ),
+    ],
+)
+def test_a_container_that_requests_two_kinds_of_gpu(containers: list[Json], mixed: tuple[str, ...]) -> None:
+    assert view(pod({"containers": containers})).mixed_container == mixed
+    assert view(pod({"initContainers": containers, "containers": []})).mixed_container == mixed
+
+
+def test_names_like_those_of_slices_are_kept() -> None:
+    container = requesting("nvidia.com/mig-1g10gb", "nvidia.com/gpu-10Gi", "nvidia.com/gpumem", "nvidia.com/gpu")
+    assert view(pod({"containers": [container]})).misnamed == ("nvidia.com/gpu-10Gi", "nvidia.com/mig-1g10gb")
+
+
+def test_mps_slices_are_counted_per_container() -> None:
+    assert view(pod({"containers": [container(mps="1"), container("b", mps="1")]})).most_mps_per_container == 1
+    assert view(pod({"containers": [container(mps="2")]})).most_mps_per_container == 2
+    acknowledged = {"name": "a", "resources": {"limits": {"aliyun.com/gpu-mem": 4}}}
+    assert view(pod({"containers": [acknowledged]})).most_mps_per_container == 1
+
+
+@pytest.mark.parametrize(
+    ("manager", "expected"), [("gpuplan-controller", True), ("kube-scheduler", False), (None, False)]
+)
+def test_whose_nomination_it_is(manager: str | None, expected: bool) -> None:
+    entry: Json = {"manager": manager, "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}
+    raw = pod(status={"nominatedNodeName": "n1"}, managedFields=[entry] if manager else [])
+    assert view(raw).nominated_node == "n1"
+    assert view(raw).nomination_ours is expected

@@ -32,19 +32,27 @@ class LatestVersion(Generic[V]):
         self._latest: V | None = None
         self._watched: V | None = None
         """What the watch brought last."""
+        self._gone_uid = ""
+        """Of the object that was deleted last."""
 
     def on_event(self, _key: object, _old: V | None, new: V | None) -> None:
         """One event of the watch."""
         with self._lock:
             before, self._watched = self._watched, new
+            if new is None and self._latest is not None:
+                self._gone_uid = self._latest.uid
             if new is None or not _late(new, self._latest) or (before is not None and _older(new, before)):
                 self._latest = new
 
     def accept(self, written: V) -> None:
-        """The answer to our own write: counts at once, the watch may deliver it later."""
+        """The answer to our own request: counts at once, the watch may deliver it later."""
         with self._lock:
             known = self._latest
-            if known is not None and known.uid == written.uid and not _older(written, known):
+            if known is None:
+                fresh = written.uid != self._gone_uid  # else it comes after the deletion
+            else:
+                fresh = known.uid == written.uid and not _older(written, known)
+            if fresh:
                 self._latest = written
 
     def get(self) -> V | None:

@@ -165,7 +165,7 @@ class AgentLiveness:
         answer = apply.apply_status(self._api, paths.plan(reading.name), body, manager=CONTROLLER_MANAGER, force=True)
         if conditions[0]["status"] != (reading.alive.status if reading.alive else ""):
             log.info("plan %s: AgentAlive=%s (%s)", reading.name, conditions[0]["status"], conditions[0]["reason"])
-        self._state.observe_plan(reading.name, self._state.read_plan(answer))
+        self._state.plan_answered(reading.name, self._state.read_plan(answer))
 
     def _untaint(self, name: str) -> None:
         node = apply.get(self._api, paths.node(name))

@@ -101,7 +101,7 @@ class PlanLifecycle:
         except errors.AlreadyExists:
             return  # the watch brings it
         log.info("plan %s created: its node is enabled and had none", name)
-        self._state.observe_plan(name, self._state.read_plan(created))
+        self._state.plan_answered(name, self._state.read_plan(created))
 
     def _drop(self, reading: PlanReading) -> None:
         outcome = self._writer.drop_pinned(reading)

@@ -211,7 +211,7 @@ class Writer:
                     raise
                 current = self._read(name)
                 continue
-            self._state.observe_plan(name, self._state.read_plan(answer))
+            self._state.plan_answered(name, self._state.read_plan(answer))
             return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
         return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
 
@@ -220,7 +220,7 @@ class Writer:
             found = self._state.read_plan(apply.get(self._api, paths.plan(name), timeouts=timeouts))
         except errors.NotFound:
             return None
-        self._state.observe_plan(name, found)
+        self._state.plan_answered(name, found)
         return None if isinstance(found, Unreadable) else found
 
 

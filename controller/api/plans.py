@@ -83,9 +83,9 @@ class PlanReading:
     ready: ConditionReading | None
 
     @property
-    def version(self) -> int | None:
-        """The resourceVersion as a number, to compare which of two readings is newer; None where it is none."""
-        return int(self.resource_version) if self.resource_version.isdigit() else None
+    def version(self) -> str:
+        """The resourceVersion, as `kube.latest` reads it."""
+        return self.resource_version
 
     @property
     def planned_items(self) -> dict[int, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """All plans, with what a reading alone cannot show: an agent that is alive, a GPU that is settled or under way.
 
 Takes readings, heartbeats and the uid of each Node and returns PlanViews and whether a change is worth a pass. The
-newest resourceVersion wins: the answer to our own write is known at once, and an older event that comes after it
-changes nothing. Owned by `controller.cache.state`, under whose lock every method runs.
+answer to our own write is known at once, and an older event that comes after it changes nothing. Owned by
+`controller.cache.state`, under whose lock every method runs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from controller.cache.progress import Outlook, Progress
 from controller.cache.triggers import capacity_changed
 from controller.model.views import GpuView, PlanView
 from crds.v1alpha1.names import Reason
+from kube.latest import LatestVersion
 
 
 class PlanStore:
@@ -24,40 +25,49 @@ class PlanStore:
     def __init__(self, *, agent_silent_seconds: float, under_way_seconds: float) -> None:
         self.heartbeats = Heartbeats(silent_seconds=agent_silent_seconds)
         self.readings: dict[str, PlanReading] = {}
+        self._latest: dict[str, LatestVersion[PlanReading]] = {}
         self.views: dict[str, PlanView] = {}
         self._progress = Progress(under_way_seconds=under_way_seconds)
         self._holds_until: dict[str, float] = {}
         self._expected: dict[str, str] = {}
         self._gone_at: dict[str, float] = {}
-        self._gone_uid: dict[str, str] = {}
         self._refused: dict[str, tuple[str, float]] = {}
 
-    def observe(self, new: PlanReading, *, node_uid: str, now: float) -> bool:
-        """Take one plan as it is now; True: planning may come to another result."""
-        old = self.readings.get(new.name)
-        if new is old:
-            return False  # the watch brings what our own write was answered with
-        if (old is not None and _is_older(new, old)) or new.uid == self._gone_uid.get(new.name):
-            return False  # the answer to a write may arrive after the watch has reported the deletion
+    def observe(self, seen: PlanReading, *, node_uid: str, now: float) -> bool:
+        """Take one plan from the watch; True: planning may come to another result."""
+        self._latest_of(seen.name).on_event(seen.name, None, seen)
+        return self._take_latest(seen.name, node_uid=node_uid, now=now)
+
+    def accept(self, answer: PlanReading, *, node_uid: str, now: float) -> bool:
+        """Take one plan from an answer to our own request, as `observe` does from the watch."""
+        self._latest_of(answer.name).accept(answer)
+        return self._take_latest(answer.name, node_uid=node_uid, now=now)
+
+    def _latest_of(self, name: str) -> LatestVersion[PlanReading]:
+        return self._latest.setdefault(name, LatestVersion())
+
+    def _take_latest(self, name: str, *, node_uid: str, now: float) -> bool:
+        old, new = self.readings.get(name), self._latest[name].get()
+        if new is None or new is old:
+            return False
         if old is not None and old.uid != new.uid:
             self._forget(old)
-        self.readings[new.name] = new
-        self._gone_at.pop(new.name, None)
-        self.heartbeats.expect(new.name, now)
-        return self.refresh(new.name, node_uid=node_uid, now=now, ours=self._our_indexes(old, new))
+        self.readings[name] = new
+        self._gone_at.pop(name, None)
+        self.heartbeats.expect(name, now)
+        return self.refresh(name, node_uid=node_uid, now=now, ours=self._our_indexes(old, new))
 
     def gone(self, name: str, *, now: float) -> bool:
         """The plan was deleted."""
-        old = self.readings.get(name)
         self._gone_at[name] = now
-        if old is not None:
-            self._gone_uid[name] = old.uid
         self._expected.pop(name, None)
         self.heartbeats.forget(name)
         return self.hide(name)
 
     def hide(self, name: str) -> bool:
         """The plan is there, but cannot be read."""
+        if name in self._latest:
+            self._latest[name].on_event(name, None, None)
         old = self.readings.pop(name, None)
         if old is not None:
             self._forget(old)
@@ -101,7 +111,7 @@ class PlanStore:
         """Nodes come and go under ever new names: what was deleted that long ago needs no guard any more."""
         for name in [name for name, at in self._gone_at.items() if now - at >= after_seconds]:
             del self._gone_at[name]
-            self._gone_uid.pop(name, None)
+            self._latest.pop(name, None)
             self.heartbeats.forget(name)  # a last beat may come after the deletion
 
     def overdue(self, now: float) -> list[str]:
@@ -162,10 +172,3 @@ def _gpu_view(gpu: GpuReading, outlook: Outlook, *, current: bool, paused: bool)
         under_way=outlook.under_way and current and not paused,
         backing_off=outlook.backing_off,
     )
-
-
-def _is_older(new: PlanReading, known: PlanReading) -> bool:
-    """Versions of one object only ever grow; without numbers whatever came last counts."""
-    if new.version is None or known.version is None:
-        return False
-    return new.version < known.version

@@ -54,7 +54,7 @@ class State(Known):
         self._dra_resources = informers.dra_resources()
         """As the pending pods were judged last."""
         self.read_plan = PlanReader()
-        """For every caller of `observe_plan`."""
+        """For every caller of `observe_plan` and `plan_answered`."""
         self._listeners: list[Callable[[str], None]] = []
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -94,7 +94,7 @@ class State(Known):
         self._awake.set()
 
     def observe_plan(self, name: str, seen: PlanReading | Unreadable | None) -> None:
-        """A plan as it is now, from the watch or in answer to a write; None: it is gone."""
+        """A plan as the watch shows it; None: it is gone."""
         with self._lock:
             now = self._clock()
             new = self._unreadable.readable("plan", name, seen)
@@ -104,9 +104,7 @@ class State(Known):
                 changed = self._plans.hide(name)
             else:
                 changed = self._plans.observe(new, node_uid=self._node_uid(name), now=now)
-            if changed:
-                self._plan_changed(name)
-            self._noticed(name)
+            self._plan_taken(name, changed=changed)
         self._awake.set()
 
     def observe_heartbeat(self, node: str, renew_time: str, problem: str = "") -> None:
@@ -137,6 +135,16 @@ class State(Known):
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
 
     # ---------------------------------------------------------------------------------- from our own acts
+
+    def plan_answered(self, name: str, answer: PlanReading | Unreadable) -> None:
+        """A plan as the API server answered our own request: it counts at once, the watch may bring it later."""
+        if isinstance(answer, Unreadable):
+            self.observe_plan(name, answer)
+            return
+        with self._lock:
+            changed = self._plans.accept(answer, node_uid=self._node_uid(name), now=self._clock())
+            self._plan_taken(name, changed=changed)
+        self._awake.set()
 
     def expect_planned(self, name: str, planned_json: str) -> None:
         """We are about to write this as `planned`: seeing it is no reason for another pass."""
@@ -222,6 +230,11 @@ class State(Known):
         self.version += 1
         for listener in self._listeners:
             listener(name)
+
+    def _plan_taken(self, name: str, *, changed: bool) -> None:
+        if changed:
+            self._plan_changed(name)
+        self._noticed(name)
 
     def _plan_changed(self, name: str) -> None:
         view = self._plans.views.get(name)

@@ -76,7 +76,7 @@ def mig(*placed: tuple[str, int, int], counts: tuple[tuple[str, int], ...] = ())
 
 def test_an_empty_plan() -> None:
     read = reading(plan())
-    assert (read.name, read.uid, read.version, read.generation) == ("n1", "pu", 12, 3)
+    assert (read.name, read.uid, read.version, read.generation) == ("n1", "pu", "12", 3)
     assert (read.mode, read.paused, read.authored, read.planned, read.gpus) == ("Auto", False, False, (), ())
     assert read.planned_json == "[]"
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders.objects import Json, gpu, item, node, plan, pod, status
+from tests.builders.views import plan_reading
 from tests.controller.cache.state_bench import READY, Bench, settled
 
 
@@ -82,7 +83,7 @@ def test_an_answer_that_comes_after_the_deletion_revives_nothing() -> None:
     bench = Bench()
     settled(bench)
     bench.state.observe_plan("n1", None)
-    bench.plan(plan(version=30, generation=2))
+    bench.state.plan_answered("n1", plan_reading(plan(version=30, generation=2)))
     assert not bench.state.plan_exists("n1")
     bench.plan(plan(version=31, uid="another"))
     assert bench.state.plan_exists("n1")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from controller.api.plan_items import item_of
-from controller.api.plans import read_plan
 from tests.builders.objects import SLICE, Json, confirmed, gpu, item, node, partition, plan, pod, status
+from tests.builders.views import plan_reading
 from tests.controller.cache.state_bench import READY, Bench, settled
 
 
@@ -157,9 +157,9 @@ def test_our_own_plan_is_no_news_and_is_known_before_the_watch_brings_it() -> No
     bench.pod(pod("waiting"))
     bench.triggers()
     answer = plan(version=20, generation=2, planned=[item(0, 3), item(1, 0)], status=READY["status"])
-    reading = read_plan(answer)
-    bench.state.expect_planned("n1", getattr(reading, "planned_json", ""))
-    bench.plan(answer)
+    reading = plan_reading(answer)
+    bench.state.expect_planned("n1", reading.planned_json)
+    bench.state.plan_answered("n1", reading)
     assert bench.triggers() == ()
     older = plan(version=15, planned=[item(0, 3)], status=confirmed(READY, used=[3]))
     bench.plan(older)
@@ -171,14 +171,27 @@ def test_our_own_plan_is_no_news_and_is_known_before_the_watch_brings_it() -> No
     assert bench.triggers() == ()
 
 
+def test_the_watch_is_believed_where_it_goes_back_since_etcd_was_restored() -> None:
+    bench = Bench()
+    settled(bench)
+    bench.plan(plan(version=50, generation=3, planned=[item(0, 3), item(1, 0)], status=READY["status"]))
+
+    bench.plan(plan(version=20, generation=2, planned=[item(0, 4)], status=READY["status"]))
+
+    found = bench.state.plan("n1")
+    assert found is not None
+    assert (found.resource_version, found.generation) == ("20", 2)
+    assert [item_of(gpu).index for gpu in found.planned] == [0]
+
+
 def test_what_the_agent_makes_of_our_plan_is_news() -> None:
     bench = Bench()
     settled(bench)
     bench.pod(pod("waiting"))
     bench.triggers()
     answer = plan(version=20, generation=2, planned=[item(0, 4)], status=READY["status"])
-    bench.state.expect_planned("n1", getattr(read_plan(answer), "planned_json", ""))
-    bench.plan(answer)
+    bench.state.expect_planned("n1", plan_reading(answer).planned_json)
+    bench.state.plan_answered("n1", plan_reading(answer))
     assert bench.triggers() == ()
     assert bench.state.plan_views()["n1"].gpus[0].under_way
     done = plan(version=21, generation=2, planned=[item(0, 4)], status=confirmed(answer))

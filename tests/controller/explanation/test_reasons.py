@@ -64,7 +64,7 @@ def test_the_model_of_a_node_that_has_not_reported() -> None:
     assert message.startswith("The node agent on node node-1 has not reported its GPUs yet.")
 
 
-def test_a_reported_model_that_nobody_knows() -> None:
+def test_a_reported_model_that_is_unknown() -> None:
     gpu = replace(mig(), model=None)
     reason, message = answer_to(cluster(server("node-1", gpu, product="NVIDIA-Z9"), pending=[pod("a", "1g.5gb")]))
 
@@ -96,7 +96,7 @@ def test_a_release_that_would_help_is_named() -> None:
     assert "team/trainer" in message
 
 
-def test_free_but_in_pieces() -> None:
+def test_free_but_not_contiguous() -> None:
     gpu = mig(used=[("1g.5gb", 1), ("1g.5gb", 5)])
     holders = [holder("node-1", ("1g.5gb", 2))]
     reason, message = answer_to(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "3g.20gb")]))
@@ -341,7 +341,7 @@ def test_full_with_pods_of_this_very_plan() -> None:
     assert "add a GPU node" in message
 
 
-def test_gpus_have_room_and_nodes_have_not() -> None:
+def test_gpus_have_space_but_nodes_lack_cpu() -> None:
     busy = pod("busy", cpu=191_000, node_name="node-1")
     reason, message = answer_to(cluster(server("node-1", mig()), pods=[busy], pending=[pod("a", "1g.5gb", cpu=8000)]))
 
@@ -377,7 +377,7 @@ def test_partitions_of_both_kinds_at_once() -> None:
     assert message
 
 
-def test_closed_gpus_are_mentioned_beside_full_ones() -> None:
+def test_ineligible_gpus_are_mentioned_along_with_full_ones() -> None:
     pending = [pod("first", "7g.40gb", priority=1), pod("a", "1g.5gb")]
     servers = server("node-1", mig()), server("node-2", mig(pinned=True))
     reason, message = answer_to(cluster(*servers, pending=pending))

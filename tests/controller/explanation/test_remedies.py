@@ -97,7 +97,7 @@ def test_pods_that_hold_whole_gpus_are_named() -> None:
         ),
     ],
 )
-def test_what_never_fits_is_told_what_would(snapshot: Snapshot, remedy: str) -> None:
+def test_what_never_fits_gets_a_remedy(snapshot: Snapshot, remedy: str) -> None:
     reason, message = answer_to(snapshot)
 
     assert reason is UnplacedReason.NEVER_FITS

@@ -1,4 +1,4 @@
-"""Whom to serve, and how: priorities, MPS, several models, and as little change as possible."""
+"""Which pods to serve, and how: priorities, MPS, several models, and as little change as possible."""
 
 from dataclasses import replace
 
@@ -152,7 +152,7 @@ def test_pod_slots_are_respected() -> None:
     assert len(result.placed) == 2
 
 
-def test_the_bound_says_how_much_more_was_possible() -> None:
+def test_the_bound_shows_how_much_more_was_possible() -> None:
     result = planned(cluster(server("node-1", mig()), pending=[pod(f"p{n}", "3g.20gb") for n in range(5)]))
 
     assert (len(result.placed), result.bound) == (2, 2)

@@ -82,7 +82,7 @@ def test_running_replicas_count_wherever_they_are() -> None:
     assert where(result) == {"p0": "b1"}
 
 
-def test_two_that_avoid_each_other_get_a_node_each_and_the_third_is_told() -> None:
+def test_two_that_avoid_each_other_get_a_node_each_and_the_third_gets_a_reason() -> None:
     result = plan(cluster(server("a1"), server("b1"), pending=several(3, anti_affinity=near(HOST))))
 
     assert sorted(where(result).values()) == ["a1", "b1"]
@@ -91,7 +91,7 @@ def test_two_that_avoid_each_other_get_a_node_each_and_the_third_is_told() -> No
     assert "2 node(s) didn't match pod anti-affinity rules" in message
 
 
-def test_pods_go_where_their_friends_are_planned_to_be() -> None:
+def test_pods_go_where_the_pods_of_their_affinity_are_planned() -> None:
     leader = replaced(pod("a-leader", "7g.40gb"), labels=(("app", "web"),))
     follower = replaced(pod("b-follower", SLICE), affinity=near())
     result = plan(cluster(server("a1", "a"), server("b1", "b"), server("b2", "b"), pending=[leader, follower]))
@@ -105,7 +105,7 @@ def test_pods_go_where_their_friends_are_planned_to_be() -> None:
     )
 
 
-def test_those_who_run_keep_plain_pods_away() -> None:
+def test_running_pods_with_anti_affinity_keep_plain_pods_away() -> None:
     shy = replaced(pod("e", node_name="a1"), anti_affinity=near(HOST))
     result = plan(cluster(server("a1"), server("b1"), pods=[shy], pending=[web(), pod("q", SLICE)]))
 
@@ -113,7 +113,7 @@ def test_those_who_run_keep_plain_pods_away() -> None:
     assert "q" in where(result)
 
 
-def test_promises_are_kept_only_where_the_scheduler_lets_them() -> None:
+def test_reservations_are_kept_only_where_the_filters_allow_it() -> None:
     ready = [mig(0, idle=[(SLICE, 0)])]
     labels = {HOST: "a1"}
     first = (node("a1", gpus=ready, labels=labels), plan_of("a1", gpus=ready))
@@ -207,7 +207,7 @@ def test_each_pod_is_filtered_by_its_own_scheduler() -> None:
     assert "has taint k:NoSchedule" in answers(only_tainted)["strict"][1]
 
 
-def test_a_profile_that_refuses_everybody_is_told_of() -> None:
+def test_a_profile_that_refuses_every_pod_is_the_reason() -> None:
     broken = FilterProfile(prefilters=tuple(name for name in FILTERS if name != "NodePorts"))
     options = PlannerOptions(profiles={"default-scheduler": broken})
     result = plan(cluster(server("a1"), pending=[pod("p", SLICE)]), options)
@@ -282,7 +282,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @given(snapshots())
 @settings(max_examples=examples(60))
-def test_everybody_stands_where_the_scheduler_would_let_him_stand(snapshot: Snapshot) -> None:
+def test_every_pod_is_placed_where_the_filters_accept_it(snapshot: Snapshot) -> None:
     result = plan(snapshot)
     assert result == plan(snapshot)
 

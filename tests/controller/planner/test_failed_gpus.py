@@ -37,7 +37,7 @@ def test_then_it_is_planned_around_the_bad_instance() -> None:
     assert not any(one.mask & BAD.mask for one in item.desired.layout)
 
 
-def test_the_bad_place_itself_is_not_promised() -> None:
+def test_no_pod_is_placed_on_the_bad_instance() -> None:
     result = plan(cluster(server("node-1", failed()), pending=[pod("p", "3g.20gb")]))
 
     assert not result.placed
@@ -49,7 +49,7 @@ def test_what_waits_for_a_release_is_no_failure() -> None:
     assert not result.node_changes
 
 
-def test_shared_gpus_that_failed_stay_closed() -> None:
+def test_shared_gpus_that_failed_stay_ineligible() -> None:
     gpu = replace(mps(idle_gb=[10]), settled=False, state="Failed")
     result = plan(cluster(server("node-1", gpu, partitioning="mps"), pending=[pod("p", "20gb")]))
 

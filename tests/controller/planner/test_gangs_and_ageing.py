@@ -57,7 +57,7 @@ def test_of_two_gangs_one_is_served_whole() -> None:
     assert placed(result) == {"one-0", "one-1"}
 
 
-def test_more_than_the_least_number_is_welcome_and_not_needed() -> None:
+def test_members_beyond_the_least_number_are_placed_but_not_needed() -> None:
     result = plan(cluster(server("node-1", mig()), pending=gang("train", 3, "3g.20gb", size=2)))
 
     assert len(result.placed) == 2

@@ -60,7 +60,7 @@ def test_the_error_is_in_the_result_with_its_traceback() -> None:
     assert "in items" in failure.trace
 
 
-def test_a_pod_for_which_only_the_failed_node_would_do_is_told() -> None:
+def test_a_pod_that_only_the_failed_node_could_serve_gets_a_reason() -> None:
     result = plan(cluster(broken_repair("node-1"), pending=[pod("a", "1g.5gb")]))
 
     (missed,) = result.unplaced
@@ -70,7 +70,7 @@ def test_a_pod_for_which_only_the_failed_node_would_do_is_told() -> None:
     )
 
 
-def test_what_a_failed_node_offers_is_not_dealt() -> None:
+def test_what_a_failed_node_advertises_is_not_assigned() -> None:
     node, view = server("node-1", mig(idle=[("1g.5gb", 0)]))
     failing = node, replace(view, planned=(None,))  # type: ignore[arg-type]
 
@@ -86,13 +86,13 @@ def test_errors_of_several_nodes_at_several_steps() -> None:
 
 
 @BROKEN
-def test_what_breaks_on_every_node_ends_the_pass(broken: Callable[[str], Server]) -> None:
+def test_an_error_on_every_node_ends_the_pass(broken: Callable[[str], Server]) -> None:
     with pytest.raises(Exception, match=r".") as caught:
         plan(cluster(broken("node-1"), broken("node-2"), pending=PENDING))
     assert type(caught.value).__name__ != "NodePlanningError"
 
 
-def test_what_belongs_to_no_node_ends_the_pass() -> None:
+def test_an_error_of_no_node_ends_the_pass() -> None:
     with pytest.raises(AttributeError):
         plan(cluster(server("node-1", mig()), pending=[None]))  # type: ignore[list-item]
 

@@ -57,7 +57,7 @@ def test_two_slices_of_one_pod_come_from_two_gpus() -> None:
     assert layouts(result) == ["3g.20gb at 0, 3g.20gb at 4"] * 2
 
 
-def test_a_free_slice_on_a_node_that_pods_cannot_use_counts_for_nobody() -> None:
+def test_a_free_slice_on_a_node_that_pods_cannot_use_counts_for_no_pod() -> None:
     tainted = server("node-1", mig(idle=[("1g.5gb", 0)]), taints=["reserved"])
     snapshot = cluster(tainted, server("node-2", mig()), pending=[pod(f"p{n}", "1g.5gb") for n in range(5)])
     result = plan(snapshot)

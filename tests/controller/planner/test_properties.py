@@ -64,7 +64,7 @@ def test_supply_on_its_way_is_not_planned_twice(snapshot: Snapshot) -> None:
 
 @settings(max_examples=examples(60))
 @given(instances())
-def test_a_plan_that_came_true_is_left_alone_until_pods_are_bound(snapshot: Snapshot) -> None:
+def test_a_plan_that_is_in_force_is_left_alone_until_pods_are_bound(snapshot: Snapshot) -> None:
     first = plan(snapshot)
     second = plan(applied(snapshot, first))
 

@@ -56,7 +56,7 @@ def test_a_plan_that_lists_the_same_slices_in_another_order_is_not_written_again
     assert as_read == MpsDesired(slices=(slice_of_gb(5), slice_of_gb(10), slice_of_gb(20)))
 
 
-def test_people_s_gpus_and_nodes_are_not_corrected() -> None:
+def test_gpus_and_nodes_that_users_own_are_not_corrected() -> None:
     gpu = changing(mig(used=[("1g.5gb", 0)]), ("4g.20gb", 0))
 
     assert planned(gpu, mode="Manual").node_changes == ()
@@ -90,7 +90,7 @@ def test_a_node_that_lost_its_label_is_left_as_it_is() -> None:
     assert result.node_changes == ()
 
 
-def test_the_item_of_a_card_that_is_gone_is_dropped() -> None:
+def test_the_item_of_a_gpu_that_was_removed_is_dropped() -> None:
     items = (PlannedGpu(index=0, uuid="GPU-of-old", desired=MigDesired(layout=layout(A100, ("7g.40gb", 0)))),)
     (change,) = planned(replace(mig(0), settled=False, state="Failed"), planned=items).node_changes
 

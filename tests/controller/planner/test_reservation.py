@@ -73,7 +73,7 @@ def test_the_gpu_with_the_fewest_holders_is_kept_for_it() -> None:
     )
 
 
-def test_who_is_kept_off_is_told() -> None:
+def test_pods_that_are_kept_off_get_a_reason() -> None:
     result = planned(scene(*one_each(1), pending=[LARGE, SMALL]), LARGE)
 
     assert message(result, "small") == (
@@ -82,14 +82,14 @@ def test_who_is_kept_off_is_told() -> None:
     )
 
 
-def test_an_idle_partition_of_that_gpu_is_not_dealt() -> None:
+def test_an_idle_partition_of_that_gpu_is_not_assigned() -> None:
     node = server("node-1", mig(used=[("1g.5gb", 0)], idle=[("1g.5gb", 1)]))
 
     assert where(planned(scene(node, pending=[LARGE, SMALL]))) == {"small": "node-1"}
     assert where(planned(scene(node, pending=[LARGE, SMALL]), LARGE)) == {}
 
 
-def test_a_slice_of_memory_has_its_gpu_kept_as_well() -> None:
+def test_a_gpu_is_reserved_for_an_mps_slice_as_well() -> None:
     node = server("node-1", mps(used_gb=[10]), partitioning="mps")
     pending = [pod("large", "40gb", created=1), pod("small", "10gb", created=9)]
 
@@ -130,7 +130,7 @@ def test_others_of_its_level_do_not_yield(rival: dict[str, int]) -> None:
     assert len(where(result)) == 7
 
 
-def test_a_pod_that_was_promised_a_place_there_keeps_it_and_counts_as_a_holder() -> None:
+def test_a_pod_with_a_reservation_there_keeps_its_place_and_counts_as_a_holder() -> None:
     node = server("node-1", mig(idle=[("1g.5gb", 0)]))
     snapshot = replace(scene(node, pending=[LARGE, SMALL]), reservations={SMALL.uid: "node-1"})
     # Without the reservation the large one would fit.

@@ -55,14 +55,14 @@ def test_a_bound_pod_that_the_status_does_not_show_freezes_its_resource_on_the_n
     assert planned(cluster(server("node-1", *gpus), pods=[elsewhere], pending=[WANTS_7G])).node_changes != ()
 
 
-def test_a_holder_whom_the_status_names_freezes_nothing_else() -> None:
+def test_a_holder_that_the_status_names_freezes_nothing_else() -> None:
     gpus = mig(0, used=[("1g.5gb", 0)]), mig(1, idle=[("1g.5gb", 0)])
     result = planned(cluster(server("node-1", *gpus), pods=[holder("node-1", "1g.5gb")], pending=[WANTS_7G]))
 
     assert [change.changed for change in result.node_changes] == [(1,)]
 
 
-def test_a_pinned_gpu_is_people_s() -> None:
+def test_a_pinned_gpu_belongs_to_users() -> None:
     result = planned(cluster(server("node-1", mig(pinned=True)), pending=[WANTS_1G]))
 
     assert result.node_changes == ()
@@ -110,7 +110,9 @@ def changed(where: tuple[NodeView, PlanView], **more: object) -> tuple[NodeView,
         pytest.param({"node_uid": "older"}, UnplacedReason.AWAITING_AGENT, "node-1", id="status of an earlier node"),
     ],
 )
-def test_a_node_that_is_left_out_says_why(difference: dict[str, object], reason: UnplacedReason, words: str) -> None:
+def test_a_node_that_is_left_out_has_a_reason(
+    difference: dict[str, object], reason: UnplacedReason, words: str
+) -> None:
     result = planned(cluster(changed(server("node-1", mig()), **difference), pending=[WANTS_1G]))
 
     assert result.node_changes == ()
@@ -163,7 +165,7 @@ def whole(state: str, pod_title: str = "") -> GpuView:
         pytest.param(whole("Free"), [], True, id="no pod holds it"),
     ],
 )
-def test_a_gpu_that_somebody_holds_whole_is_not_carved(gpu: GpuView, pods: list[PodView], carved: bool) -> None:
+def test_a_gpu_that_a_pod_holds_whole_is_not_cut(gpu: GpuView, pods: list[PodView], carved: bool) -> None:
     result = planned(cluster(server("node-1", gpu, partitioning="mps"), pods=pods, pending=[pod("a", "10gb")]))
 
     assert bool(result.node_changes) is carved
@@ -176,13 +178,13 @@ def test_the_first_item_of_an_unmanaged_gpu_keeps_what_it_holds() -> None:
     assert only_layout(planned(snapshot)) == "1g.5gb at 0, 1g.5gb at 1, 3g.20gb at 4"
 
 
-def test_our_own_taint_keeps_nobody_off_a_plan() -> None:
+def test_our_own_taint_keeps_no_pod_off_a_plan() -> None:
     changing = server("node-1", mig(), taints=["gpuplan.dev/changing"])
 
     assert len(planned(cluster(changing, pending=[WANTS_1G])).placed) == 1
 
 
-def test_a_plan_that_places_nobody_is_not_written() -> None:
+def test_a_plan_that_places_no_pod_is_not_written() -> None:
     too_large = pod("a", "1g.5gb", cpu=191_500)
     there = pod("b", cpu=1000, node_name="node-1")
     result = planned(cluster(server("node-1", mig()), pods=[there], pending=[too_large]))

@@ -84,7 +84,7 @@ def test_supply_on_a_node_that_is_not_ours_counts() -> None:
     assert supplies(result) == {"p0": "existing on node-1"}
 
 
-def test_a_promise_outranks_the_queue() -> None:
+def test_a_reservation_outranks_the_queue() -> None:
     late, early = pod("late", "1g.5gb", created=2), pod("early", "1g.5gb", created=1)
     gpu = mig(idle=[("1g.5gb", 0)], pinned=True)
     snapshot = replace(cluster(server("node-1", gpu), pending=[late, early]), reservations={late.uid: "node-1"})
@@ -92,7 +92,7 @@ def test_a_promise_outranks_the_queue() -> None:
     assert supplies(planned(snapshot)) == {"late": "existing on node-1"}
 
 
-def test_our_nomination_is_a_promise() -> None:
+def test_our_nomination_is_a_reservation() -> None:
     nominated = replace(pod("late", "1g.5gb", created=2), nominated_node="node-1", nomination_ours=True)
     gpu = mig(idle=[("1g.5gb", 0)], pinned=True)
     snapshot = cluster(server("node-1", gpu), pending=[nominated, pod("early", "1g.5gb", created=1)])
@@ -100,7 +100,7 @@ def test_our_nomination_is_a_promise() -> None:
     assert supplies(planned(snapshot)) == {"late": "existing on node-1"}
 
 
-def test_a_promise_yields_to_a_higher_priority() -> None:
+def test_a_reservation_yields_to_a_higher_priority() -> None:
     planned_before, urgent = pod("planned_before", "1g.5gb"), pod("urgent", "1g.5gb", priority=9)
     gpu = mig(idle=[("1g.5gb", 0)], pinned=True)
     snapshot = replace(

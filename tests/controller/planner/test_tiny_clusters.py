@@ -83,7 +83,7 @@ def test_all_are_served_for_one_more_than_the_least(snapshot: Snapshot, served: 
     assert spent <= cost + 1
 
 
-def test_a_pod_that_takes_two_partitions_of_a_gpu_leaves_none_behind_where_it_stood() -> None:
+def test_a_pod_that_takes_two_partitions_of_a_gpu_leaves_none_behind_when_it_moves() -> None:
     """Found at random: pods with two partitions on one GPU were moved twice, and their first place was cut as well."""
     node_0 = mig(0, used=[("1g.5gb", 1)], idle=[("1g.5gb", start) for start in (2, 3, 4)])
     node_0_1 = mig(1, used=[("1g.10gb", 0), ("1g.5gb", 3)], idle=[("1g.5gb", 4)])

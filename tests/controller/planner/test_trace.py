@@ -64,7 +64,7 @@ def test_the_recorded_bound_is_exact(snapshot: Snapshot) -> None:
     assert (bound.pods, bound.solved) == (EXACT_BOUND, True)
 
 
-def test_everybody_who_is_left_out_is_told_why(snapshot: Snapshot) -> None:
+def test_every_pod_that_is_left_out_gets_a_reason(snapshot: Snapshot) -> None:
     result = plan(snapshot)
 
     assert len(result.placed) + len(result.unplaced) == 300

@@ -33,7 +33,7 @@ def shared(*gpus: GpuView, offered_whole: int = 0, pending: list[PodView]) -> Sn
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(10, {"whole"}), (0, {"slice-0", "slice-1"})])
-def test_a_pristine_gpu_is_kept_for_whoever_is_of_higher_priority(priority: int, expected: set[str]) -> None:
+def test_an_uncut_gpu_is_kept_for_a_pod_of_higher_priority(priority: int, expected: set[str]) -> None:
     slices = [pod(f"slice-{number}", "20gb", priority=5) for number in range(2)]
     pending = [pod("whole", WHOLE, priority=priority), *slices]
     result = planned(shared(mps(0), offered_whole=1, pending=pending))
@@ -72,7 +72,7 @@ def test_what_exists_whole_needs_no_plan() -> None:
     assert placed(planned(snapshot)) == {"whole": Supply.EXISTING}
 
 
-def test_who_has_the_gpus_is_said() -> None:
+def test_holders_of_the_gpus_are_named() -> None:
     ordinary = node("node-9", partitioning=None, allocatable={WHOLE: 2})
     taken = holder("node-9", (WHOLE, 1), name="trainer")
     snapshot = replace(cluster(pending=[pod("whole", (WHOLE, 2))], pods=[taken]), nodes=(ordinary,))

@@ -17,7 +17,7 @@ from controller.model.views import GpuView, NodeView, PartitionView, PlanView
 from controller.simulator import Usage
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
-from partitioning.mps import slice_of_gb
+from partitioning.mps import MpsSlice, slice_of_gb
 from partitioning.resources import MpsRequest
 
 NO_INSTANCES = Layout.of(())
@@ -128,7 +128,13 @@ def mps_mib(partitions: Iterable[PartitionView]) -> int:
 
 
 @lru_cache(maxsize=1024)
+def slice_of(resource: str) -> MpsSlice | None:
+    """A new MPS slice of a resource; None for anything else."""
+    kind = kind_of(resource)
+    return slice_of_gb(kind.memory_gb) if isinstance(kind, MpsRequest) else None
+
+
 def slice_mib(resource: str) -> int:
     """Memory of one MPS slice of a resource; 0 for anything else."""
-    kind = kind_of(resource)
-    return slice_of_gb(kind.memory_gb).memory_mib if isinstance(kind, MpsRequest) else 0
+    share = slice_of(resource)
+    return share.memory_mib if share is not None else 0

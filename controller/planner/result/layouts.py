@@ -16,10 +16,11 @@ from controller.model.demand import kind_of
 from controller.model.results import NodeChange
 from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
 from controller.planner.board.devices import Device, Share
-from controller.planner.inventory.stock import Cut, GpuStock, NodeStock
+from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, slice_of
+from controller.planner.result.slices import take, with_idle
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
-from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
+from partitioning.mps import MpsSlice
 from partitioning.packing import Packed, pack
 from partitioning.placements import Placement
 from partitioning.resources import WHOLE, MpsRequest
@@ -99,38 +100,23 @@ def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     if any(isinstance(part.what, Share) and part.what.resource == WHOLE for part in device.parts):
         return WholeDesired(), 1, sum(part.resource != WHOLE for part in gpu.idle)
     present = list(gpu.view.desired.slices) if isinstance(gpu.view.desired, MpsDesired) else []
-    slices = [_slice_of(part, present) for part in gpu.staying]
-    idle = [_slice_of(part, present) for part in gpu.idle if isinstance(kind_of(part.resource), MpsRequest)]
-    created = destroyed = 0
+    slices = [take(present, part.resource) or _new_slice(part.resource) for part in gpu.staying]
+    idle = [
+        take(present, part.resource) or _new_slice(part.resource)
+        for part in gpu.idle
+        if isinstance(kind_of(part.resource), MpsRequest)
+    ]
+    created = 0
     taken = [(part.what.resource, part.ready) for part in device.parts if isinstance(part.what, Share)]
     for resource, _ in sorted(taken, key=lambda each: (not each[1], each[0])):
-        match = next((share for share in idle if share.resource == resource), None)
-        if match is not None:
-            idle.remove(match)
-        else:
-            match = _slice(resource)
-            created += 1
-        slices.append(match)
-    free_mib = gpu.model.memory_mib - sum(share.memory_mib for share in slices)
-    for share in in_order(idle):
-        if share.memory_mib <= free_mib and len(slices) < MAX_CLIENTS:
-            slices.append(share)
-            free_mib -= share.memory_mib
-        else:
-            destroyed += 1
-    return MpsDesired(slices=tuple(slices)), created, destroyed
+        match = take(idle, resource)
+        created += match is None
+        slices.append(match or _new_slice(resource))
+    complete = with_idle(slices, idle, gpu.model.memory_mib)
+    return MpsDesired(slices=complete), created, len(slices) + len(idle) - len(complete)
 
 
-def _slice_of(part: PartitionView, present: list[MpsSlice]) -> MpsSlice:
-    """The planned slice behind a partition, with its thread limit; each is given out once."""
-    match = next((share for share in present if share.resource == part.resource), None)
-    if match is None:
-        return _slice(part.resource)
-    present.remove(match)
-    return match
-
-
-def _slice(resource: str) -> MpsSlice:
-    kind = kind_of(resource)
-    assert isinstance(kind, MpsRequest)
-    return slice_of_gb(kind.memory_gb)
+def _new_slice(resource: str) -> MpsSlice:
+    share = slice_of(resource)
+    assert share is not None
+    return share

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.model.demand import kind_of
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
-from controller.planner.inventory.stock import Ineligible, NodeStock, mig_layout
+from controller.planner.inventory.stock import Ineligible, NodeStock, mig_layout, slice_of
+from controller.planner.result.slices import take, with_idle
 from partitioning.layouts import Instance, instance_at, with_model_names
 from partitioning.models import GpuModel
-from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order, slice_of_gb
+from partitioning.mps import MpsSlice
 from partitioning.placements import placement_of
-from partitioning.resources import MpsRequest
 
 _HANDS_OFF = (Ineligible.MANUAL, Ineligible.PAUSED, Ineligible.AGENT_SILENT, Ineligible.NOT_REPORTED)
 
@@ -88,20 +87,11 @@ def _mps_with_held(desired: MpsDesired, model: GpuModel | None, held: list[Parti
     kept: list[MpsSlice] = []
     missing = 0
     for part in held:
-        kind = kind_of(part.resource)
-        match = next((share for share in idle if share.resource == part.resource), None)
-        if match is not None:
-            idle.remove(match)
-            kept.append(match)
-        elif isinstance(kind, MpsRequest):
-            kept.append(slice_of_gb(kind.memory_gb))
-            missing += 1
+        match = take(idle, part.resource)
+        added = None if match is not None else slice_of(part.resource)
+        kept += [share for share in (match, added) if share is not None]
+        missing += added is not None
     if not missing:
         return desired
     total_mib = model.memory_mib if model else sum(share.memory_mib for share in desired.slices)
-    free_mib = total_mib - sum(share.memory_mib for share in kept)
-    for share in in_order(idle):
-        if share.memory_mib <= free_mib and len(kept) < MAX_CLIENTS:
-            kept.append(share)
-            free_mib -= share.memory_mib
-    return MpsDesired(slices=tuple(kept))
+    return MpsDesired(slices=with_idle(kept, idle, total_mib))

@@ -1,4 +1,4 @@
-"""What an agent may ask about Nodes, and what not: one label, one taint, the amounts of our resources.
+"""Which requests about Nodes an agent may send, and which not: one label, one taint, the amounts of our resources.
 
 The status of its Node is tried by every verb that can write it; see agent_requests for the notation.
 """
@@ -87,7 +87,7 @@ FOREIGN_RESOURCES = (
     *("nvidia.com/gpufake", "nvidia.com/mig-", "nvidia.com/mig-1c.2g.20gb", "nvidia.com/gpu-10gbx", "xnvidia.com/gpu"),
     *("aliyun.com/gpu-memory", "requests.nvidia.com/gpu"),
 )
-# What is written beside the amounts: field of the status, and its new value.
+# What is written in addition to the amounts: field of the status, and its new value.
 FOREIGN_FIELDS: dict[str, Any] = {
     "conditions": [{"type": "Ready", "status": "False", "reason": "x", "message": ""}],
     "addresses": [{"type": "InternalIP", "address": "10.1.1.1"}],

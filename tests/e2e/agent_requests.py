@@ -1,6 +1,6 @@
-"""What an agent may ask of the API server, and what not: one line a request.
+"""Which requests an agent may send to the API server, and which not: one line a request.
 
-OWN and OTHER in path and body stand for the two nodes, OWN-PLUGIN and the like for pods on them. `says` is part of the
+OWN and OTHER in path and body are the two nodes, OWN-PLUGIN and the like for pods on them. `says` is part of the
 policy's refusal; a line without it is allowed when RBAC is.
 """
 
@@ -59,7 +59,7 @@ def json_patch(name: str, path: str, *operations: Mapping[str, Any], says: str =
 
 
 def applied(name: str, path: str, body: Any, says: str = "", manager: str = names.AGENT_MANAGER) -> Case:
-    """By server-side apply with force: who a manager says that he is is no matter of rights."""
+    """By server-side apply with force: which manager a client names is no matter of rights."""
     query = {**AS_AGENT, "fieldManager": manager}
     return Case(name=name, method="PATCH", path=path, body=body, content_type=APPLY, says=says, query=query)
 
@@ -131,7 +131,7 @@ PLAN_CASES = [
     ),
     merge("other plan's status by merge patch", f"{PLANS}/OTHER/status", READ, "may not write gpupartitionplans"),
     merge("own plan's spec", f"{PLANS}/OWN", {"spec": {"mode": "Manual"}}, NOT_THE_PLAN),
-    # Refused by two policies; the API server says which one answered first.
+    # Refused by two policies; the API server names which one answered first.
     applied("own planned", f"{PLANS}/OWN", a_plan("OWN", spec={"planned": {"gpus": []}}), "denied request", CONTROLLER),
     applied("own gpus", f"{PLANS}/OWN", a_plan("OWN", spec={"gpus": []}), NOT_THE_PLAN, "kubectl"),
     merge("own plan's label", f"{PLANS}/OWN", LABELLED, NOT_THE_PLAN),
@@ -196,7 +196,7 @@ EVENT_CASES = [
         "an Event with a finalizer", EVENTS, event(finalizers=["example.dev/x"]), "neither owners nor finalizers", DRY
     ),
     post(
-        "an Event in another namespace as somebody else",
+        "an Event in another namespace as another reporter",
         "/api/v1/namespaces/kube-system/events",
         {**event("kubelet", kind="Pod", about="p"), "involvedObject": {"kind": "Pod", "namespace": "kube-system"}},
         WHO,

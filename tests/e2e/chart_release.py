@@ -1,4 +1,4 @@
-"""A release of the chart in a real control plane: installed by the real helm, its programs run as its objects say.
+"""A release of the chart in a real control plane: installed by the real helm, its programs run as its objects define.
 
 Takes a control plane without gpuplan, and helm. `Release` installs, changes and removes; `Program` runs the command of
 an installed container with its arguments, its mounted settings and a token of its service account. There is no

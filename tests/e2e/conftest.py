@@ -1,7 +1,7 @@
 """The real control plane under these tests, started once per session: `GPUPLAN_E2E=1 pytest tests/e2e`.
 
-Without GPUPLAN_E2E one test is collected, which says so, for servers must be built first (`make e2e` does it). K8S
-chooses the Kubernetes version, KUBEBUILDER_ASSETS a folder of programs. Missing programs end the session with what
+Without GPUPLAN_E2E one test is collected, whose reason tells so, for servers must be built first (`make e2e` does it).
+K8S chooses the Kubernetes version, KUBEBUILDER_ASSETS a folder of programs. Missing programs end the session with what
 would help. Everything else the tests get from fixtures: no test reads the environment.
 """
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 SECONDS = 600  # servers on a busy machine of two cores
 # A server that is killed resets connections that wait in its backlog. Python 3.11's ssl then leaves the socket that it
 # has just taken over unclosed (SSLSocket._create raises from its recv), and any later test may be the one that collects
-# it. Such a socket has no peer any more; one with a peer (raddr) was left open by somebody, and fails the test.
+# it. Such a socket has no peer any more; one with a peer (raddr) was left open by a test, and fails the test.
 RESET_BEFORE_TLS = r"unclosed <ssl.SSLSocket [^>]* laddr=\('127.0.0.1', \d+\)>"
 ALWAYS = ("conftest.py", "test_asked.py")
 # Read by pytest: what is not to be collected.
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def programs() -> Binaries:
-    """The servers of the asked version; the first run builds them."""
+    """The servers of the requested version; the first run builds them."""
     found = obtain(os.environ.get("K8S") or None, Places.of(os.environ, Path.home()), report=print)
     if isinstance(found, Missing):
         pytest.exit(f"no real control plane: {found.message}", returncode=os.EX_UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""The pairs of the policies about the controller and about whoever else writes plans; see policy_pairs."""
+"""The pairs of the policies about the controller and about other writers of plans; see policy_pairs."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
 """Two nodes with the pods that deploy/ puts on them, and the tokens that their kubelets fetch for the agents.
 
-In: a cluster with deploy/ applied. Out: nodes without hardware, DaemonSet pods that the real scheduler has bound, and
-clients that hold real tokens: each agent's bound to its pod and node, the controller's as its Deployment's pods have.
+Takes a cluster with deploy/ applied; gives nodes without hardware, DaemonSet pods that the real scheduler has bound,
+and clients that hold real tokens: each agent's bound to its pod and node, the controller's as its Deployment's pods
+have.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ KEPT_TAINT = {"key": "example.dev/kept", "effect": "NoSchedule"}
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
-    """An enabled node that offers CPU and memory."""
+    """An enabled node with CPU and memory."""
     raw = builders.node(
         name,
         labels={names.LABEL_PARTITIONING: "mig", "zone": "z", **labels},

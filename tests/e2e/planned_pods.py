@@ -1,8 +1,9 @@
 """Plans before the real scheduler: which pods it binds as planned, once the planned slices are advertised.
 
-In go a planning instance and the manner in which its plan comes true; out come figures. Allocatable of the nodes takes
-the place of hardware: first the slices that are there, then, node by node, those of the plan. Nominations follow the
-controller's own rule: when the slices of a node are there, just before it offers them, and again while it says so.
+Takes a planning instance and the manner in which its plan is carried out; returns figures. Allocatable of the nodes
+takes the place of hardware: first the slices that are there, then, node by node, those of the plan. Nominations follow
+the controller's own rule: when the slices of a node are there, just before it advertises them, and again while it shows
+them.
 """
 
 import time
@@ -24,13 +25,13 @@ from tests.e2e.scheduler_rig import Rig, said_of
 NAMESPACE = "red"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 QUIET_SECONDS = 15.0
-"""Longer than the scheduler's longest back-off: who was not bound until then waits for something else."""
+"""Longer than the scheduler's longest back-off: a pod that was not bound until then waits for something else."""
 LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a plan comes true. `apart`: a node offers its slices when the pods of the one before are bound."""
+    """How a plan comes true. `apart`: a node advertises its slices when the pods of the one before are bound."""
 
     name: str
     nominate: bool
@@ -48,7 +49,7 @@ class Outcome:
     others_bound: int
     """Pods that were not planned and took slices."""
     only_exchanged: bool
-    """On every node the slices are taken that were planned to be: whoever is elsewhere changed places with others."""
+    """On every node the slices are taken that were planned to be: pods that are elsewhere exchanged places."""
 
 
 def measure(rig: Rig, before: Snapshot, manner: Manner) -> Outcome:
@@ -70,7 +71,7 @@ def measure(rig: Rig, before: Snapshot, manner: Manner) -> Outcome:
 
 
 def follow(rig: Rig, after: Snapshot, reservations: Mapping[str, str], manner: Manner) -> Outcome:
-    """Advertise the plan, and nominate, until nobody is bound any more."""
+    """Advertise the plan, and nominate, until no pod is bound any more."""
     plans = {each.name: each for each in after.plans}
     waiting = {pod.uid: pod for pod in after.pending}
     offered: dict[str, PlanView] = {}
@@ -100,7 +101,7 @@ def follow(rig: Rig, after: Snapshot, reservations: Mapping[str, str], manner: M
 
 
 def watch(look: Callable[[], dict[str, str]], wanted: Set[str]) -> dict[str, str]:
-    """Who is bound where, once all of these are or nothing has happened for a while."""
+    """Which pod is bound where, once all of these are or nothing has happened for a while."""
     found = look()
     quiet_since = time.monotonic()
     while wanted - found.keys() and time.monotonic() - quiet_since < QUIET_SECONDS:
@@ -155,7 +156,7 @@ def where(rig: Rig, snapshot: Snapshot) -> dict[str, str]:
 
 
 def wait_until_tried(rig: Rig, snapshot: Snapshot) -> None:
-    """Until the scheduler has said something about every pod."""
+    """Wait until the scheduler has tried every pod."""
     deadline = time.monotonic() + 60
     names = {pod.name for pod in snapshot.pending}
     while any(said_of(pod) is None for name, pod in rig_pods(rig).items() if name in names):
@@ -167,7 +168,7 @@ def wait_until_tried(rig: Rig, snapshot: Snapshot) -> None:
 
 
 def allocatable_of(node: NodeView, plan_view: PlanView) -> dict[str, str]:
-    """As it would be advertised: every resource that any GPU could offer is there, be it zero."""
+    """As it would be advertised: every resource that any GPU could have is there, be it zero."""
     slices = Counter(part.resource for gpu in plan_view.gpus for part in gpu.partitions)
     rest = {name: number for name, number in node.allocatable.items() if not is_partition(name)}
     return _quantities({**rest, **slices})

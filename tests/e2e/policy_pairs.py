@@ -1,6 +1,6 @@
 """Each rule of the admission policies with one request that keeps it and one that it refuses.
 
-A pair names its rule by the policy and by words of the rule's message, or by the name of a match condition, whose pair
+A pair names its rule by the policy and by part of the rule's message, or by the name of a match condition, whose pair
 shows a request that the policy leaves alone and one that it does not. What differs between the two requests is what the
 rule is about, and nothing else.
 """

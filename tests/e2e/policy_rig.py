@@ -1,8 +1,8 @@
-"""Everybody whom the policies tell apart, with something of each kind to write to.
+"""Every client that the policies distinguish, with something of each kind to write to.
 
-In: a cluster with deploy/ applied. Out: two nodes with their agents' tokens, the controller, a token that is bound to
-no pod, and alice, who may do everything with plans but owns one of the nodes only. RBAC grants our accounts everything,
-and every request is a dry run: the same rig serves any number of tries in any order.
+Takes a cluster with deploy/ applied; gives two nodes with their agents' tokens, the controller, a token that is bound
+to no pod, and alice, who may do everything with plans but owns one of the nodes only. RBAC grants our accounts
+everything, and every request is a dry run: the same rig serves any number of tries in any order.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def condition(kind: str, status: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rig:
-    """Who asks; every method is one request that changes nothing."""
+    """The clients; every method is one request that changes nothing."""
 
     cluster: RealCluster
     own: EnabledNode

@@ -1,6 +1,6 @@
 """Small random clusters for the scheduler, from a seed: nodes, running pods, pods to schedule, claims and volumes.
 
-In goes a number, out come raw objects as a person would create them, the same for the same number everywhere. Volumes
+Takes a number, returns raw objects as a person would create them, the same for the same number everywhere. Volumes
 are there before the claims or never, so that nothing needs a storage system.
 """
 

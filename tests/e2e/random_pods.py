@@ -1,7 +1,7 @@
 """Random pods for the scheduler, from a seed: every rule of a pod's spec that a filter reads.
 
-In go a seed and the names of nodes and claims, out come raw pods as a person would create them. The shares are such
-that about half of the pods fit somewhere; where resources are plenty, pods decide where pods go. All have one
+Takes a seed and the names of nodes and claims, returns raw pods as a person would create them. The shares are such
+that about half of the pods fit somewhere; where resources are plenty, affinity decides. All have one
 priority, so that nothing is preempted.
 """
 
@@ -97,7 +97,7 @@ class PodMaker:
             spec["runtimeClassName"] = OVERHEAD_CLASS
         if self._chance(0.1):
             spec["hostNetwork"] = True
-        if not init and len(spec["containers"]) == 1 and self._chance(0.15):  # never less than its containers ask for
+        if not init and len(spec["containers"]) == 1 and self._chance(0.15):  # never less than its containers request
             spec["resources"] = {"requests": {"cpu": "3", "memory": "4Gi"}}
 
     def _container(self, name: str, most: int = 1) -> Json:
@@ -110,7 +110,7 @@ class PodMaker:
         if self._chance(0.15):
             requests["ephemeral-storage"] = self._pick(("1Gi", "4Gi"))
         if self._chance(0.1):
-            limits["memory"] = "2Gi"  # stands in for the request, where there is none
+            limits["memory"] = "2Gi"  # replaces the request, where there is none
         if self._chance(0.3):
             limits[self._pick(SLICES)] = str(self._rng.randint(0, 2))
         container: Json = {"name": name, "image": "none", "resources": {"requests": requests, "limits": limits}}
@@ -159,7 +159,7 @@ class PodMaker:
             term["namespaces"] = self._some(tuple(NAMESPACES), 2)
         elif kind < 0.5:
             term["namespaceSelector"] = self._pick(({}, {"matchLabels": {"team": "one"}}))
-        # Selectors that ask for no label stay in the pod's namespace: they would keep off pods that are no test's.
+        # Selectors without a label stay in the pod's namespace: they would keep off pods that are no test's.
         term["labelSelector"] = self._selector(only_present="namespaceSelector" in term)
         if self._chance(0.15):
             term[self._pick(("matchLabelKeys", "mismatchLabelKeys"))] = ["version"]

@@ -1,7 +1,7 @@
 """A real control plane as the tests see it: clients per identity, kubectl, tokens bound to pods, and waiting.
 
-In: a started control plane. Out: API clients for the administrator, for people, for kubelets and for the service
-accounts of deploy/. Refusals are values (`Answer`), because here they are what is wanted.
+Takes a started control plane; gives API clients for the administrator, for people, for kubelets and for the service
+accounts of deploy/. Refusals are values (`Answer`), because here they are the expected result.
 """
 
 import json
@@ -45,7 +45,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API server said: 2xx or a refusal."""
+    """What the API server answered: 2xx or a refusal."""
 
     status: int
     message: str
@@ -73,12 +73,12 @@ def call(
 
 
 def plan(name: str, **spec: Any) -> dict[str, Any]:
-    """A plan with these fields of spec beside nodeName."""
+    """A plan with these fields of spec in addition to nodeName."""
     return builders.manifest(builders.plan(name, spec=spec))
 
 
 class RealCluster:
-    """One control plane and who talks to it."""
+    """One control plane and its clients."""
 
     def __init__(self, plane: RealControlPlane, folder: Path) -> None:
         self.plane = plane
@@ -94,7 +94,7 @@ class RealCluster:
     # ------------------------------------------------------------------------------------- identities
 
     def person(self, name: str, groups: Sequence[str] = ()) -> ApiClient:
-        """Somebody with a client certificate."""
+        """A person with a client certificate."""
         if name not in self._clients:
             self._clients[name] = self._client(name, self.plane.kubeconfig_of(name, groups))
         return self._clients[name]
@@ -104,11 +104,11 @@ class RealCluster:
         return self.person(f"system:node:{node}", ("system:nodes",))
 
     def bearer(self, token: str) -> ApiClient:
-        """Whoever holds the token."""
+        """The holder of the token."""
         return self._client(f"token-{abs(hash(token))}", self.plane.kubeconfig_with(token))
 
     def token(self, account: str, *, pod: Mapping[str, Any] | None = None, requester: ApiClient | None = None) -> str:
-        """A token of a service account in gpuplan's namespace, bound to a pod as a kubelet would ask for it."""
+        """A token of a service account in gpuplan's namespace, bound to a pod as a kubelet would request it."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if pod is not None:
             meta = pod["metadata"]

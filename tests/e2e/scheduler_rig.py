@@ -1,7 +1,7 @@
 """A control plane for the scheduler alone: objects in bulk, the scheduler's word on a pod, and a clean end.
 
-In: programs. Out: what kube-scheduler made of a pod, once it has seen everything created before. No node
-controller runs (there are no kubelets, and nobody may taint or evict), only accounts and claims are looked after.
+Takes programs; returns what kube-scheduler made of a pod, once it has seen everything created before. No node
+controller runs (there are no kubelets, and nothing may taint or evict), only accounts and claims are handled.
 Refusals of the API server are raised.
 """
 
@@ -49,11 +49,11 @@ class Word:
     message: str = ""
     nodes: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
-    """Empty where no node was looked at; then `message` says why."""
+    """Empty where no node was tried; then `message` tells why."""
 
 
 def word_of(message: str) -> Word:
-    """A message as in the condition PodScheduled; what it tells of preemption is left out."""
+    """A message as in the condition PodScheduled; what it has about preemption is left out."""
     tried = _TRIED.match(message)
     if tried is None:
         return Word(message=message)
@@ -110,7 +110,7 @@ class Rig:
         return items
 
     def several(self, *paths: str) -> list[list[Json]]:
-        """All of each collection, asked for at the same time."""
+        """All of each collection, requested at the same time."""
         return list(self._threads.map(self.all_of, paths))
 
     def pods(self) -> list[Json]:
@@ -155,7 +155,7 @@ class Rig:
     # -------------------------------------------------------------------------------------------- words
 
     def word(self, pod: Json, *, patient: bool = False) -> Word:
-        """What the scheduler says of a pod that was just created; `patient` waits until it is bound."""
+        """The verdict of the scheduler on a pod that was just created; `patient` waits until it is bound."""
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods"
         query = {"fieldSelector": f"metadata.name={metadata['name']}"}
@@ -197,7 +197,7 @@ class Rig:
 
 
 def said_of(pod: Json) -> Word | None:
-    """The scheduler's last word on a pod; None while there is none."""
+    """The scheduler's last verdict on a pod; None while there is none."""
     if pod["spec"].get("nodeName"):
         return Word(node=pod["spec"]["nodeName"])
     conditions: Any = (pod.get("status") or {}).get("conditions") or ()

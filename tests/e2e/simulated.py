@@ -1,8 +1,8 @@
-"""Our simulator in front of a cluster as the API server holds it, and its word beside the scheduler's.
+"""Our simulator on a cluster as the API server holds it, and its verdict compared with the scheduler's.
 
-In go raw objects, read with the product's own readers, and what kube-scheduler said of a pod; out comes None, or how
+Takes raw objects, read with the product's own readers, and kube-scheduler's verdict on a pod; returns None, or how
 the two disagree. Different words for the same are translated. Our simulator is that of 1.36: where 1.30 is known to
-look at less, that is taken away from what ours is shown; nothing else is.
+consider less, that is removed from our simulator's input; nothing else is.
 """
 
 import re
@@ -25,7 +25,7 @@ OLDEST = 30
 """The minor version that words some reasons in its own way, leaves nodes out of its counts, and overlooks ports."""
 # 1.30 names the taint.
 _TAINT = re.compile(r"node\(s\) had untolerated taint(\(s\)| \{.*?\})")
-# The scheduler's word for nodes that an affinity by name left out before any filter ran; ours names the filter.
+# The scheduler's reason for nodes that an affinity by name left out before any filter ran; ours names the filter.
 LEFT_OUT = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _OLD_WORDS = {
     "node(s) had volume node affinity conflict": "node(s) didn't match PersistentVolume's node affinity",
@@ -52,7 +52,7 @@ class Simulated:
         self.read()
 
     def read(self) -> None:
-        """What changes when a pod is bound, anew."""
+        """Update what changes when a pod is bound."""
         raw_pods, raw_claims, raw_volumes = self._rig.several("/api/v1/pods", CLAIMS, VOLUMES)
         pods = [self._pod(raw) for raw in raw_pods if (raw.get("status") or {}).get("phase") not in FINISHED]
         claims = {("red", raw["metadata"]["name"]): read_claim(raw) for raw in raw_claims}
@@ -66,7 +66,7 @@ class Simulated:
         self.state = ClusterState(self.nodes, [pod for pod in pods if pod.node], context=context)
 
     def disagreement(self, raw: Json, word: Word) -> str | None:
-        """Between the scheduler's word on a pod that is not bound, and ours."""
+        """The difference between the scheduler's verdict on a pod that is not bound, and ours."""
         pod = self._pod(raw)
         if word.node:
             refusal = self.state.why_not(pod, word.node)
@@ -89,7 +89,7 @@ class Simulated:
 
     def _pod(self, raw: Json) -> PodView:
         spec = raw["spec"]
-        if self._old and "initContainers" in spec:  # it does not look at the ports of sidecars
+        if self._old and "initContainers" in spec:  # it does not read the ports of sidecars
             init = [{**each, "ports": []} for each in spec["initContainers"]]
             raw = {**raw, "spec": {**spec, "initContainers": init}}
         view = read_pod(raw)

@@ -1,10 +1,10 @@
-"""The one test of this folder that is always collected: it says why the others are not."""
+"""The one test of this folder that is always collected: its reason tells why the others are not."""
 
 import os
 
 import pytest
 
 
-def test_the_real_control_plane_is_asked_for() -> None:
+def test_the_real_control_plane_is_requested() -> None:
     if os.environ.get("GPUPLAN_E2E") != "1":
         pytest.skip("the real control plane is not asked for: set GPUPLAN_E2E=1, or use `make e2e`")

@@ -1,4 +1,4 @@
-"""The control plane itself: the asked version, loopback only, and the controllers that the product relies on."""
+"""The control plane itself: the requested version, loopback only, and the controllers that the product relies on."""
 
 import os
 from collections.abc import Iterator
@@ -41,10 +41,10 @@ def test_it_listens_on_loopback_only(cluster: RealCluster) -> None:
     assert set().union(*addresses.values()) <= set(LOOPBACK)
 
 
-def test_credentials_are_asked_for(cluster: RealCluster) -> None:
+def test_credentials_are_required(cluster: RealCluster) -> None:
     stranger = cluster.bearer("not-a-token")
     assert call(stranger, "GET", "/api/v1/namespaces").status == 401
-    assert call(cluster.person("nobody"), "GET", "/api/v1/namespaces").status == 403
+    assert call(cluster.person("stranger"), "GET", "/api/v1/namespaces").status == 403
 
 
 def test_garbage_is_collected(cluster: RealCluster) -> None:

@@ -1,4 +1,4 @@
-"""What the controller may write beside plans when RBAC grants it everything; see test_controller_policy.
+"""What the controller may write in addition to plans when RBAC grants it everything; see test_controller_policy.
 
 Of a pod's status the nomination, of a Node the removal of a silent agent's taint, its own Lease and its Events.
 """

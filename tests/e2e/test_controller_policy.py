@@ -1,7 +1,7 @@
 """What the controller may write of plans when RBAC grants it everything: the policies alone must hold.
 
 Of a plan's spec `planned`, and in Manual or paused plans only that pinned indexes leave it; of its status two
-conditions. What it may write beside plans is in test_controller_cluster_policy.
+conditions. What it may write in addition to plans is in test_controller_cluster_policy.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def controller(cluster: RealCluster) -> Iterator[ApiClient]:
 
 @pytest.fixture
 def made(cluster: RealCluster, controller: ApiClient) -> None:
-    """The plan anew, with GPUs 0 and 1 planned."""
+    """A fresh plan, with GPUs 0 and 1 planned."""
     call(cluster.admin, "DELETE", f"{PLANS}/{NAME}")
     apply.create(controller, PLANS, plan(NAME), manager=names.CONTROLLER_MANAGER)
     assert planned(controller, cut(0), cut(1)).allowed
@@ -138,7 +138,7 @@ def test_metadata_is_not_its_own(controller: ApiClient, field: str) -> None:
 
 
 def test_nothing_that_it_creates_hangs_on_others(cluster: RealCluster, controller: ApiClient) -> None:
-    """An owner that goes takes the plan with it, people's pins included; a finalizer keeps it for ever."""
+    """Deleting an owner deletes the plan with it, pins included; a finalizer keeps it forever."""
     for fields in ({"ownerReferences": [OWNER]}, {"finalizers": ["example.dev/x"]}):
         body = {**plan("controlled-new"), "metadata": {"name": "controlled-new", **fields}}
         refused = call(controller, "POST", PLANS, body)
@@ -187,7 +187,7 @@ def test_a_new_plan_holds_node_name_only(controller: ApiClient) -> None:
 
 
 @pytest.mark.usefixtures("made")
-def test_it_deletes_plans_in_which_people_wrote_nothing(cluster: RealCluster, controller: ApiClient) -> None:
+def test_it_deletes_plans_in_which_no_person_wrote(cluster: RealCluster, controller: ApiClient) -> None:
     written: tuple[dict[str, Any], ...] = ({"gpus": [WHOLE]}, {"mode": "Auto"}, {"paused": False}, {"devicePlugin": {}})
     for spec in written:
         people_write(cluster, **spec)
@@ -243,6 +243,6 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
     refused = attempt(conditions=[_condition("Ready", "True", "Confirmed"), _condition("AgentAlive", "False")])
     assert refused.status == 403
     assert "it may say that Ready is Unknown, nothing else of it" in refused.message
-    # An agent that is back says Ready itself; the controller's next word on AgentAlive leaves that standing.
+    # An agent that is back writes Ready itself; the controller's next write of AgentAlive keeps that.
     apply.apply_status(cluster.admin, path, agents, manager=names.AGENT_MANAGER)
     assert attempt(conditions=[_condition("AgentAlive", "True", "Heartbeat")]).allowed

@@ -138,7 +138,7 @@ REFUSED = {
 def test_accepted(cluster: RealCluster, name: str) -> None:
     answer = call(cluster.admin, "POST", PLANS, ACCEPTED[name], dryRun="All", fieldValidation="Strict")
     if "planned" in ACCEPTED[name]["spec"] and ACCEPTED[name]["spec"]["planned"] is not None:
-        # The schema takes it; the policy says that it is the controller's alone.
+        # The schema accepts it; by the policy it is the controller's alone.
         assert answer.status == 403, answer.message
         assert "spec.planned is written by the gpuplan controller" in answer.message
     else:
@@ -157,7 +157,7 @@ def test_refused(cluster: RealCluster, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in REFUSED.items() if case[1] and "planned" not in name])
-def test_what_kubectl_says(cluster: RealCluster, name: str) -> None:
+def test_what_kubectl_prints(cluster: RealCluster, name: str) -> None:
     body, field, sentence = REFUSED[name]
     said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
     assert "is invalid" in said

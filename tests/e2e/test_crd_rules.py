@@ -75,7 +75,7 @@ def write(cluster: RealCluster, controller: ApiClient, body: Mapping[str, Any]) 
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_what_people_may_pin_the_controller_may_plan(cluster: RealCluster, controller: ApiClient, name: str) -> None:
+def test_what_a_person_may_pin_the_controller_may_plan(cluster: RealCluster, controller: ApiClient, name: str) -> None:
     answer = write(cluster, controller, plan(NAME, planned={"gpus": ITEMS[name]}))
     assert answer.allowed, answer.message
 

@@ -1,6 +1,6 @@
 """The demo and every example on the real control plane, through `python -m tests.e2e.rig`.
 
-The tests of the embedded one are run again here, with nothing changed but the control plane; beside them every folder
+The tests of the embedded one are run again here, with nothing changed but the control plane; in addition every folder
 of examples/ must settle. The programs' accounts, rights and policies are those of deploy/.
 """
 

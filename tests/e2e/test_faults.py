@@ -1,6 +1,6 @@
 """Faults of real clusters: rival and frozen controllers, a long outage, a CRD that grows, a Node that comes back.
 
-The audit log tells two controllers apart by their tokens, although they are one account. Runs on the fixtures of
+The audit log distinguishes two controllers by their tokens, although they are one account. Runs on the fixtures of
 test_scenarios: a control plane of each test's own, every right as deploy/ gives it.
 """
 
@@ -48,7 +48,7 @@ def add_rival(found: Cluster, base: RealServers) -> None:
 
 
 def leader(found: Cluster) -> str:
-    """Who holds the Lease."""
+    """The holder of the Lease."""
     return str(apply.get(found.api, LEASE)["spec"].get("holderIdentity") or "")
 
 
@@ -89,7 +89,7 @@ def test_two_controllers_and_one_of_them_writes(cluster: Cluster, servers: RealS
 
 
 def candidates(log: Path) -> set[str]:
-    """Tokens of the controllers that look at the Lease."""
+    """Tokens of the controllers that read the Lease."""
     return {
         event["user"]["extra"][CREDENTIAL][0]
         for event in audited(log)
@@ -100,7 +100,7 @@ def candidates(log: Path) -> set[str]:
 def test_an_api_server_that_is_away_for_longer_than_a_lease(
     cluster: Cluster, servers: RealServers, starts: list[tuple[datetime, datetime]]
 ) -> None:
-    """The leader gives up, the agents do not; what ran runs on, and who comes after it gets a slice."""
+    """The leader gives up, the agents do not; running pods run on, and a new one gets a slice."""
     wanted = start(cluster, "mig")
     # A refusal of kube-scheduler that is lost on its way to the API is repeated minutes later.
     eventually(lambda: len(running(cluster)) > 0, "a pod runs", SETTLE_SECONDS)
@@ -129,7 +129,7 @@ def of_example(name: str) -> dict[str, Any]:
 
 
 def used(found: Cluster) -> dict[tuple[str, int], Any]:
-    """GPU and instance of every process on simulated hardware; each node counts its processes anew."""
+    """GPU and instance of every process on simulated hardware; each node counts its processes by itself."""
     return {
         (name, process["pid"]): (gpu["uuid"], process["gpu_instance"])
         for name, node in found.nodes.items()
@@ -164,7 +164,7 @@ def test_a_frozen_leader_writes_nothing_after_its_successor(
         eventually(lambda: running(cluster) == wanted, "all pods run", SETTLE_SECONDS)
     finally:
         _signal(pid, signal.SIGCONT)
-    # It finds its Lease lost and ends; its supervisor starts it anew, as a Deployment would.
+    # It finds its Lease lost and ends; its supervisor starts it again, as a Deployment would.
     eventually(lambda: cluster.supervisor.children["controller"].restarts > 0, "the old leader ends")
     for plan, tokens in writers(tmp_path / "audit.log").items():
         changes = sum(1 for before, after in pairwise(tokens) if before != after)
@@ -197,7 +197,7 @@ def test_a_crd_that_grows_under_stored_objects(cluster: Cluster) -> None:
     after = apply.get(cluster.api, path)
     assert after["spec"]["note"] == "grown", "programs that do not know the new field leave it alone"
     assert after["metadata"]["uid"] == stored["metadata"]["uid"]
-    # And back, as when an upgrade is undone: the field goes, the object works on.
+    # And back, as when an upgrade is undone: the field is removed, the object still works.
     apply.apply(cluster.api, crd, definition(), manager="upgrade", force=True)
     eventually(lambda: "note" not in apply.get(cluster.api, path)["spec"], "the old schema")
     apply.merge_patch(cluster.api, path, {"spec": {"gpus": stored["spec"]["gpus"]}})
@@ -236,7 +236,7 @@ def test_a_node_deleted_and_back_at_once_keeps_its_pins(cluster: Cluster) -> Non
     after = apply.get(cluster.api, path)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"] == before["spec"]
-    # The machine may still be on its way back: the sandbox hears of the Node when it hears of it.
+    # The machine may still be on its way back: the sandbox may see the Node late.
     eventually(lambda: "gpu-node-1" in cluster.nodes, "the machine is back", SETTLE_SECONDS)
     assert instances(cluster, "gpu-node-1") == hardware, "the same instances, not new ones like them"
 

@@ -31,7 +31,7 @@ PLAN_WRITE = re.compile(f"PATCH {PLANS}/[^/? ]+[? ]".encode())  # and not of its
 
 
 class WiredServers(RealServers):
-    """The first controller that asks for credentials gets them with the wire."""
+    """The first controller that requests credentials gets them with the wire."""
 
     wire: Wire | None = None
 
@@ -86,6 +86,6 @@ def test_a_write_under_way_loses_against_the_successors(
     late = {plan: token for plan, token, code in spec_writes(log) if code == 409}
     for plan, token in late.items():
         accepted = [who for name, who, code in spec_writes(log) if name == plan and code == 200]
-        assert accepted, f"somebody wrote {plan} before"
+        assert accepted, f"another client wrote {plan} before"
         assert token not in accepted
     assert {plan["metadata"]["name"]: plan["spec"] for plan in cluster.plans()} == before

@@ -1,4 +1,4 @@
-"""Who may write which field of a plan: people their part of the spec, with the right on the node; nobody planned.
+"""Who may write which field of a plan: people their part of the spec, with the right on the node; no person planned.
 
 People are users with client certificates and RBAC of their own. What the controller may write is in
 test_controller_policy.
@@ -43,7 +43,7 @@ def people(cluster: RealCluster) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def plans(cluster: RealCluster) -> None:
-    """Both plans anew, each with something planned by the controller."""
+    """Both plans, made again, each with something planned by the controller."""
     for name in (MINE, OTHERS):
         call(cluster.admin, "PATCH", f"{PLANS}/{name}", {"metadata": {"finalizers": None}}, MERGE)
         call(cluster.admin, "DELETE", f"{PLANS}/{name}")
@@ -72,7 +72,7 @@ def _create(cluster: RealCluster, name: str, **query: str) -> Any:
     ],
     ids=lambda spec: next(iter(spec)),
 )
-def test_people_write_their_fields_with_the_right_on_the_node(cluster: RealCluster, spec: dict[str, Any]) -> None:
+def test_a_person_writes_their_fields_with_the_right_on_the_node(cluster: RealCluster, spec: dict[str, Any]) -> None:
     alice = cluster.person("alice")
     assert call(alice, "PATCH", f"{PLANS}/{MINE}", {"spec": spec}, MERGE).allowed
     refused = call(alice, "PATCH", f"{PLANS}/{OTHERS}", {"spec": spec}, MERGE)
@@ -100,8 +100,8 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "nowhere", "uid": "00000000
 
 
 @pytest.mark.parametrize("fields", [{"ownerReferences": [OWNER]}, {"finalizers": ["example.dev/x"]}], ids=next_key)
-def test_the_garbage_collector_deletes_for_nobody(cluster: RealCluster, fields: dict[str, Any]) -> None:
-    """It would: a plan whose owner is nowhere goes soon, whoever wrote the owner into it."""
+def test_the_garbage_collector_deletes_no_plan_for_anyone(cluster: RealCluster, fields: dict[str, Any]) -> None:
+    """It would: a plan whose owner does not exist is deleted soon, whichever client wrote the owner into it."""
     alice = cluster.person("alice")
     refused = call(alice, "PATCH", f"{PLANS}/{OTHERS}", {"metadata": fields}, MERGE)
     assert refused.status == 403
@@ -113,7 +113,7 @@ def test_the_garbage_collector_deletes_for_nobody(cluster: RealCluster, fields: 
         assert call(alice, "PATCH", f"{PLANS}/{MINE}", {"metadata": {"finalizers": None}}, MERGE).allowed
 
 
-def test_a_plan_goes_however_it_is_deleted(cluster: RealCluster) -> None:
+def test_a_plan_is_gone_however_it_is_deleted(cluster: RealCluster) -> None:
     """In the foreground the garbage collector takes its own finalizer off."""
     for how in ("Foreground", "Background", "Orphan"):
         deleted = call(cluster.person("alice"), "DELETE", f"{PLANS}/{MINE}", propagationPolicy=how)
@@ -155,7 +155,7 @@ def test_the_right_on_the_node_alone_is_not_enough(cluster: RealCluster) -> None
 
 
 @pytest.mark.parametrize("who", ["alice", "admin"])
-def test_nobody_else_writes_planned(cluster: RealCluster, who: str) -> None:
+def test_no_other_account_writes_planned(cluster: RealCluster, who: str) -> None:
     api = cluster.admin if who == "admin" else cluster.person(who)
     other_items = {"gpus": [WHOLE]}
     attempts = [

@@ -101,7 +101,7 @@ def test_a_persons_write_to_a_full_plan(cluster: RealCluster) -> None:
     apply.delete(cluster.admin, path)
 
 
-def test_the_controllers_word_in_a_full_status(cluster: RealCluster) -> None:
+def test_the_controllers_condition_in_a_full_status(cluster: RealCluster) -> None:
     path = f"{PLANS}/{BIG}-status"
     apply.create(cluster.admin, PLANS, plan(f"{BIG}-status"))
     partitions = [

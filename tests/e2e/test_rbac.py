@@ -19,10 +19,10 @@ from tests.e2e.real_cluster import AGENT, CONTROLLER, MERGE, Answer, RealCluster
 from tests.e2e.wide_rights import everything_granted
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-# Everybody who is authenticated may ask these (system:basic-user).
+# Every authenticated client may send these (system:basic-user).
 ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews")
 PLANS = f"{names.PLURAL}.{names.GROUP}"
-# What kube-scheduler's filters read beside pods and nodes.
+# What kube-scheduler's filters read in addition to pods and nodes.
 READ_BY_FILTERS = (
     "namespaces",
     "persistentvolumeclaims",
@@ -170,7 +170,7 @@ def test_no_kind_is_open_where_rbac_is(cluster: RealCluster, node: EnabledNode, 
         for resource in resources(cluster.admin):
             found = None if "/" in resource.name else first_object(cluster.admin, resource)
             if found is None or resource.group == "admissionregistration.k8s.io":
-                continue  # policies are asked about everything but policies
+                continue  # policies judge everything but policies
             for verb, answer in writes(api, resource, found):
                 tried.add(resource.title)
                 about_own = f"{verb} {resource.title}" in OPEN_BY_POLICY[account]
@@ -242,8 +242,8 @@ def test_every_granted_verb_passes_rbac(cluster: RealCluster, account: str) -> N
 
 
 @pytest.mark.parametrize("who", [CONTROLLER, AGENT, "bound agent"])
-def test_nobody_speaks_for_another(cluster: RealCluster, node: EnabledNode, who: str) -> None:
-    """Rights that are no verbs on resources: to impersonate, and what the API server tells of itself."""
+def test_no_account_impersonates_another(cluster: RealCluster, node: EnabledNode, who: str) -> None:
+    """Rights that are no verbs on resources: to impersonate, and what the API server reports of itself."""
     account = f"system:serviceaccount:{names.NAMESPACE}:{CONTROLLER if who != CONTROLLER else AGENT}"
     for user in (account, "system:admin", "system:node:rbac-node"):
         api = client(cluster, node, who) if who != "bound agent" else cluster.bearer(node.token)

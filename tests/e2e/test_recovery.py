@@ -1,8 +1,8 @@
 """The product on a real control plane when something breaks, and what a person reads meanwhile.
 
-An agent falls silent, a plan names a missing node, a GPU is lost under a pod, the last partition goes, a Deployment
-requests more than there is. One cluster serves all tests; each has nodes of its own,
-chosen by a label, and a recorder keeps every watch event of the plans, so that "never" means every event.
+An agent falls silent, a plan names a missing node, a GPU is lost under a pod, the last partition is destroyed, a
+Deployment requests more than there is. One cluster serves all tests; each has nodes of its own, chosen by a label, and
+a recorder keeps every watch event of the plans, so that "never" means every event.
 """
 
 import os
@@ -221,7 +221,7 @@ def generation(found: Cluster, plan: str) -> int:
     return int(apply.get(found.api, f"{PLANS}/{plan}")["metadata"]["generation"])
 
 
-def test_the_last_partition_that_goes_is_reported(cluster: Cluster) -> None:
+def test_the_destruction_of_the_last_partition_is_reported(cluster: Cluster) -> None:
     path = f"{PLANS}/last"
     pins = {"mode": "Manual", "gpus": [{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "count": 1}]}}]}
     apply.merge_patch(cluster.api, path, {"spec": pins})
@@ -284,7 +284,7 @@ def crowd(found: Cluster, phase: str) -> list[str]:
 
 
 def pod_events(found: Cluster, pod: str) -> list[dict[str, Any]]:
-    """What gpuplan's controller wrote about the pod, the latest words last."""
+    """What gpuplan's controller wrote about the pod, the latest message last."""
     events = apply.get(found.api, EVENTS, query={"fieldSelector": f"involvedObject.name={pod}"})["items"]
     ours = [each for each in events if "gpuplan" in (each.get("reportingComponent") or str(each.get("source")))]
     return sorted(ours, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")

@@ -1,6 +1,6 @@
 """The scenarios of tests/sandbox and the faults of a real control plane, with the product's processes on top.
 
-Every test there that stands on a fixture named `cluster` is run here, too, with nothing changed but that. Controller
+Every test there that uses a fixture named `cluster` is run here, too, with nothing changed but that. Controller
 and agents run as in the sandbox, but every right they have is the one that deploy/ gives them; hardware and kubelets
 are stand-ins. After each scenario the audit log must show no request of theirs that was forbidden.
 """
@@ -70,7 +70,7 @@ def cluster(
 
 
 def audited(log: Path) -> Iterator[dict[str, Any]]:
-    """What the product's accounts asked of the API server."""
+    """What the product's accounts requested of the API server."""
     for line in log.read_text().splitlines():
         event = json.loads(line)
         if event["user"]["username"].startswith(ACCOUNTS):
@@ -90,7 +90,7 @@ def forbidden(log: Path, starts: list[tuple[datetime, datetime]]) -> list[str]:
 
 
 def scenarios() -> list[ModuleType]:
-    """The modules of tests/sandbox whose tests stand on a cluster."""
+    """The modules of tests/sandbox whose tests use a cluster."""
     paths = sorted((ROOT / "tests" / "sandbox").glob("test_*.py"))
     modules = [importlib.import_module(f"tests.sandbox.{path.stem}") for path in paths]
     return [module for module in modules if hasattr(module, "cluster")]

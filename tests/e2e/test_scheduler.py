@@ -1,7 +1,7 @@
 """The simulator against the real kube-scheduler on random clusters, and what it makes of plans.
 
 Every disagreement is printed with the seed of its cluster: `random_cluster(SEED)` makes it again. The sums are printed
-always, each plan's outcome with `pytest -rP`. GPUPLAN_E2E_CLUSTERS says how many clusters (200), GPUPLAN_E2E_SEEDS how
+always, each plan's outcome with `pytest -rP`. GPUPLAN_E2E_CLUSTERS sets how many clusters (200), GPUPLAN_E2E_SEEDS how
 many plans of each mix (1): `make e2e-scale` tries more.
 """
 
@@ -114,7 +114,7 @@ def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
 
 @pytest.mark.timeout(SECONDS)
 def test_random_clusters(rig: Rig, cluster_count: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the scheduler binds, ours says it fits; where it does not, ours counts the same reasons."""
+    """Where the scheduler binds, the simulator finds a fit; where it does not, it counts the same reasons."""
     counts = Counter({"disagreeing": 0})
     problems: list[str] = []
     for number in range(cluster_count):
@@ -134,7 +134,7 @@ def test_planned_pods(rig: Rig, seed_count: int, capsys: pytest.CaptureFixture[s
 
     The scheduler clears a nomination when it tries the pod in vain, as it does when another node grows; another pod may
     then take its place, and it takes the other's. So it is frequent where nodes grow within a tenth of a second; where
-    the two ask for different numbers of slices, one may be left over. With nodes apart nobody is.
+    the two request different numbers of slices, one may be left over. With nodes apart no pod is.
     """
     totals = {manner: Counter[str]() for manner in MANNERS}
     for mix in ("plain", "several", "tainted", "cpu"):

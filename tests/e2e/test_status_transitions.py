@@ -41,7 +41,7 @@ def test_each_field_may_go_and_come_back(real: RealCluster, name: str, after: Pl
 
 
 def test_an_empty_map_in_place_of_a_full_one_is_refused(real: RealCluster) -> None:
-    """Why `PlanStatus.wire` leaves empty maps out; the simulated API server refuses it in the same words."""
+    """Why `PlanStatus.wire` leaves empty maps out; the simulated API server refuses it with the same message."""
     write(real, FULL)
 
     applied = body(NAME, {**FULL.wire(), "summary": {}})

@@ -40,7 +40,7 @@ def mortal(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def _admin_token(cluster: RealCluster) -> str:
-    """The wire speaks for bearers of tokens, not of certificates."""
+    """The wire serves bearers of tokens, not of certificates."""
     cluster.kubectl("create", "serviceaccount", "wired", "-n", "default")
     subject = ("--clusterrole=cluster-admin", "--serviceaccount=default:wired")
     cluster.kubectl("create", "clusterrolebinding", "wired", *subject)
@@ -79,7 +79,7 @@ def test_a_version_that_is_too_old_is_gone(mortal: RealCluster) -> None:
 def test_a_reflector_that_was_cut_off_until_its_version_was_too_old(
     mortal: RealCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new API server's watch cache begins with its own start: what went on before it, only a list can tell."""
+    """A new API server's watch cache begins with its own start: what happened before it, only a list can show."""
     caplog.set_level(logging.DEBUG, "kube.reflector")
     wire = Wire(mortal.plane.kubeconfig_with(_admin_token(mortal)))
     config = tmp_path / "wired.kubeconfig"

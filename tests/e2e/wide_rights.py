@@ -1,7 +1,7 @@
 """RBAC that grants an account of ours everything, so that the policies alone are tried.
 
-In: a cluster, the account's name. Out: a context in which every verb on every resource passes RBAC. Leaves nothing
-behind: what deploy/ grants is in force again after it.
+Takes a cluster and the account's name; opens a context in which every verb on every resource passes RBAC. Leaves
+nothing behind: what deploy/ grants is in force again after it.
 """
 
 from collections.abc import Iterator

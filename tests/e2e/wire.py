@@ -1,7 +1,7 @@
 """A wire between one client and the API server that a test can hold, cut and mend.
 
-In: a kubeconfig. Out: the same with the wire's address; the client speaks plain HTTP to the wire, the wire TLS to the
-server. `hold` keeps requests that begin in a given way until `release`, whatever becomes of their sender meanwhile.
+Takes a kubeconfig; returns the same with the wire's address; the client speaks plain HTTP to the wire, the wire TLS to
+the server. `hold` keeps requests that begin in a given way until `release`, whatever becomes of their sender meanwhile.
 """
 
 import base64
@@ -72,7 +72,7 @@ class Wire:
         self._whole.set()
 
     def close(self) -> None:
-        """For good."""
+        """Permanently."""
         self.release()
         self._listener.close()
         self.cut()
@@ -99,13 +99,13 @@ class Wire:
             threading.Thread(target=self._downstream, args=(client, server), daemon=True).start()
 
     def _upstream(self, client: socket.socket, server: socket.socket) -> None:
-        """Requests. The server is not told when the client goes: a request under way is carried out all the same."""
+        """Requests. The server does not notice when the client goes: a request under way is carried out."""
         with contextlib.suppress(OSError, ValueError):
             while data := client.recv(CHUNK_BYTES):
                 kept = self._kept
                 if kept is not None and kept.match(data):
                     while _unfinished(data) and (more := client.recv(CHUNK_BYTES)):
-                        data += more  # the sender may be frozen as soon as it is said to be held
+                        data += more  # the sender may be frozen as soon as it is reported as held
                     self.held.set()
                     self._open.wait()
                 server.sendall(data)

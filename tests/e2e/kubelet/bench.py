@@ -1,7 +1,7 @@
 """What a check of the conformance list has: one node, device plugins, pods bound to it, and the API.
 
-In: a `KubeletNode`. Out: readings of pod-resources, of the Node and of pods, each with a wait of bounded length. Each
-check has a resource name of its own, because a kubelet never forgets one.
+Takes a `KubeletNode`; gives readings of pod-resources, of the Node and of pods, each with a wait of bounded length.
+Each check has a resource name of its own, because a kubelet never forgets one.
 """
 
 import itertools
@@ -95,16 +95,16 @@ class Bench:
         }
 
     def shown(self, raw: Raw) -> list[str] | None:
-        """What List says that the pod holds; None where it is not listed."""
+        """What the pod holds by List; None where it is not listed."""
         return self.held().get(raw["metadata"]["name"])
 
     def admit_another(self) -> None:
-        """Where it matters who was admitted last, let it be somebody else."""
+        """Where it matters which pod was admitted last, admit another one."""
         if not self.switches.frees_last_admitted:
             self.run(pod(container()))
 
     def wait_freed(self, raw: Raw) -> None:
-        """List shows no device of the pod any more; an old kubelet thinks of that at the next admission only."""
+        """List shows no device of the pod any more; an old kubelet notices that at the next admission only."""
         self.admit_another()
         self.wait(lambda: not self.shown(raw), f"no device of {raw['metadata']['name']} is shown")
 
@@ -175,7 +175,7 @@ class Bench:
         return int(statuses[0].get("restartCount", 0))
 
     def backs_off(self, raw: Raw) -> bool:
-        """Its container has ended twice. The API may say waiting or terminated then, as it comes."""
+        """Its container has ended twice. The API may show waiting or terminated then."""
         seen = self.containers(raw)
         return len(seen) > 1 and all(each.state == "exited" for each in seen)
 
@@ -200,7 +200,7 @@ class Bench:
     # ------------------------------------------------------------------------------------ around it
 
     def restart(self, *, kill: bool = True, reachable: bool = True) -> None:
-        """The kubelet ends and starts again; nobody registers."""
+        """The kubelet ends and starts again; no plugin registers."""
         (self.node.kill if kill else self.node.stop)()
         self.node.start(reachable=reachable)
         self.wait(lambda: connects(self.node.paths.registration_socket), "kubelet.sock")

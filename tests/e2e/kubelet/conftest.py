@@ -62,7 +62,7 @@ def latency_samples() -> int:
 
 @pytest.fixture(scope="session")
 def kubelet_nodes() -> Iterator[dict[str, KubeletNode]]:
-    """By side; made when the first check asks."""
+    """By side; made when the first check needs it."""
     made: dict[str, KubeletNode] = {}
     with ExitStack() as ends:
         yield made
@@ -93,7 +93,7 @@ def _node(side: str, cluster: RealCluster, request: pytest.FixtureRequest) -> Ku
 
 
 def ready(cluster: RealCluster, name: str) -> bool:
-    """The kubelet says so, and nobody is kept off the node any more."""
+    """The kubelet reports it, and no pod is kept off the node any more."""
     for node in apply.get(cluster.admin, NODES)["items"]:
         if node["metadata"]["name"] == name:
             conditions = {each["type"]: each["status"] for each in node["status"].get("conditions") or ()}

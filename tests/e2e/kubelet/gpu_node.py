@@ -1,6 +1,6 @@
-"""A GPU node with a real kubelet: simulated hardware, our agent and our device plugin as processes beside it.
+"""A GPU node with a real kubelet: simulated hardware, our agent and our device plugin as processes.
 
-In: a cluster with deploy/ applied, programs, GPUs. Out: a Node that the kubelet registered, DaemonSet pods that it
+Takes a cluster with deploy/ applied, programs, GPUs; gives a Node that the kubelet registered, DaemonSet pods that it
 runs (without processes), and an agent with the very token that the kubelet mounted into its pod. Pods reach the node
 through the real scheduler.
 """
@@ -140,7 +140,7 @@ class GpuNode:
         return apply.apply(self.cluster.admin, path, body, manager="person", force=True)
 
     def ready(self) -> bool:
-        """The plan's newest edition is carried out, and the Node shows it."""
+        """The plan's newest version is carried out, and the Node shows it."""
         found = apply.get(self.cluster.admin, f"{PLANS}/{self.name}")
         status = found.get("status") or {}
         conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
@@ -173,7 +173,7 @@ class GpuNode:
         return answer.ids.get(resource, ()) if isinstance(answer, Allocatable) else ()
 
     def offers(self, resource: str, count: int) -> bool:
-        """The kubelet has them, and the Node says so: an older Node can say it when the plugin is away."""
+        """The kubelet has them, and the Node shows them: an older Node can show them when the plugin is away."""
         return len(self.offered(resource)) == count and int(self.allocatable(resource) or 0) == count
 
     # ----------------------------------------------------------------------------------------- pods

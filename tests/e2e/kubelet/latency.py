@@ -1,7 +1,7 @@
-"""From a slice that is made to a pod that runs in it: one sample, split by who took how long.
+"""From a slice that is made to a pod that runs in it: one sample, split by the part that took the time.
 
-In: a GPU node, a layout without and one with the slice. Out: `Phases` in seconds. A pod waits for the slice from the
-start; hardware and kubelet are polled every few hundredths of a second, Node and pod are watched.
+Takes a GPU node, a layout without and one with the slice; returns `Phases` in seconds. A pod waits for the slice from
+the start; hardware and kubelet are polled every few hundredths of a second, Node and pod are watched.
 """
 
 import json
@@ -33,13 +33,13 @@ class Phases:
     plan: float
     """The plan was written; the agent has made the slice."""
     plugin: float
-    """The plugin has offered it, and the kubelet has taken it."""
+    """The plugin has advertised it, and the kubelet has registered it."""
     node: float
-    """The Node says so: at the kubelet's status tick, or because the agent wrote it."""
+    """The Node shows it: at the kubelet's status tick, or because the agent wrote it."""
     scheduler: float
     """The waiting pod is bound."""
     admission: float
-    """The kubelet has asked the plugin for it (Allocate)."""
+    """The kubelet has requested it of the plugin (Allocate)."""
     start: float
     """The runtime has started the container."""
     report: float
@@ -80,7 +80,7 @@ def sample(node: GpuNode, number: int, pause_seconds: float) -> Phases:
 
     moments = Moments()
     ends: list[Callable[[], None]] = [_watch_pod(node, pod, moments), _watch_node(node, moments)]
-    ends.append(_poll(lambda: _look_at_node(node, moments)))
+    ends.append(_poll(lambda: _observe_node(node, moments)))
     try:
         began = time.time()
         node.write_plan(WITH)
@@ -118,7 +118,7 @@ def table(title: str, samples: Sequence[Phases]) -> str:
 # ---------------------------------------------------------------------------------------- looking
 
 
-def _look_at_node(node: GpuNode, moments: Moments) -> None:
+def _observe_node(node: GpuNode, moments: Moments) -> None:
     if "made" not in moments and any(profile == PROFILE for profile, _ in node.slices().values()):
         moments.see("made")
     if "made" in moments and "taken" not in moments and node.offered(RESOURCE):

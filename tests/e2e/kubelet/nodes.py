@@ -1,6 +1,6 @@
 """One node as the conformance list sees it, twice: with a real kubelet, and with the stand-in.
 
-In: the cluster and programs. Out: `KubeletNode`: the two things that differ between the sides, how a kubelet is
+Takes the cluster and programs. `KubeletNode` has the two things that differ between the sides: how a kubelet is
 started and ended, and how its containers are read. Everything else the checks do is the same code on both.
 """
 
@@ -27,7 +27,7 @@ NOWHERE = "https://127.0.0.1:9"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A container, whoever runs it; times are epoch seconds."""
+    """A container of either side; times are epoch seconds."""
 
     container_id: str
     name: str

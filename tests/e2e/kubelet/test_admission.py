@@ -1,4 +1,4 @@
-"""Rules 7 to 9 and 11: one admission at a time, which devices, which words when it fails."""
+"""Rules 7 to 9 and 11: one admission at a time, which devices, which message when it fails."""
 
 from collections.abc import Callable
 
@@ -61,7 +61,7 @@ def test_a_resource_that_only_the_node_names(bench: Bench) -> None:
     text = f"Node didn't have enough resource: {bench.resource}, requested: 1, used: 0, capacity: 0"
 
     def kubelet_knows() -> bool:
-        """It reads its Node through a watch of its own, which nobody else can wait for."""
+        """It reads its Node through a watch of its own, which no other client can wait for."""
         raw = bench.create(wanting(bench))
         bench.wait(lambda: bench.phase(raw) in ("Running", "Failed"), "decided")
         return bench.phase(raw) == "Failed"
@@ -82,7 +82,7 @@ def test_pods_are_admitted_by_id_and_not_by_number(bench: Bench) -> None:
 
 
 def test_requests_are_counted_after_a_successful_allocate(bench: Bench) -> None:
-    """The kubelet forgot what a running pod holds, but not that it asked for it."""
+    """The kubelet forgot what a running pod holds, but not that it requested it."""
     plugin = bench.plugin("a", "b")
     raw = bench.run(wanting(bench))
     bench.admit_another()
@@ -96,7 +96,7 @@ def test_requests_are_counted_after_a_successful_allocate(bench: Bench) -> None:
     assert sorted(plugin.allocated[-1]) == ["a", "b"]
 
 
-def test_the_plugins_own_words_reach_the_user(bench: Bench) -> None:
+def test_the_plugins_own_message_reaches_the_user(bench: Bench) -> None:
     plugin = bench.plugin("a")
     plugin.allocate_error = "a is being withdrawn"
     text = "rpc error: code = FailedPrecondition desc = a is being withdrawn"
@@ -142,7 +142,7 @@ def test_a_slow_allocate_holds_up_pods_and_nothing_else(bench: Bench) -> None:
     bench.wait_numbers(3, 3)
     bench.plugin("s", resource=f"{bench.resource}-other")
     assert [bench.phase(raw) for raw in (slow, waiting, running)] == ["Pending", "Pending", "Running"]
-    assert [found.state for found in bench.containers(running)] == ["running"], "nobody has told it to stop"
+    assert [found.state for found in bench.containers(running)] == ["running"], "it got no request to stop"
 
     plugin.may_allocate.set()
     bench.wait_phase(slow, "Running")
@@ -171,7 +171,7 @@ def test_the_choice_is_random_without_a_preference(bench: Bench) -> None:
     assert order != ids
 
 
-def test_a_preference_is_asked_for_and_foreign_ids_in_it_are_ignored(bench: Bench) -> None:
+def test_a_preference_is_requested_and_foreign_ids_in_it_are_ignored(bench: Bench) -> None:
     plugin = bench.plugin("a", "b", "c", prefers=True)
     plugin.preference = lambda available, size: ["unknown", "c"]
     bench.run(wanting(bench, 2))
@@ -187,7 +187,7 @@ def test_a_preference_is_asked_for_and_foreign_ids_in_it_are_ignored(bench: Benc
 
 
 def test_devices_of_init_containers_are_used_again(bench: Bench) -> None:
-    """The measured sequence: init asks 1, then 2, two apps ask 1 each; every container has a call of its own."""
+    """The measured sequence: init requests 1, then 2, two apps request 1 each; each container has its own call."""
     plugin = bench.plugin("a", "b", "c", prefers=True)
     plugin.preference = lambda available, size: sorted(available)[:size]
     init = (

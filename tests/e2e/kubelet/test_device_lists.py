@@ -38,7 +38,7 @@ def test_counting(bench: Bench, devices: Devices, numbers: tuple[int, int], offe
     assert bench.offered() == (offered or sorted(each.ID for each in devices))
 
 
-def test_the_node_says_it_at_the_tick_and_not_before(bench: Bench) -> None:
+def test_the_node_shows_it_at_the_tick_and_not_before(bench: Bench) -> None:
     plugin = bench.plugin("a")
     bench.wait_numbers(1, 1)
     path = f"{NODES}/{bench.node.name}"
@@ -102,7 +102,7 @@ def test_the_health_of_held_devices_is_in_the_pods_status(bench: Bench, cluster:
 
 
 @pytest.mark.parametrize("change", [lambda n: n + 5, lambda n: 0], ids=["raised", "lowered"])
-def test_numbers_that_somebody_else_wrote_are_corrected_at_the_tick(bench: Bench, change: Callable[[int], int]) -> None:
+def test_numbers_of_another_client_are_corrected_at_the_tick(bench: Bench, change: Callable[[int], int]) -> None:
     bench.plugin("a", "b")
     bench.wait_numbers(2, 2)
     wrong = {bench.resource: str(change(2))}

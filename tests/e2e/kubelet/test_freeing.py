@@ -1,4 +1,4 @@
-"""Rules 12, 13 and 18: when a device is free, and what List says while containers still run."""
+"""Rules 12, 13 and 18: when a device is free, and what List shows while containers still run."""
 
 import time
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def test_an_ended_pod_is_listed_until_the_kubelet_has_seen_it(bench: Bench) -> N
 
 
 def test_the_pod_admitted_last_is_freed_too_since_some_version_after_1_30(bench: Bench) -> None:
-    """On 1.30 a device of an ended pod is in List for as long as nobody else comes to the node."""
+    """On 1.30 a device of an ended pod is in List for as long as no other pod comes to the node."""
     bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1}, sleep=0.1)), "Succeeded")
     if bench.switches.frees_last_admitted:
@@ -141,7 +141,7 @@ def test_a_force_deleted_container_has_two_seconds_or_its_own_grace(bench: Bench
     assert least < (only(bench, raw).finished_at or 0.0) - began < least + 10
 
 
-def test_nobody_gets_less_than_two_seconds(bench: Bench) -> None:
+def test_no_container_gets_less_than_two_seconds(bench: Bench) -> None:
     raw = holding(bench, {"stop-seconds": "20"}, grace_seconds=1)
     began = time.time()
     bench.delete(raw)
@@ -161,7 +161,7 @@ def test_a_second_forced_deletion_shortens_nothing(bench: Bench) -> None:
     assert (only(bench, raw).finished_at or 0.0) - began > 5.5
 
 
-def test_a_phase_that_somebody_patched_frees_the_device_of_a_running_container(bench: Bench) -> None:
+def test_a_patched_phase_frees_the_device_of_a_running_container(bench: Bench) -> None:
     raw = holding(bench)
     bench.admit_another()
     path = f"{PODS}/{raw['metadata']['name']}/status"
@@ -170,11 +170,11 @@ def test_a_phase_that_somebody_patched_frees_the_device_of_a_running_container(b
     other = bench.run(pod(container(devices={bench.resource: 1})))
     assert bench.shown(other) == ["a"]
     bench.wait_phase(raw, "Running")
-    assert bench.shown(raw) == [], "listed again, without its device, for good"
+    assert bench.shown(raw) == [], "listed again, without its device, permanently"
     assert only(bench, raw).state == "running"
 
 
-def test_nothing_is_freed_until_somebody_looks(bench: Bench) -> None:
+def test_nothing_is_freed_until_the_list_is_read(bench: Bench) -> None:
     """The checkpoint still has the entry of a pod that is gone; admission frees it by itself."""
     bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1})))

@@ -1,7 +1,7 @@
-"""How long it takes from a slice that is made to a pod that runs in it, and who takes that time.
+"""How long it takes from a slice that is made to a pod that runs in it, and which part takes that time.
 
 With the kubelet's status tick at its default of ten seconds, and with the agent writing the Node's allocatable itself.
-GPUPLAN_E2E_SAMPLES says how often (3); the table is printed.
+GPUPLAN_E2E_SAMPLES sets how often (3); the table is printed.
 """
 
 import random

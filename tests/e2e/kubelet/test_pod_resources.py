@@ -1,4 +1,4 @@
-"""Rules 8 and 14 of pod-resources itself: one entry per device, one rate limit for all, the words of Get."""
+"""Rules 8 and 14 of pod-resources itself: one entry per device, one rate limit for all, the errors of Get."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +64,7 @@ def test_get(bench: Bench, cluster: RealCluster) -> None:
     found = bench.lister.Get(api.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=60)
     (mine,) = found.pod_resources.containers
     assert [list(devices.device_ids) for devices in mine.devices] == [["a"]]
-    for pod_name, namespace in (("nobody", "default"), (name, "kube-system")):
+    for pod_name, namespace in (("missing", "default"), (name, "kube-system")):
         with pytest.raises(grpc.RpcError) as caught:
             bench.lister.Get(api.GetPodResourcesRequest(pod_name=pod_name, pod_namespace=namespace), timeout=60)
         error: Any = caught.value

@@ -1,4 +1,4 @@
-"""What pods say of themselves: phase, conditions, addresses, container states, as readers of the API meet them."""
+"""What the status of pods shows: phase, conditions, addresses, container states, as clients of the API read them."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_addresses_come_when_the_pod_has_started(bench: Bench) -> None:
     assert status["hostIPs"] == [{"ip": status["hostIP"]}]
 
 
-def test_a_rejected_pod_has_no_conditions_of_the_kubelet_and_goes_at_once(bench: Bench) -> None:
+def test_a_rejected_pod_has_no_conditions_of_the_kubelet_and_is_gone_at_once(bench: Bench) -> None:
     bench.plugin()
     raw = bench.run(pod(container(devices={bench.resource: 1}), grace_seconds=300), "Failed")
     assert not set(conditions(raw["status"])) - {"PodScheduled", "PodReadyToStartContainers"}

@@ -1,7 +1,7 @@
-"""Our device plugin and our agent beside a real kubelet: register, advertise, allocate, survive each other's ends.
+"""Our device plugin and our agent with a real kubelet: register, advertise, allocate, survive each other's ends.
 
-One node for the whole file, two GPUs: the first with MIG, the second for MPS. Nobody is an administrator but the
-person who writes plans and pods; the agent has the token that its kubelet mounted.
+One node for the whole file, two GPUs: the first with MIG, the second for MPS. Only the person who writes plans
+and pods is an administrator; the agent has the token that its kubelet mounted.
 """
 
 import json
@@ -154,7 +154,7 @@ def test_a_new_layout_leaves_a_slice_in_use_alone(node: GpuNode) -> None:
     assert node.visible(raw) == held
 
 
-def test_a_slice_goes_when_its_pod_has_gone(node: GpuNode) -> None:
+def test_a_slice_is_destroyed_when_its_pod_is_gone(node: GpuNode) -> None:
     raw = node.create_pod("holder", HALF)
     held = node.visible(raw)
     node.write_plan(
@@ -169,8 +169,8 @@ def test_a_slice_goes_when_its_pod_has_gone(node: GpuNode) -> None:
     assert sorted(node.slices().values()) == [("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 4)]
 
 
-def test_a_slice_goes_when_its_pod_has_ended(node: GpuNode) -> None:
-    """The object stays, as those of Jobs do. On 1.30 List goes on showing what the pod admitted last held."""
+def test_a_slice_is_destroyed_when_its_pod_has_ended(node: GpuNode) -> None:
+    """The object stays, as those of Jobs do. On 1.30 List keeps showing what the pod admitted last held."""
     raw = node.create_pod("worker", HALF)
     node.visible(raw)
     node.kubelet.runtime.end(node.wait_running(raw).container_id)

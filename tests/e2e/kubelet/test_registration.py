@@ -1,4 +1,4 @@
-"""Rules 3 to 5: what Register refuses and in which words, streams that outlive each other, whole lists."""
+"""Rules 3 to 5: what Register refuses and with which message, streams that outlive each other, whole lists."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def test_names_that_are_no_extended_resources_are_refused(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", VALID_NAMES)
-def test_odd_names_are_taken(bench: Bench, name: str) -> None:
+def test_unusual_names_are_accepted(bench: Bench, name: str) -> None:
     bench.plugin("ID-0", resource=name)
     bench.wait_numbers(1, 1, name)
 
@@ -61,7 +61,7 @@ def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: Bench
     plugin = bench.plugin("MIG-0")
     began = time.monotonic()
     with ThreadPoolExecutor(2) as both:
-        refusals = both.map(lambda endpoint: refusal(plugin, endpoint=endpoint), ("nobody.sock", str(plugin.socket)))
+        refusals = both.map(lambda endpoint: refusal(plugin, endpoint=endpoint), ("missing.sock", str(plugin.socket)))
         assert list(refusals) == [NO_DIAL, NO_DIAL]
     assert 9.5 < time.monotonic() - began < 20
 
@@ -81,7 +81,7 @@ def test_missing_options_are_an_error(bench: Bench) -> None:
 
 
 def test_the_requests_options_are_ignored(bench: Bench) -> None:
-    """`FakePlugin.register` claims both options; its own answer says neither."""
+    """`FakePlugin.register` claims both options; its own answer has neither."""
     plugin = bench.plugin("MIG-0")
     bench.run(pod(container(devices={bench.resource: 1})))
     assert (plugin.preferred_requests, plugin.pre_started) == ([], [])

@@ -38,7 +38,7 @@ def test_the_start_removes_sockets_and_nothing_else(bench: Bench) -> None:
     dead = paths.registration_socket.lstat()
     bench.restart()
 
-    # Beside these there may be .NUMBER: a checkpoint that a kubelet was writing when it was killed.
+    # In addition to these there may be .NUMBER: a checkpoint that a kubelet was writing when it was killed.
     left = {path.name for path in paths.plugin_dir.iterdir() if not path.name.startswith(".")}
     notes = {"notes"} if bench.switches.keeps_other_files else set()
     assert left == {"kubelet.sock", "folder", "kubelet_internal_checkpoint"} | notes
@@ -159,7 +159,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, spoil, cut], ids=["unlinked", "spoilt", "cut"])
 def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Callable[[Path], object]) -> None:
-    """The Node still said 2/2, so the pod runs on; List shows it without devices, for good."""
+    """The Node still showed 2/2, so the pod runs on; List shows it without devices, permanently."""
     plugin = bench.plugin("a", "b", prefers=True)
     plugin.preference = lambda available, size: ["a"]
     raw = bench.run(one(bench))

@@ -7,7 +7,7 @@ from tests.e2e.kubelet.bench import Bench, Raw, container, pod
 
 
 def crashing(bench: Bench, sleep: float = 0.5) -> Raw:
-    """A pod whose container ends and is started again for as long as anybody looks."""
+    """A pod whose container ends and is started again for as long as the test runs."""
     looped = container(devices={bench.resource: 1}, sleep=sleep)
     return pod(looped, restart_policy="Always", script={"restarts": "99", "exit-code": "1"})
 

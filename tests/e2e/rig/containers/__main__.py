@@ -1,4 +1,4 @@
-"""Fetches and builds what `make e2e-node` needs, where it is not cached yet; says what is missing."""
+"""Fetches and builds what `make e2e-node` needs, where it is not cached yet; prints what is missing."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from tests.e2e.rig.controlplane import Missing, Places
 
 
 def main() -> int:
-    """The exit code: 69 (as in sysexits.h: unavailable) where something cannot be had here."""
+    """The exit code: 69 (as in sysexits.h: unavailable) where something cannot be obtained here."""
     if os.geteuid() != 0:
         print("containers need root: run as root, or with sudo -E", file=sys.stderr)
         return os.EX_UNAVAILABLE

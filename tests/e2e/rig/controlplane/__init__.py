@@ -1,7 +1,7 @@
 """A real control plane on loopback: etcd, kube-apiserver, kube-scheduler and kube-controller-manager.
 
-The embedded API server (sandbox.apiserver) teaches newcomers and keeps tests fast; this one judges. In: programs that
-`binaries` found or built. Out: a kubeconfig, and servers that run until `stop` and never outlive the parent.
+The embedded API server (sandbox.apiserver) teaches newcomers and keeps tests fast; this one judges. Takes programs that
+`binaries` found or built; gives a kubeconfig, and servers that run until `stop` and never outlive the parent.
 """
 
 from tests.e2e.rig.controlplane.binaries import CURRENT, OLDEST, Binaries, Places, obtain

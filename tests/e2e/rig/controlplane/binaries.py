@@ -1,6 +1,6 @@
 """The programs of a real control plane: found among given assets, in the cache, or built once with Go.
 
-In: a Kubernetes version and where to look. Out: paths that exist, or what is missing and how to get it. The Go modules
+Takes a Kubernetes version and places; returns paths that exist, or what is missing and how to get it. The Go modules
 under `pins/` only pin versions (go.sum holds the checksums); sources come from the Go module proxy, binaries lie
 outside the repository in a folder named by version and pins. It never takes a binary of another version.
 """
@@ -145,7 +145,7 @@ def go_programs(module: str, places: Places, report: Report = lambda _: None) ->
     except OSError as error:
         return Missing(f"{places.cache} cannot be made ({error.strerror}); XDG_CACHE_HOME names another place")
     with _alone(places.cache / f"{module}.lock"):
-        if target.is_dir():  # somebody else was building it
+        if target.is_dir():  # another process was building it
             return target
         report(f"building {module} with Go, once, which takes minutes; later runs take it from {target}")
         return _build(go, pins, target, places)

@@ -1,7 +1,7 @@
 """Keys and certificates of one throw-away control plane, made by the openssl command.
 
-In: a folder. Out: PEM files in it, readable by their owner only, and kubeconfigs for any user and groups. Elliptic
-keys, for they are made in milliseconds. Everything ends with the folder; it is good for ten days.
+Takes a folder; writes PEM files into it, readable by their owner only, and kubeconfigs for any user and groups.
+Elliptic keys, for they are made in milliseconds. Everything ends with the folder; it is good for ten days.
 """
 
 import base64

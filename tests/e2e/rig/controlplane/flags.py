@@ -1,6 +1,6 @@
 """The command lines of etcd, API server, scheduler and controller manager.
 
-In: programs, addresses and files. Out: argument lists that are the same for every supported version. Everything
+Takes programs, addresses and files; returns argument lists that are the same for every supported version. Everything
 listens on loopback; etcd takes clients with our certificate only, and nothing is open that need not be.
 """
 

@@ -1,8 +1,8 @@
 """Go programs built from sources of ours that pin everything: first everything is fetched, then it is compiled.
 
-In: the go command, a folder with go.mod and go.sum, flags. Out: programs in a folder, or why there are none: what
-could not be fetched is missing here, and what was fetched and does not build is broken. What go said last is in a log
-file. It never changes the sources, and never takes a module whose checksum go.sum does not hold.
+Takes the go command, a folder with go.mod and go.sum, flags; returns programs in a folder, or why there are none: what
+could not be fetched is missing here, and what was fetched and does not build is broken. The last output of go is in a
+log file. It never changes the sources, and never takes a module whose checksum go.sum does not hold.
 """
 
 import re
@@ -23,11 +23,11 @@ _FORGED = re.compile(r"checksum mismatch|SECURITY ERROR")
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why there are no programs to run; `message` says what would help."""
+    """Why there are no programs to run; `message` has the remedy."""
 
     message: str
     broken: bool = False
-    """Nothing is missing, and still there is no program: a fault of ours, or of whoever answered for the sources."""
+    """Nothing is missing, and still there is no program: a fault of ours, or of the source of the modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """`python leash.py PROGRAM args…`: become PROGRAM, and end it when the parent is gone.
 
 Standard input is a pipe that only the parent holds open. A small process of ours reads it: when it ends, however the
-parent died, the program gets SIGTERM and then SIGKILL. The program keeps this process id, so that whoever started it
-can stop, freeze or kill it directly.
+parent died, the program gets SIGTERM and then SIGKILL. The program keeps this process id, so that the process that
+started it can stop, freeze or kill it directly.
 """
 
 import os
@@ -23,7 +23,7 @@ def _alive(program: int) -> bool:
 def _watch(program: int) -> None:
     os.setsid()  # Ctrl-C is for the parent
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for output in (1, 2):  # whoever reads the program's output waits for its end, not for ours
+    for output in (1, 2):  # a reader of the program's output waits for its end, not for ours
         os.dup2(nowhere, output)
     while _alive(program):
         readable, _, _ = select.select([0], [], [], LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """Programs that are run to their end, and that end with us however we die.
 
-In: a command and how long it may take. Out: its exit code and output. `part.Part` is for servers that go on running;
-this is for a compiler, or for a command that starts a whole cluster of its own.
+Takes a command and how long it may take; returns its exit code and output. `part.Part` is for servers that go on
+running; this is for a compiler, or for a command that starts a whole cluster of its own.
 """
 
 import os

@@ -1,6 +1,6 @@
 """One server of the control plane: a process that can be started, stopped, killed, frozen and started again.
 
-In: a command and how to see that it serves. Out: a process on a leash, its log in a file. A server that does not come
+Takes a command and a check that it serves; runs a process on a leash, its log in a file. A server that does not come
 up in time raises `ControlPlaneFailed` with the end of its log. It ends only what it started.
 """
 

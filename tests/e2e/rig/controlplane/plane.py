@@ -1,6 +1,6 @@
 """etcd, kube-apiserver, kube-scheduler and kube-controller-manager on loopback, as one thing to start and stop.
 
-In: programs. Out: a kubeconfig per identity (the administrator's by default), and parts that tests kill, freeze and
+Takes programs; gives a kubeconfig per identity (the administrator's by default), and parts that tests kill, freeze and
 start again. Each wait has a limit; whatever goes wrong on the way up leaves nothing running. Addresses stay the same
 over restarts of a part.
 """
@@ -89,7 +89,7 @@ class RealControlPlane:
         part.wait(SERVE_SECONDS)
 
     def stop(self) -> None:
-        """End every server; remove the folder, or where it was given only the data: logs are what people read."""
+        """End every server; remove the folder, or where it was given only the data: logs are for people."""
         self._stop_parts()
         for port in self._ports:
             port.close()

@@ -1,7 +1,7 @@
 """Are the rights of deploy/ in force? An API server answers 403 for a moment after a binding was written.
 
-In: the manifests, and a client that may ask for others (SubjectAccessReview). Out: what is not granted yet. One
-question per binding and account: bindings come into force whole.
+Takes the manifests, and a client that may check for others (SubjectAccessReview); returns what is not granted yet. One
+check per binding and account: bindings come into force whole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

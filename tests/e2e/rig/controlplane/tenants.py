@@ -1,8 +1,8 @@
-"""The real control plane as the base of a simulated cluster: everybody comes with the rights that deploy/ gives.
+"""The real control plane as the base of a simulated cluster: every program has the rights that deploy/ gives.
 
-In: programs, and the manifests of deploy/. Out: the `ControlPlane` protocol. Kubelets have the identity of their node;
-the controller has its service account's token, each agent one that is bound to its DaemonSet's pod and fetched as its
-kubelet would. Nobody but the person who started the cluster is an administrator.
+Takes programs, and the manifests of deploy/; implements the `ControlPlane` protocol. Kubelets have the identity of
+their node; the controller has its service account's token, each agent one that is bound to its DaemonSet's pod and
+fetched as its kubelet would. Only the person who started the cluster is an administrator.
 """
 
 import time
@@ -27,7 +27,7 @@ AGENT = "gpuplan-agent"
 CONTROLLER = "gpuplan-controller"
 POD_SECONDS = 180.0
 RIGHTS_SECONDS = 60.0
-TOKEN_SECONDS = 8 * 24 * 3600  # nobody renews them; the certificates last as long
+TOKEN_SECONDS = 8 * 24 * 3600  # they are not renewed; the certificates last as long
 # Paths of the kinds in deploy/manifests, in no order: the files' own counts.
 COLLECTIONS = {
     "Namespace": "/api/v1/namespaces",
@@ -57,7 +57,7 @@ class RealServers:
         return self.plane.version
 
     def start(self) -> None:
-        """Start the servers and install what deploy/ ships, but for the controller's Deployment: it runs beside."""
+        """Start the servers and install what deploy/ ships, without the controller's Deployment: it is a process."""
         self.plane.start()
         try:
             manifests = list(manifests_of(self._manifests))

@@ -1,6 +1,6 @@
 """A real kubelet with a scripted container runtime, for tests that the stand-in must not judge itself.
 
-`RealKubelet` is one node: kubelet and runtime as processes, in a mount namespace of their own. `obstacle` says why
+`RealKubelet` is one node: kubelet and runtime as processes, in a mount namespace of their own. `obstacle` tells why
 it cannot run here, `scripted_runtime` builds the runtime (Go, `cri/`). Nothing of it is part of the product.
 """
 

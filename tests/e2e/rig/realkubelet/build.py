@@ -1,7 +1,7 @@
 """The scripted runtime's program, built once from `cri/` with Go and cached outside the repository.
 
-In: where to cache, and the environment of `go`. Out: the program's path, or what is missing. The folder is named by
-its sources, so that another revision never runs an older program.
+Takes where to cache, and the environment of `go`; returns the program's path, or what is missing. The folder is named
+by its sources, so that another revision never runs an older program.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """How a kubelet is started for tests: its configuration file and its command line.
 
-In: folders, a version, a status tick. Out: the file's text and the arguments. It runs pods without control groups,
+Takes folders, a version, a status tick; returns the file's text and the arguments. It runs pods without control groups,
 images or a network, opens no port, and leaves the machine as it was: /run, /var/lib and /var/log are its own, so are
 the kernel settings that a kubelet writes.
 """
@@ -20,7 +20,7 @@ KERNEL_SETTINGS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-# The plugin directory has a fixed path, whatever --root-dir says; $1 is what lies there for this kubelet. It cleans up
+# The plugin directory has a fixed path, whatever --root-dir is; $1 is what lies there for this kubelet. It cleans up
 # log files by relative names, too, so $3 is a working directory with nothing in it. Each step becomes the next.
 NAMESPACE_SCRIPT = """\
 set -e

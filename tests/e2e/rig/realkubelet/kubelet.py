@@ -1,6 +1,6 @@
 """One node with a real kubelet: its process, its runtime, its folder, its start and its end.
 
-In: programs, a short folder, a kubeconfig with the node's identity. Out: kubelet.sock, pod-resources and the
+Takes programs, a short folder, a kubeconfig with the node's identity; serves kubelet.sock, pod-resources and the
 checkpoint below `paths`, a Node and running pods at the API. `kill` and `start` again is the restart under running
 pods, `reboot` loses the containers, too. It ends only what it started; its mounts end with its process.
 """

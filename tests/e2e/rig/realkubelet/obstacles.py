@@ -1,6 +1,6 @@
 """Why a real kubelet cannot run on this machine, in one sentence.
 
-In: nothing. Out: None where it can. A kubelet needs Linux, root, its own mount namespace and the kernel's control
+Returns None where it can. A kubelet needs Linux, root, its own mount namespace and the kernel's control
 groups; a container without CAP_SYS_ADMIN has none of that, however much it looks like root.
 """
 
@@ -36,5 +36,5 @@ def obstacle() -> str | None:
         check=False,
     )
     if tried.returncode != 0:
-        return f"no mount namespace can be had here (is CAP_SYS_ADMIN missing?): {tried.stderr.strip()}"
+        return f"no mount namespace can be created here (is CAP_SYS_ADMIN missing?): {tried.stderr.strip()}"
     return None

@@ -1,8 +1,8 @@
-"""The scripted container runtime as a process, and what it tells of its containers.
+"""The scripted container runtime as a process, and its records of containers.
 
-In: the program and a folder. Out: frozen records of every container since the process started, and the two switches
-of a test: end a container, release one that will not die. The process outlives its kubelet; starting it anew is what
-a reboot looks like, for all containers are gone then.
+Takes the program and a folder; returns frozen records of every container since the process started, and the two
+switches of a test: end a container, release one that will not die. The process outlives its kubelet; starting it again
+is what a reboot looks like, for all containers are gone then.
 """
 
 import json
@@ -39,11 +39,11 @@ class Container:
     finished_at: float | None
     exit_code: int
     stop_graces_seconds: tuple[int, ...]
-    """Of every stop that was asked for."""
+    """Of every requested stop."""
 
 
 class Runtime:
-    """One process; `containers` can be asked while it runs."""
+    """One process; `containers` can be called while it runs."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self.socket = folder / "cri.sock"
@@ -62,21 +62,21 @@ class Runtime:
 
     def containers(self, pod_uid: str | None = None) -> tuple[Container, ...]:
         """In the order in which they were created, removed ones included."""
-        found = [_container(raw) for raw in json.loads(self._ask("GET", "/containers"))]
+        found = [_container(raw) for raw in json.loads(self._call("GET", "/containers"))]
         return tuple(each for each in found if pod_uid is None or each.pod_uid == pod_uid)
 
     def end(self, container_id: str, exit_code: int = 0) -> None:
         """As if its process ended by itself."""
-        self._ask("POST", f"/containers/{container_id}/exit?code={exit_code}")
+        self._call("POST", f"/containers/{container_id}/exit?code={exit_code}")
 
     def release(self, container_id: str) -> None:
         """Let a stop come to its end at once, unkillable or not."""
-        self._ask("POST", f"/containers/{container_id}/release")
+        self._call("POST", f"/containers/{container_id}/release")
 
     def _serves(self) -> bool:
         return all(connects(path) for path in (self.socket, self._control))
 
-    def _ask(self, method: str, path: str) -> bytes:
+    def _call(self, method: str, path: str) -> bytes:
         connection = _UnixConnection(self._control)
         try:
             connection.request(method, path)
@@ -101,7 +101,7 @@ class _UnixConnection(HTTPConnection):
 
 
 def connects(path: Path) -> bool:
-    """Whether somebody listens there; the file of a dead socket does not count."""
+    """Whether a process listens there; the file of a dead socket does not count."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(path)) == 0
 

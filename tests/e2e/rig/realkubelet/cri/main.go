@@ -1,6 +1,6 @@
 // A container runtime (CRI v1) whose containers are entries in a table: no images, no processes, no cgroups.
 //
-// In: the calls of a real kubelet on one unix socket. Out: what a runtime answers, and on a second socket (HTTP) a
+// Takes the calls of a real kubelet on one unix socket; returns what a runtime answers, and on a second socket (HTTP) a
 // record of each container with everything that the kubelet gave it, and switches for tests. What containers do is
 // written in their pods' annotations and commands (scripts.go), in the words of the kubelet stand-in.
 package main
@@ -34,7 +34,7 @@ func main() {
 	go func() { log.Print(web.Serve(listen(*control))) }()
 	go func() { log.Print(services.Serve(listen(*socket))) }()
 	<-ended.Done()
-	// Calls that are still open are those of slow containers; nobody waits for them any more.
+	// Calls that are still open are those of slow containers; nothing waits for them any more.
 	services.Stop()
 	_ = web.Close()
 }

@@ -100,7 +100,7 @@ func (t *table) sandboxStatus(id string) *cri.PodSandboxStatus {
 	}
 }
 
-// The kubelet makes a pod's sandbox anew where its namespaces are not those that it asked for.
+// The kubelet makes a pod's sandbox again where its namespaces are not those that it requested.
 func namespaces(config *cri.PodSandboxConfig) *cri.NamespaceOption {
 	return config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 }

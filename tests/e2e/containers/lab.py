@@ -5,15 +5,16 @@ what the Dockerfile makes; manifests, arguments, accounts and rights are those t
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from crds.v1alpha1 import names
+from deploy.generate.manifests import CHART
 from kube import apply
 from partitioning.models import known_models
 from sandbox.driver import machine
+from tests.e2e.chart_release import NAME, Release
 from tests.e2e.real_cluster import NODES, PLANS, ROOT, RealCluster
 from tests.e2e.rig.containers import images
 from tests.e2e.rig.containers.node import NODE, PAUSE, SERVICE_PORT, ContainerNode, for_containers, ready
@@ -21,8 +22,10 @@ from tests.e2e.rig.containers.prepare import Prepared, product_layer
 from tests.e2e.rig.controlplane import RealControlPlane
 from tests.waiting import eventually
 
+PRODUCT_IMAGE = "registry.test/gpuplan:1"
+VALUES = {"image": {"repository": "registry.test/gpuplan", "tag": "1", "pullPolicy": "Never"}}
 SHELL_IMAGE = "registry.test/shell:1"
-MACHINE = Path("/run/gpuplan-gpus.json")
+MACHINE = Path("/run/simulated/gpus.json")
 PODS = "/api/v1/namespaces/default/pods"
 WAIT = ["/bin/sh", "-c", 'trap "exit 0" TERM INT; while :; do sleep 86400 & wait; done']
 START_SECONDS = 180.0
@@ -56,6 +59,7 @@ class Lab:
         self.node.start()
         for archive in self._images(self._folder / "images"):
             self.node.load(archive)
+        MACHINE.parent.mkdir()
         machine.create(MACHINE, gpus(), seed=NODE)
         eventually(lambda: ready(self.cluster.admin), "the node is Ready", START_SECONDS)
 
@@ -66,8 +70,15 @@ class Lab:
         self.plane.stop()
 
     def install(self) -> None:
-        """What deploy/ ships, by kubectl."""
-        self.cluster.install()
+        """As deploy/README.md says, with the image of this checkout."""
+        self.kubectl("create", "namespace", names.NAMESPACE)
+        self.kubectl("label", "namespace", names.NAMESPACE, "pod-security.kubernetes.io/enforce=privileged")
+        self.release = Release(self.cluster, self._prepared.helm, self._folder / "clients")
+        self.release.install(VALUES)
+
+    def upgrade(self, values: Mapping[str, Any]) -> None:
+        """The same with other values."""
+        self.release.helm("upgrade", NAME, str(CHART), values={**VALUES, **values})
 
     def label(self, **labels: str | None) -> None:
         """Set or remove (None) gpuplan's labels of the node: gpu_partitioning is gpuplan.dev/gpu-partitioning."""
@@ -114,6 +125,30 @@ class Lab:
         wait = ("wait", "--for=condition=Ready", "pod", "-l", label, "--timeout=100s")
         eventually(lambda: "condition met" in self.cluster.kubectl("-n", names.NAMESPACE, *wait), f"{program} is ready")
 
+    def pods_of(self, program: str) -> set[str]:
+        """Names of the pods of a Deployment or DaemonSet."""
+        label = f"app.kubernetes.io/name={program.partition('/')[2]}"
+        return set(self.kubectl("-n", names.NAMESPACE, "get", "pods", "-l", label, "-o", "name").split())
+
+    def are_ready(self, *programs: str) -> bool:
+        """Whether the newest version of each Deployment or DaemonSet runs, and no older one."""
+        status = ("-n", names.NAMESPACE, "rollout", "status", "--watch=false")
+        return all("successfully rolled out" in self.cluster.kubectl(*status, program) for program in programs)
+
+    def instances(self) -> list[tuple[int, str, int]]:
+        """GPU, profile and first memory slice of each GPU instance of the simulated machine."""
+        return [
+            (number, instance["profile"], instance["start"])
+            for number, gpu in enumerate(machine.observe(MACHINE)["gpus"])
+            for instance in gpu["gpu_instances"]
+        ]
+
+    def left_on_the_node(self) -> list[str]:
+        """Folders that gpuplan made on the node."""
+        return sorted(
+            str(path) for parent in ("/var/lib", "/run") for path in Path(parent).glob("gpuplan*") if path.is_dir()
+        )
+
     def replace(self, program: str) -> None:
         """Delete the pods of a program; its Deployment or DaemonSet makes others."""
         label = f"app.kubernetes.io/name={program.partition('/')[2]}"
@@ -152,7 +187,7 @@ class Lab:
                 SHELL_IMAGE, [found.shell], folder / "shell-image.tar", environment={"NVIDIA_VISIBLE_DEVICES": "all"}
             ),
             images.archive(
-                product_image(),
+                PRODUCT_IMAGE,
                 [found.shell, found.python, found.dependencies, product, mps, simulated],
                 folder / "product-image.tar",
                 environment=python,
@@ -164,15 +199,6 @@ def gpus() -> list[Any]:
     """GPU 0 and 1 with MIG, 2 and 3 without."""
     h100 = next(model for model in known_models() if "NVIDIA H100 80GB HBM3" in model.names)
     return [(h100, {"mig_enabled": mig}) for mig in (True, True, False, False)]
-
-
-def product_image() -> str:
-    """The image that the manifests name, as containerd writes it."""
-    for document in yaml.safe_load_all((ROOT / "deploy/manifests/40-controller.yaml").read_text()):
-        if document["kind"] == "Deployment":
-            name = document["spec"]["template"]["spec"]["containers"][0]["image"]
-            return name if "/" in name else f"docker.io/library/{name}"
-    raise AssertionError("deploy/manifests has no Deployment")
 
 
 def _mps_root(root: Path, control: Path) -> Path:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.containers.lab import SHELL_IMAGE, WAIT, Lab
+from tests.e2e.chart_release import NAME
+from tests.e2e.containers.lab import SHELL_IMAGE, VALUES, WAIT, Lab
+from tests.e2e.rig.containers.node import NODE
 from tests.waiting import eventually
 
 AGENT, CONTROLLER, PLUGIN = "ds/gpuplan-agent", "deploy/gpuplan-controller", "ds/gpuplan-device-plugin"
@@ -19,6 +21,8 @@ EXPECTED = {
     "mps": "CUDA_MPS_PIPE_DIRECTORY=",
     "whole": "NVIDIA_VISIBLE_DEVICES=GPU-",
 }
+RUNNING = ("mps", "whole")
+"""The pods that are left when the one with a MIG instance has ended."""
 KINDS = {"mig": SLICE, "mps": MEMORY, "whole": WHOLE}
 
 
@@ -92,3 +96,43 @@ def test_a_partition_is_free_when_its_pod_has_ended(lab: Lab) -> None:
     lab.kubectl("delete", "pod", "mig", "--wait=true")
 
     eventually(lambda: lab.used(SLICE) == 0, "the slice is free", seen=lab.plan)
+
+
+def test_pods_run_on_while_the_release_changes(lab: Lab) -> None:
+    before = {kind: lab.container_ids(kind) for kind in RUNNING}
+    agent = lab.pods_of(AGENT)
+
+    lab.upgrade({"agent": {"podLabels": {"changed": "yes"}}, "controller": {"settings": {"logLevel": "debug"}}})
+    eventually(lambda: lab.pods_of(AGENT) != agent and lab.are_ready(AGENT, CONTROLLER), "others run", seen=lab.report)
+    agent = lab.pods_of(AGENT)
+    lab.release.helm("rollback", NAME, "1")
+    eventually(lambda: lab.pods_of(AGENT) != agent and lab.are_ready(AGENT, CONTROLLER), "others run", seen=lab.report)
+
+    eventually(lambda: lab.condition("Ready") == "True", "the plan is Ready again", seen=lab.plan)
+    assert {kind: lab.container_ids(kind) for kind in RUNNING} == before
+
+
+def test_removal_leaves_pods_devices_and_plans(lab: Lab) -> None:
+    before = {kind: lab.container_ids(kind) for kind in RUNNING}
+    instances = lab.instances()
+
+    lab.release.helm("uninstall", NAME, "--wait")
+
+    eventually(lambda: all(lab.allocatable(name) == 0 for name in KINDS.values()), "nothing is given any more")
+    assert {kind: lab.container_ids(kind) for kind in RUNNING} == before
+    assert lab.instances() == instances != []
+    assert lab.release.remaining() == []
+    assert lab.plan()["spec"]["nodeName"] == NODE
+    assert set(lab.left_on_the_node()) <= {"/var/lib/gpuplan", "/run/gpuplan"}
+
+
+def test_a_new_installation_takes_over_what_is_there(lab: Lab) -> None:
+    before = {kind: lab.container_ids(kind) for kind in RUNNING}
+    instances = lab.instances()
+
+    lab.release.install(VALUES)
+
+    eventually(lambda: lab.condition("Ready") == "True", "the plan is Ready again", seen=lab.plan)
+    eventually(lambda: all(lab.used(KINDS[kind]) == 1 for kind in RUNNING), "both are in use", seen=lab.plan)
+    assert {kind: lab.container_ids(kind) for kind in RUNNING} == before
+    assert lab.instances() == instances

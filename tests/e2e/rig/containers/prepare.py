@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.e2e.rig.containers import images
 from tests.e2e.rig.containers.programs import Programs, find
 from tests.e2e.rig.controlplane import Binaries, Missing, Places, obtain
-from tests.e2e.rig.controlplane.binaries import SERVERS, Report
+from tests.e2e.rig.controlplane.binaries import SERVERS, Report, helm
 
 ROOT = Path(__file__).parents[4]
 DEPENDENCIES = ("requirements/product.txt", "deploy/image/dependencies.sh")
@@ -28,6 +28,7 @@ class Prepared:
 
     programs: Programs
     kubernetes: Binaries
+    helm: Path
     shell: Path
     python: Path
     dependencies: Path
@@ -38,6 +39,9 @@ def prepare(version: str | None, places: Places, report: Report) -> Prepared | M
     kubernetes = obtain(version, places, report=report, programs=(*SERVERS, "kubelet"))
     if isinstance(kubernetes, Missing):
         return kubernetes
+    helm_program = helm(places, report=report)
+    if isinstance(helm_program, Missing):
+        return helm_program
     programs = find(places, report)
     if isinstance(programs, Missing):
         return programs
@@ -48,6 +52,7 @@ def prepare(version: str | None, places: Places, report: Report) -> Prepared | M
     return Prepared(
         programs=programs,
         kubernetes=kubernetes,
+        helm=helm_program,
         shell=images.cached(cache / "layer-shell.tar", lambda root: images.shell_root(root, programs.busybox)),
         python=images.cached(cache / f"layer-python-{_digest(sys.version)}.tar", images.python_root),
         dependencies=images.cached(

@@ -25,6 +25,7 @@ from deploy.generate.manifests import CHART, NAMESPACE
 from kube import apply
 from sandbox.mps import directory as mps_directory
 from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -87,31 +88,31 @@ class Program:
         self.pod: Json = self._workload["spec"]["template"]["spec"]
         (self.container,) = self.pod["containers"]
         self.log = folder / f"{name}.log"
-        self._folder = folder / name
+        self.name, self.folder = name, folder / name
         self._mount(release)
         self._node = node
         self.process: subprocess.Popen[bytes] | None = None
 
     def _mount(self, release: Release) -> None:
         """Its ConfigMap as the kubelet would mount it."""
-        self._folder.mkdir()
+        self.folder.mkdir()
         for volume in self.pod["volumes"]:
             if "configMap" in volume:
                 path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{volume['configMap']['name']}"
                 for file, text in apply.get(release.cluster.admin, path)["data"].items():
-                    (self._folder / file).write_text(text)
+                    (self.folder / file).write_text(text)
 
     @property
     def words(self) -> list[str]:
         """Program and arguments as the kubelet would pass them."""
-        places = {"/etc/gpuplan": str(self._folder), "$(NODE_NAME)": self._node}
+        places = {"/etc/gpuplan": str(self.folder), "$(NODE_NAME)": self._node}
         words = list(self.container["args"])
         for old, new in places.items():
             words = [word.replace(old, new) for word in words]
         return words
 
     def start(self, *extra: str, before: Sequence[str] = ()) -> None:
-        """`before`: what runs the program instead of its own script."""
+        """`before`: a command to which the program's arguments are added, instead of its own script."""
         program, *arguments = self.words
         command = [*before, *arguments, *extra] if before else [str(PROGRAMS / program), *arguments, *extra]
         path = f"{mps_directory()}:{PROGRAMS}:{os.environ['PATH']}"
@@ -144,6 +145,21 @@ class Program:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+@contextmanager
+def bare_cluster(programs: Binaries, folder: Path) -> Iterator[RealCluster]:
+    """A control plane of its own, with the namespace that helm needs, as README.md makes it."""
+    (folder / "plane").mkdir()
+    plane = RealControlPlane(programs, directory=folder / "plane")
+    plane.start()
+    try:
+        found = RealCluster(plane, folder)
+        found.kubectl("create", "namespace", NAMESPACE, check=True)
+        found.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=privileged", check=True)
+        yield found
+    finally:
+        plane.stop()
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.ports import HeldPort
 from tests.builders import objects
-from tests.e2e.chart_release import NAME, Program, Release, short_folder
+from tests.e2e.chart_release import NAME, Program, Release, bare_cluster, short_folder
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, NODES, PLANS, PLUGIN, RealCluster, call, plan
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane import Binaries
 from tests.e2e.rig.controlplane.tenants import objects_of
 from tests.waiting import eventually
 
@@ -54,18 +54,9 @@ networkPolicy: {enabled: true, metricsFrom: {kubernetes.io/metadata.name: monito
 
 @pytest.fixture(scope="module")
 def empty(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A cluster with the namespace that helm needs, as README.md makes it."""
-    plane = RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))
-    plane.start()
-    try:
-        found = RealCluster(plane, tmp_path_factory.mktemp("clients"))
-        found.kubectl("create", "namespace", names.NAMESPACE, check=True)
-        found.kubectl(
-            *("label", "namespace", names.NAMESPACE, "pod-security.kubernetes.io/enforce=privileged"), check=True
-        )
+    """Shared by the tests of this file."""
+    with bare_cluster(programs, tmp_path_factory.mktemp("bare")) as found:
         yield found
-    finally:
-        plane.stop()
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from controller.lifetime import Lifetime
 from controller.model.results import PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from kube.backoff import Backoff
+from kube.change_log import ChangeLog
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,8 @@ class Loop:
         self._failed_passes = 0
         self._at_once = False
         self._backoff = Backoff(first_seconds=FIRST_BACKOFF_SECONDS, cap_seconds=LAST_BACKOFF_SECONDS)
-        self._last_traceback: dict[str, str] = {}
+        self._tracebacks = ChangeLog(log)
+        """One per step that is failing."""
 
     # ---------------------------------------------------------------------------------------------- life
 
@@ -169,12 +171,10 @@ class Loop:
             action()
         except Exception:
             self._metrics.errors.labels(stage=stage).inc()
-            text = traceback.format_exc()
-            if self._last_traceback.get(stage) != text:
+            if self._tracebacks.is_new(traceback.format_exc(), stage):
                 log.exception("%s failed and will be tried again", stage)
-            self._last_traceback[stage] = text
             return False
-        self._last_traceback.pop(stage, None)
+        self._tracebacks.is_new("", stage)
         return True
 
     # ----------------------------------------------------------------------------------------- queries
@@ -197,7 +197,7 @@ class Loop:
         """Why this process is not ready although it works: its passes fail; empty while they succeed."""
         if self._failed_passes < FAILED_PASSES:
             return []
-        *_, error = self._last_traceback.get("planning", "").strip().splitlines() or [""]
+        *_, error = self._tracebacks.last("planning").strip().splitlines() or [""]
         return [f"{self._failed_passes} planning passes in a row have failed: {error}: see the traceback in the log"]
 
     def problems(self) -> list[str]:

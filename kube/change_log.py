@@ -5,7 +5,7 @@ it differs from the last one. Never logs a recovery.
 """
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 
 class ChangeLog:
@@ -27,3 +27,11 @@ class ChangeLog:
         else:
             self._last.pop(about, None)
         return news
+
+    def last(self, about: Hashable = "") -> str:
+        """The problem that it has now; empty while all is well."""
+        return self._last.get(about, "")
+
+    def retain(self, present: Collection[Hashable]) -> None:
+        """All is well with whatever else there was."""
+        self._last = {about: text for about, text in self._last.items() if about in present}

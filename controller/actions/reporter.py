@@ -25,6 +25,7 @@ from controller.model.results import NodeFailure, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodKey, PodView
 from crds.v1alpha1.names import API_VERSION, KIND
+from kube.change_log import ChangeLog
 from kube.events import ObjectReference
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Reporter:
         self._pod_events = PodEvents(recorder, clock=self._clock, waits=self._state.is_pending)
         self._label_warnings = LabelWarnings(recorder, self._state, clock=self._clock)
         self._written_at: dict[str, float] = {}
-        self._failed: dict[str, NodeFailure] = {}
+        self._failures = ChangeLog(log)
         self._last_pass: tuple[object, ...] = ()
         self.decisions = Decisions()
 
@@ -143,15 +144,15 @@ class Reporter:
         """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
         failed = {failure.node: failure for failure in failures}
         self._metrics.failed_nodes.set(len(failed))
+        self._failures.retain(failed.keys())
         for node, failure in failed.items():
-            if self._failed.get(node) == failure:
+            if not self._failures.is_new(f"{failure.message} {failure.trace}", node):
                 continue
             log.error("node %s is left out, planning it failed: %s", node, failure.trace or failure.message)
             plan = self._state.plan(node)
             if plan is not None:
                 about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
                 self._recorder.emit(about, "Warning", PLAN_FAILED, _left_out(failure))
-        self._failed = failed
 
     def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float, why: str) -> None:
         tally = Counter(outcome.written for outcome in outcomes)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from controller.api.reading import Unreadable
 from controller.model.views import PodKey, PodView
+from kube.change_log import ChangeLog
 
 log = logging.getLogger(__name__)
 View = TypeVar("View")
@@ -23,15 +24,16 @@ class UnreadableObjects:
 
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, str], str] = {}
+        self._problems = ChangeLog(log)
         self._unknown: dict[PodKey, str] = {}
 
     def readable(self, kind: str, name: str, seen: View | Unreadable | None) -> View | None:
         """What can be read, or None; each reason is logged once."""
         if isinstance(seen, Unreadable):
-            if self.reasons.get((kind, name)) != seen.reason:
-                log.warning("%s %s is left out: %s", kind, name, seen.reason)
+            self._problems.warn(f"{kind} {name} is left out: {seen.reason}", about=(kind, name))
             self.reasons[kind, name] = seen.reason
             return None
+        self._problems.warn("", about=(kind, name))
         self.reasons.pop((kind, name), None)
         return seen
 

@@ -8,7 +8,7 @@ and checked. A file that cannot be used at all is a SettingsError; a geometry th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import yaml
@@ -21,6 +21,7 @@ from controller.model.known_geometries import KnownGeometries
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
+from kube.change_log import ChangeLog
 from kube.settings import SettingsError
 from partitioning.models import GpuModel
 
@@ -64,22 +65,20 @@ def warn_about_geometries(planner: Planner, options: PlannerOptions) -> Planner:
     known = options.geometries
     if known is None:
         return planner
-    warned: set[str] = set()
+    problems = ChangeLog(log)
     seen: set[GpuModel] = set()
 
     def plan(snapshot: Snapshot, options: PlannerOptions) -> PlanningResult:
         models = {gpu.model for plan in snapshot.plans for gpu in plan.gpus if gpu.model is not None} - seen
         seen.update(models)
         for model in sorted(models, key=lambda model: (model.key, model.names)):
-            _warn_once(known.ignored(model), warned)
+            _warn(known.ignored(model), problems)
         return planner(snapshot, options)
 
-    _warn_once(known.warnings, warned)
+    _warn(known.warnings, problems)
     return plan
 
 
-def _warn_once(lines: tuple[str, ...], warned: set[str]) -> None:
+def _warn(lines: Iterable[str], problems: ChangeLog) -> None:
     for line in lines:
-        if line not in warned:
-            warned.add(line)
-            log.warning("knownMigGeometriesFile: %s", line)
+        problems.warn(f"knownMigGeometriesFile: {line}", about=line)

@@ -20,6 +20,7 @@ from controller.config.scheduler_config import SchedulerConfigError, load_profil
 from controller.config.settings import ConfigMapKey, Settings
 from controller.model.scheduling import SchedulerProfiles
 from kube import apply
+from kube.change_log import ChangeLog
 from kube.errors import ApiError, NotFound
 from kube.settings import SettingsError
 
@@ -67,15 +68,14 @@ class SourceWatch:
         self._quit.set()
 
     def _run(self) -> None:
-        logged, before = "", self._known
+        problems, before = ChangeLog(log), self._known
         while not self._quit.wait(self._poll_seconds):
             try:
                 found = dict(_read(self._settings, self._api) or {})
             except SettingsError as error:
-                if str(error) != logged:
-                    logged = str(error)
-                    log.warning("%s: keeping the configuration that was read before", logged)
+                problems.warn(f"{error}: keeping the configuration that was read before")
                 continue
+            problems.warn("")
             # Twice the same: a file may be seen half written.
             if found == before and found != self._known and not self._quit.is_set():
                 self._changed()

@@ -1,4 +1,4 @@
-"""The CDI specification: what each kind of device puts into a container, and what is refused for want of a number."""
+"""The CDI specification: what each kind of device puts into a container, and what is refused without a number."""
 
 import json
 from pathlib import Path

@@ -1,8 +1,8 @@
 """A small kubelet for the plugin alone, as strict as the real device manager where plugins go wrong.
 
-It removes every socket at start, checks names and versions, asks for options inside Register, opens the stream after
-its answer and never again, picks devices at random, lets the end of any stream of a resource close the newest one, and
-leaves a dead kubelet.sock behind.
+It removes every socket at start, checks names and versions, requests the options inside Register, opens the stream
+after its answer and never again, picks devices at random, lets the end of any stream of a resource close the newest
+one, and leaves a dead kubelet.sock behind.
 """
 
 import contextlib

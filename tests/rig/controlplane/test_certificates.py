@@ -1,4 +1,4 @@
-"""Certificates and kubeconfigs of a throw-away control plane: whom they name, and that nobody else reads them."""
+"""Certificates and kubeconfigs of a throw-away control plane: whom they name, and that no other user reads them."""
 
 import base64
 import shutil

@@ -70,6 +70,7 @@ def values_yaml() -> str:
 def schema_json() -> str:
     """What Helm checks values against; `global` is what Helm adds to the values of a subchart."""
     schema = Values.model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["properties"]["global"] = {"type": "object", "description": "Helm's own; nothing here reads it."}
     return json.dumps(_without_titles(schema) | {"title": "gpuplan"}, indent=1, sort_keys=True) + "\n"
 

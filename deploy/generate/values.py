@@ -296,6 +296,13 @@ class Scheduler(Section):
     """nos' setting of the same name."""
 
 
+class PullSecret(Section):
+    """As in a pod."""
+
+    name: Name
+    """Of the Secret."""
+
+
 class Geometry(Section):
     """What planning may make of some models."""
 
@@ -310,8 +317,8 @@ class Values(Section):
 
     image: Image = Image()
     """Which image all programs run."""
-    image_pull_secrets: list[Name] = []
-    """Names of Secrets in the namespace."""
+    image_pull_secrets: list[PullSecret] = []
+    """Secrets in the namespace, as in a pod: `[{name: registry}]`."""
     namespace: Namespace = Namespace()
     """The namespace that gpuplan is installed into."""
     common_labels: Texts = {}

@@ -45,6 +45,7 @@ WRONG: dict[str, tuple[str, str]] = {
         "monitoring: {serviceMonitor: {interval: '30'}}",
         "/monitoring/serviceMonitor/interval",
     ),
+    "a pull secret as a text": ("imagePullSecrets: [registry]", "/imagePullSecrets/0"),
     "a label that is no text": ("commonLabels: {team: 5}", "/commonLabels/team"),
     "an account name with capitals": ("agent: {serviceAccount: {name: Agent}}", "/agent/serviceAccount/name"),
 }

@@ -34,7 +34,7 @@ PODS = "/api/v1/namespaces/default/pods"
 SECONDS = 120.0
 ALL_OPTIONS = """
 image: {repository: example.com/gpuplan, digest: "sha256:%s", pullPolicy: Always}
-imagePullSecrets: [registry]
+imagePullSecrets: [{name: registry}]
 commonLabels: {team: gpus}
 knownMigGeometries: [{models: [A30], allowedGeometries: [{1g.6gb: 4}]}]
 scheduler: {config: {name: scheduler-config}}

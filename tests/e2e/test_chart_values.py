@@ -79,6 +79,12 @@ def test_the_manifests_are_what_the_chart_prints(helm: Path) -> None:
     assert sorted(printed, key=str) == sorted(manifests_of(manifests.FOLDER), key=str)
 
 
+def test_a_kubernetes_that_is_too_old_is_refused(helm: Path) -> None:
+    done = manifests.template(helm, "--kube-version", "1.29.9")
+    assert done.returncode != 0
+    assert "chart requires kubeVersion: >=1.30.0-0" in done.stderr
+
+
 @pytest.mark.parametrize(("text", "named"), [*WRONG.values(), *CONTRADICTIONS.values()], ids=[*WRONG, *CONTRADICTIONS])
 def test_a_wrong_value_is_refused_with_its_name(render: Any, text: str, named: str) -> None:
     assert named in render(text).refusal
@@ -181,7 +187,7 @@ def test_nodes_image_and_labels_are_values(render: Any) -> None:
     digest = f"sha256:{'a' * 64}"
     text = f"""
     image: {{repository: example.com/g, digest: "{digest}", pullPolicy: Always}}
-    imagePullSecrets: [registry]
+    imagePullSecrets: [{{name: registry}}]
     commonLabels: {{team: gpus}}
     nodes:
       runtimeClassName: nvidia

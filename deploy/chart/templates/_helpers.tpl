@@ -59,7 +59,7 @@ metricsPort: {{ .Values.agent.metricsPort }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ .name }}
 {{- end }}
 {{- end }}
 {{- with .Values.nodes.runtimeClassName }}

@@ -123,7 +123,7 @@ class AgentProcess:
         journal, file = Journal(state.journal), ConfigFile(state.plugin, boot_id=boot_id())
         holdings = Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
         guard = NodeGuard(
-            NodeWriter(self._api, self._node_name, cache.node, self._budget),
+            NodeWriter(self._api, self._node_name, cache.node, self._budget, clock=clock),
             write_allocatable=settings.write_allocatable,
         )
         confirmer = Confirmer(

@@ -122,7 +122,8 @@ class SimulatedNode:
         journal, cache, file = Journal(self._state.journal), self._cache, self._file
         holdings = Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
         guard = NodeGuard(
-            NodeWriter(self._api, self.name, cache.node, self._budget), write_allocatable=settings.write_allocatable
+            NodeWriter(self._api, self.name, cache.node, self._budget, clock=clock),
+            write_allocatable=settings.write_allocatable,
         )
         confirmer = Confirmer(
             clock=clock,

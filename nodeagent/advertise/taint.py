@@ -9,21 +9,25 @@ withdrawal is what protects pods.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
-from kube.errors import ApiError, Conflict, Invalid
+from kube.errors import ApiError, is_stale
 from kube.latest import LatestVersion
+from kube.retry import RetryGate
 from kube.taints import taint_patch
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
+CAP_SECONDS = 10.0
+"""Longest pause after a write that failed, unless the API server requests a longer one."""
 
 
 def lowered(node: ObservedNode, counts: Mapping[str, int]) -> tuple[str, ...]:
@@ -92,46 +96,66 @@ class NodeGuard:
 
 
 class NodeWriter:
-    """Writes to one Node, nothing but these two things. Failures are values: the next pass tries again."""
+    """Writes to one Node, nothing but these two things. Failures are values: a later pass tries again."""
 
     def __init__(
-        self, api: ApiClient, node_name: str, latest: LatestVersion[ObservedNode], budget: RequestBudget
+        self,
+        api: ApiClient,
+        node_name: str,
+        latest: LatestVersion[ObservedNode],
+        budget: RequestBudget,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self._api, self._budget = api, budget
         self._path = f"/api/v1/nodes/{node_name}"
         self._latest = latest
+        self._retries: RetryGate[str] = RetryGate(clock=clock, cap_seconds=CAP_SECONDS)
+        self._problems: dict[str, str] = {}
+        """Why the last write failed, by what was written."""
 
     def set_taint(self, present: bool) -> str:
         """Why it could not be done; empty when the Node has (or lacks) the taint now."""
-        try:
-            with self._budget.request() as timeouts:
-                raw = apply.get(self._api, self._path, timeouts=timeouts)
-            operations = taint_patch(raw, CHANGING_TAINT, present=present)
-            if operations:
-                with self._budget.request() as timeouts:
-                    raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
-                log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
-        except (Conflict, Invalid):
-            return "the Node was changed in between: the next pass tries again"
-        except ApiError as error:
-            return f"cannot change the taint {TAINT_CHANGING}: {error}"
-        self._latest.accept(parse_node(raw))
-        return ""
+        return self._attempt(f"change the taint {TAINT_CHANGING}", partial(self._write_taint, present))
 
     def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
         """Why it could not be done. The kubelet's next tick computes the same numbers and keeps them."""
+        return self._attempt("write the Node's allocatable", partial(self._write_counts, allocatable, capacity))
+
+    def _attempt(self, what: str, write: Callable[[], Mapping[str, Any]]) -> str:
+        """One sentence for as long as a pause lasts: each other one would be a status write."""
+        if not self._retries.may_send(what):
+            return self._problems[what]
+        try:
+            raw = write()
+        except ApiError as error:
+            if is_stale(error):
+                return "the Node was changed in between: the next pass tries again"
+            self._retries.failed(what, error)
+            self._problems[what] = f"cannot {what}: {error}"
+            return self._problems[what]
+        self._retries.succeeded(what)
+        self._latest.accept(parse_node(raw))
+        return ""
+
+    def _write_taint(self, present: bool) -> Mapping[str, Any]:
+        with self._budget.request() as timeouts:
+            raw = apply.get(self._api, self._path, timeouts=timeouts)
+        if operations := taint_patch(raw, CHANGING_TAINT, present=present):
+            with self._budget.request() as timeouts:
+                raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
+            log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
+        return raw
+
+    def _write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> Mapping[str, Any]:
         texts = {name: str(count) for name, count in sorted(allocatable.items())}
         listed = {name: str(count) for name, count in sorted(capacity.items())}
         body = {"status": {"capacity": listed, "allocatable": texts}}
-        try:
-            with self._budget.request() as timeouts:
-                path = f"{self._path}/status"
-                raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
-        except ApiError as error:
-            return f"cannot write the Node's allocatable: {error}"
+        with self._budget.request() as timeouts:
+            path = f"{self._path}/status"
+            raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
         log.info("node allocatable written: %s", texts)
-        self._latest.accept(parse_node(raw))
-        return ""
+        return raw
 
 
 def _of_ours(node: ObservedNode, ours: Iterable[str]) -> ObservedNode:

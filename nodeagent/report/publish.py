@@ -18,8 +18,10 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1 import names
 from kube import apply
 from kube.budget import RequestBudget
+from kube.change_log import ChangeLog
 from kube.errors import ApiError, Conflict, NotFound
 from kube.latest import LatestVersion
+from kube.retry import RetryGate
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.conditions import OURS
 from nodeagent.report.handback import Beats, Handback
@@ -29,6 +31,8 @@ FIELDS = ("observedGeneration", "summary", "node", "models", "gpus", "devicePlug
 MOST_FAILURES = 3
 """So many writes in a row may fail before the heartbeat reports it."""
 MOST_PROBLEM_CHARS = 512
+FIRST_SECONDS, CAP_SECONDS = 2.0, 10.0
+"""Pauses after a write that failed; the API server can request longer ones. The plan is out of date meanwhile."""
 
 
 class StatusFailures:
@@ -67,6 +71,8 @@ class StatusWriter:
         self._beats, self._failures, self._budget = beats, failures, budget
         self._handback = Handback(beats, clock=clock)
         self._clock = clock
+        self._retries: RetryGate[str] = RetryGate(clock=clock, first_seconds=FIRST_SECONDS, cap_seconds=CAP_SECONDS)
+        self._change_log = ChangeLog(log)
         self._interval_seconds = interval_seconds
         self._written_at: float | None = None
         self._taken_before = 0
@@ -82,6 +88,8 @@ class StatusWriter:
         if same(status, live):
             return later
         now = self._clock()
+        if not self._retries.may_send(self._name):
+            return self._retries.retry_at(self._name) - now
         if self._written_at is not None and now < self._written_at + self._interval_seconds:
             return self._written_at + self._interval_seconds - now
         self._written_at = now
@@ -103,6 +111,8 @@ class StatusWriter:
             self._failed(error)
             raise
         self._latest.accept(parse_plan(written))
+        self._retries.succeeded(self._name)
+        self._change_log.warn("")
         self._failures.count = 0
         if self._failures.problem:
             self._failures.problem = ""
@@ -110,6 +120,8 @@ class StatusWriter:
         return True
 
     def _failed(self, error: ApiError) -> None:
+        self._retries.failed(self._name, error)
+        self._change_log.warn(f"status was not written: {error}")
         self._failures.count += 1
         # Without heartbeats the API server is away: to report a refusal then would only unsettle Ready at its return.
         heard, self._taken_before = self._beats.taken > self._taken_before, self._beats.taken

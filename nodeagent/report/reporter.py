@@ -13,7 +13,6 @@ from typing import Any
 
 from crds.v1alpha1 import names
 from crds.v1alpha1.names import GpuState
-from kube.change_log import ChangeLog
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from nodeagent.desired.plan import ObservedPlan
@@ -40,7 +39,6 @@ class Reporter:
         """`write` is that of `publish.StatusWriter`, `emit` that of `kube.events.EventRecorder`."""
         self._write, self._emit, self._metrics = write, emit, metrics
         self._clock, self._now, self._facts = clock, now, facts
-        self._change_log = ChangeLog(log)
         self._drift = DriftWatch()
         self._begun: dict[str, tuple[str, float]] = {}
         self._states: dict[int, tuple[str, str]] = {}
@@ -67,11 +65,10 @@ class Reporter:
         self._metrics.found(result.outcomes, self._generation)
         try:
             seconds = self._write(plan, plan_status(result, plan, self._facts, now=self._now()))
-        except ApiError as error:
-            self._change_log.warn(f"status was not written: {error}")
+        except ApiError:
+            # The writer has logged it, and knows how long it waits.
             self._metrics.error("status")
             return RETRY_SECONDS
-        self._change_log.warn("")
         return seconds
 
     def _note(self, outcome: GpuOutcome, result: PassResult) -> None:

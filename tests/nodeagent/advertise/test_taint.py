@@ -18,6 +18,7 @@ from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import StatusFailures, StatusWriter
 from sandbox.apiserver import ApiServer
+from tests.clock import Clock
 
 R = "nvidia.com/mig-1g.10gb"
 PATH = "/api/v1/nodes/n"
@@ -51,7 +52,7 @@ def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreig
     apply.merge_patch(api, PATH, {"spec": {"taints": foreign}})
     latest = LatestVersion[ObservedNode]()
     latest.on_event(None, None, parse_node(apply.get(api, PATH)))
-    writer = NodeWriter(api, "n", latest, RequestBudget())
+    writer = NodeWriter(api, "n", latest, RequestBudget(), clock=Clock())
 
     assert writer.set_taint(True) == ""
     assert [taint["key"] for taint in taints(api)] == [*(t["key"] for t in foreign), TAINT_CHANGING]
@@ -71,7 +72,7 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     latest = LatestVersion[ObservedNode]()
     latest.on_event(None, None, parse_node(apply.get(api, PATH)))
 
-    assert NodeWriter(api, "n", latest, RequestBudget()).set_counts({R: 3}, {R: 4}) == ""
+    assert NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()).set_counts({R: 3}, {R: 4}) == ""
 
     status = apply.get(api, PATH)["status"]
     assert status["allocatable"] == {"cpu": "8", R: "3"}
@@ -82,7 +83,7 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
 
 
 def test_a_failure_is_a_sentence(api: ApiClient) -> None:
-    writer = NodeWriter(api, "gone", LatestVersion[ObservedNode](), RequestBudget())
+    writer = NodeWriter(api, "gone", LatestVersion[ObservedNode](), RequestBudget(), clock=Clock())
 
     assert "cannot change the taint" in writer.set_taint(True)
     assert "cannot write the Node's allocatable" in writer.set_counts({R: 1}, {R: 1})
@@ -92,7 +93,7 @@ def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         api = clients.for_url(f"http://127.0.0.1:{silent.getsockname()[1]}")
         budget = RequestBudget(seconds=0.2, shortest_seconds=0.1)
-        node = NodeWriter(api, "n", LatestVersion[ObservedNode](), budget)
+        node = NodeWriter(api, "n", LatestVersion[ObservedNode](), budget, clock=Clock())
         plans = LatestVersion[ObservedPlan]()
         failures = StatusFailures()
         status = StatusWriter(

@@ -41,6 +41,15 @@ class Beats:
         self.heartbeat.beat()
 
 
+class Silent:
+    """A heartbeat that nothing needs."""
+
+    taken = 0
+
+    def beat_now(self) -> None:
+        raise AssertionError("not needed")
+
+
 class Rig:
     """One plan, its agent and the controller."""
 

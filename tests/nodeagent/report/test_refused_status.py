@@ -1,14 +1,28 @@
 """A status that the API server refuses is reported through the heartbeat; one that is away is no refusal."""
 
 import contextlib
+from itertools import pairwise
 from typing import Any
 
-from crds.v1alpha1 import names
-from kube.errors import ApiError
-from sandbox.apiserver import Refuse
-from tests.nodeagent.report.agent_and_controller import Rig
+import pytest
 
-STEP_SECONDS = 0.5
+from crds.v1alpha1 import names
+from kube import clients
+from kube.budget import RequestBudget
+from kube.errors import ApiError
+from kube.latest import LatestVersion
+from nodeagent.advertise.taint import NodeWriter
+from nodeagent.desired.plan import ObservedPlan
+from nodeagent.observed.node import ObservedNode
+from nodeagent.report.publish import StatusFailures, StatusWriter
+from sandbox.apiserver import Refuse
+from tests.clock import Clock
+from tests.kube.fake_api import FakeApi, Reply, Request
+from tests.nodeagent.report.agent_and_controller import Rig, Silent
+
+STEP_SECONDS = 2.0
+PAUSE_SECONDS = 10.0
+"""Longer than any pause after a failure."""
 
 
 def refusal(rig: Rig) -> Any:
@@ -19,6 +33,7 @@ def refusal(rig: Rig) -> Any:
     for turn in range(3):
         assert (rig.failures.count, rig.beats.requested) == (turn, False)
         rig.agent_turn()
+        rig.bench.clock.now += PAUSE_SECONDS
     # A heartbeat that gets through tells a refused status from an API server that is away.
     assert (rig.failures.problem, rig.beats.requested) == ("", True)
     rig.beats.send()
@@ -68,8 +83,9 @@ def test_two_failures_do_not_show_on_the_plan(rig: Rig) -> None:
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
     fault = refuse_the_agents(rig)
-    rig.agent_turn()
-    rig.agent_turn()
+    for _ in range(2):
+        rig.agent_turn()
+        rig.bench.clock.now += PAUSE_SECONDS
     assert (rig.failures.count, rig.failures.problem) == (2, "")
     rig.cluster.server.faults.remove(fault)
     rig.agent_turn()
@@ -89,6 +105,7 @@ def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
         rig.agent_turn()
         with contextlib.suppress(ApiError):
             rig.beats.send()
+        rig.bench.clock.now += PAUSE_SECONDS
     rig.cluster.server.faults.remove(away)
     rig.ready.clear()
 
@@ -100,3 +117,63 @@ def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
     assert rig.reported("AgentAlive") == ("True", "Heartbeat")
     assert "Unknown" not in rig.ready
     assert rig.failures.count == 0
+
+
+def test_after_a_failure_the_status_waits_and_is_tried_less_and_less_often(rig: Rig) -> None:
+    rig.confirmed()
+    rig.cluster.pin("n1", {"index": 0, "whole": {}})
+    refuse_the_agents(rig)
+    tried_at: list[float] = []
+    began = rig.bench.clock.now
+    for _ in range(40):
+        before = rig.failures.count
+        rig.agent_turn()
+        if rig.failures.count > before:
+            tried_at.append(rig.bench.clock.now - began)
+        rig.bench.clock.now += 1.0
+
+    assert len(tried_at) < 12
+    assert all(1.0 <= later - earlier <= PAUSE_SECONDS for earlier, later in pairwise(tried_at))
+    assert tried_at[-1] - tried_at[-2] > tried_at[1] - tried_at[0]
+
+
+@pytest.mark.parametrize("what", ["status", "taint", "counts"])
+def test_every_write_heeds_what_the_api_server_requests(what: str) -> None:
+    """A server that is overloaded names the time after which it may be called again."""
+    clock = Clock()
+
+    def answer(request: Request) -> Reply:
+        return Reply({"message": "slow down"}, status=429, headers={"Retry-After": "30"})
+
+    server = FakeApi(answer)
+    try:
+        api, budget = clients.for_url(server.url), RequestBudget()
+        node = NodeWriter(api, "n1", LatestVersion[ObservedNode](), budget, clock=clock)
+        status = StatusWriter(
+            api,
+            "n1",
+            LatestVersion[ObservedPlan](),
+            budget,
+            beats=Silent(),
+            failures=StatusFailures(),
+            clock=clock,
+            interval_seconds=1.0,
+        )
+
+        def write() -> object:
+            if what == "status":
+                with contextlib.suppress(ApiError):
+                    return status.write(ObservedPlan(uid="u", generation=1, version="1", content=None), {"summary": {}})
+                return None
+            return node.set_taint(True) if what == "taint" else node.set_counts({"a": 1}, {"a": 1})
+
+        first = write()
+        clock.now += 29.0
+        assert write() == (1.0 if what == "status" else first)
+        assert len(server.requests) == 1
+
+        clock.now += 1.0
+        write()
+        assert len(server.requests) == 2
+    finally:
+        server.stop()

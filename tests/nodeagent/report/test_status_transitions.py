@@ -15,6 +15,7 @@ from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusFailures, StatusWriter, same
 from sandbox.apiserver import ApiServer
 from tests.crds.status_transitions import FULL, absent_fields, transitions
+from tests.nodeagent.report.agent_and_controller import Silent
 
 NAME = "n1"
 PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NAME}"
@@ -33,15 +34,6 @@ def api() -> Iterator[ApiClient]:
         }
         apply.create(api, PLAN.rpartition("/")[0], plan)
         yield api
-
-
-class Silent:
-    """A heartbeat that is not needed here."""
-
-    taken = 0
-
-    def beat_now(self) -> None:
-        raise AssertionError("not needed")
 
 
 def write(api: ApiClient, status: PlanStatus) -> None:

@@ -69,7 +69,7 @@ class Cluster:
         status = apply.get(self.api, "/api/v1/nodes/n").get("status") or {}
         return str((status.get(which) or {}).get(resource))
 
-    def taken(self) -> dict[str, frozenset[str]]:
+    def registered(self) -> dict[str, frozenset[str]]:
         shown = read_allocatable(self.kubelet.paths.pod_resources_socket, timeout_seconds=5)
         return dict(shown or {})
 
@@ -117,18 +117,18 @@ def test_pods_run_on_what_the_plugin_advertises(
     cluster.kubelet.kill()
     cluster.start_kubelet()
     eventually(
-        lambda: len(cluster.taken().get(MIG, ())) == 2 and len(cluster.taken().get(SLICE, ())) == 3,
-        "two instances and three slices held",
+        lambda: len(cluster.registered().get(MIG, ())) == 2 and len(cluster.registered().get(SLICE, ())) == 3,
+        "two instances and three slices at the kubelet",
     )
     node.load(config(3, 3))
     eventually(lambda: cluster.allocatable(MIG) == "3", "cluster.allocatable(MIG) == '3'")
     assert cluster.phase("mig") == "Running"
 
     plugin.stop()
-    eventually(lambda: cluster.taken() == {}, "no device held")
+    eventually(lambda: cluster.registered() == {}, "no device at the kubelet")
     start_plugin()
     node.load(config(3, 3))
-    eventually(lambda: len(cluster.taken().get(MIG, ())) == 3, "three instances held")
+    eventually(lambda: len(cluster.registered().get(MIG, ())) == 3, "three instances at the kubelet")
     cluster.run("more", MIG)
     eventually(lambda: cluster.phase("more") == "Running", "cluster.phase('more') == 'Running'")
 
@@ -136,14 +136,16 @@ def test_pods_run_on_what_the_plugin_advertises(
 def test_no_pod_gets_a_withdrawn_id(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
     start_plugin()
     node.load(config(1, 0))
-    eventually(lambda: cluster.taken() == {MIG: frozenset({"MIG-0"})}, "cluster.taken() == {MIG: frozenset({'MIG-0'})}")
+    eventually(lambda: cluster.registered() == {MIG: frozenset({"MIG-0"})}, "the device at the kubelet")
     write_config(node.files, config(1, 0, ("MIG-0",)))
-    eventually(lambda: cluster.taken() == {}, "no device held")
+    eventually(lambda: cluster.registered() == {}, "no device at the kubelet")
     cluster.run("late", MIG)
     eventually(lambda: cluster.phase("late") == "Failed", "cluster.phase('late') == 'Failed'")
     assert cluster.status("late")["reason"] in {"UnexpectedAdmissionError", f"OutOf{MIG}"}
     assert not node.files.ledger.exists()
     node.load(config(1, 0))
+    # In force means sent: the kubelet still refuses a pod that comes before it has read the list.
+    eventually(lambda: cluster.registered() == {MIG: frozenset({"MIG-0"})}, "the device at the kubelet again")
     cluster.run("next", MIG)
     eventually(lambda: cluster.phase("next") == "Running", "cluster.phase('next') == 'Running'")
     assert "MIG-0" in node.files.ledger.read_text()
@@ -164,7 +166,7 @@ def test_an_unhealthy_id_goes_to_no_pod_and_stays_with_its_holder(
         lambda: (cluster.capacity(MIG), cluster.allocatable(MIG)) == ("1", "0"),
         "(cluster.capacity(MIG), cluster.allocatable(MIG)) == ('1', '0')",
     )
-    assert cluster.taken() == {}
+    assert cluster.registered() == {}
     cluster.run("late", MIG)
     eventually(lambda: cluster.phase("late") == "Failed", "cluster.phase('late') == 'Failed'")
     assert cluster.phase("holder") == "Running"

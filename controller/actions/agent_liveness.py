@@ -82,7 +82,7 @@ class AgentLiveness:
         reading, node = self._state.plan(name), self._state.node(name)
         if reading is None or reading.deleting:
             return
-        if self._wanted(reading) is not None:
+        if self._due_conditions(reading) is not None:
             yield f"status {name}", name, partial(self._write_conditions, name)
         silent_for = self._state.agent_silent_for(name)
         if silent_for is None:
@@ -92,7 +92,7 @@ class AgentLiveness:
         elif node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
             yield f"taint {name}", name, partial(self._untaint, name)
 
-    def _wanted(self, reading: PlanReading) -> list[dict[str, Any]] | None:
+    def _due_conditions(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
         node_exists = self._state.node_exists(reading.name)
         liveness = self.liveness(reading, node_exists=node_exists, silent_for=silent_for)
@@ -104,7 +104,7 @@ class AgentLiveness:
     def _write_conditions(self, name: str) -> None:
         # Agents write all the time: what was due when the turn began may rest on a version that is gone.
         reading = self._state.plan(name)
-        conditions = self._wanted(reading) if reading is not None else None
+        conditions = self._due_conditions(reading) if reading is not None else None
         if reading is not None and conditions is not None:
             self._apply(reading, conditions)
 
@@ -126,7 +126,7 @@ class AgentLiveness:
             return Liveness(status="Unknown", reason=Reason.STARTING, message="The agent has not been heard yet.")
         message = (
             f"The agent has not renewed its Lease for {self._silent_seconds:g} s: "
-            f"look at the pod of gpuplan's node agent on {reading.name}."
+            f"check the pod of gpuplan's node agent on {reading.name}."
         )
         return Liveness(status="False", reason=Reason.AGENT_SILENT, message=message)
 
@@ -146,13 +146,13 @@ class AgentLiveness:
 
     def _condition(self, kind: Condition, liveness: Liveness, live: ConditionReading | None) -> dict[str, Any]:
         """Without observedGeneration: a heartbeat is about no generation, and is not rewritten for each new one."""
-        kept = live is not None and live.status == liveness.status
+        same = live is not None and live.status == liveness.status
         return {
             "type": kind.value,
             "status": liveness.status,
             "reason": liveness.reason.value,
             "message": liveness.message,
-            "lastTransitionTime": live.last_transition_time if live is not None and kept else _utc(self._now()),
+            "lastTransitionTime": live.last_transition_time if live is not None and same else _utc(self._now()),
         }
 
     def _apply(self, reading: PlanReading, conditions: list[dict[str, Any]]) -> None:

@@ -29,7 +29,7 @@ RENOMINATE_SECONDS = 0.2
 """Between two nominations of one pod. A scheduler clears one at most at each attempt, and those lie a second apart."""
 BOUND = "already bound"
 """In the refusal of API servers from 1.35 on; older ones take a nomination of a bound pod."""
-OFFERED = (PartitionState.FREE, PartitionState.PENDING)
+ADVERTISED = (PartitionState.FREE, PartitionState.PENDING)
 
 
 class Nominator:
@@ -51,16 +51,16 @@ class Nominator:
         if version == self._settled_version:
             return
         reservations = self._state.reservations()
-        wanted = self._wanted(reservations) if reservations else []
-        if not wanted:
+        lacking = self._lacking(reservations) if reservations else []
+        if not lacking:
             self._settled_version = version
             return
         until = self._clock() + SENDING_SECONDS
-        due = [claim for claim in wanted if self._retries.may_send(claim[0].uid)]
-        at_once(lambda claim: self._nominate(*claim, until=until), due)
+        due = [one for one in lacking if self._retries.may_send(one[0].uid)]
+        at_once(lambda one: self._nominate(*one, until=until), due)
 
-    def _wanted(self, reservations: Mapping[str, str]) -> list[tuple[PodView, str]]:
-        """Pods to nominate, and where to; those whose partitions are there may be robbed first, so they come first."""
+    def _lacking(self, reservations: Mapping[str, str]) -> list[tuple[PodView, str]]:
+        """Pods to nominate, and where to; other pods may take partitions that are there, so theirs come first."""
         plans = self._state.plan_views()
         ready: dict[str, tuple[PodView, str]] = {}
         early: dict[str, tuple[PodView, str]] = {}
@@ -104,7 +104,7 @@ def due(
     `pending` may be only the pods with a reservation or nomination for this node; `holders` are bound to it.
     """
     waiting = [pod for pod in pending if _lacks_nomination(pod, node, reservations)]
-    free = _offered(plan) if waiting else Counter()
+    free = _advertised(plan) if waiting else Counter()
     if not free:
         return []
     free.subtract(_held_unseen(plan, holders))
@@ -113,9 +113,9 @@ def due(
             free.subtract(dict(_partitions(pod)))
     found = []
     for pod in sorted(waiting, key=queue_order):
-        wanted = _partitions(pod)
-        if all(free[resource] >= amount for resource, amount in wanted):
-            free.subtract(dict(wanted))
+        requested = _partitions(pod)
+        if all(free[resource] >= amount for resource, amount in requested):
+            free.subtract(dict(requested))
             found.append(pod)
     return found
 
@@ -148,13 +148,13 @@ def _by_node(pending: Iterable[PodView], reservations: Mapping[str, str]) -> dic
     return found
 
 
-def _offered(plan: PlanView) -> Counter[str]:
-    return Counter(part.resource for gpu in plan.gpus for part in gpu.partitions if part.state in OFFERED)
+def _advertised(plan: PlanView) -> Counter[str]:
+    return Counter(part.resource for gpu in plan.gpus for part in gpu.partitions if part.state in ADVERTISED)
 
 
 def _held_unseen(plan: PlanView, holders: Iterable[PodView]) -> Counter[str]:
-    """What bound pods took of the offered partitions although the status does not show it yet."""
-    shown = Counter((p.resource, p.pod) for gpu in plan.gpus for p in gpu.partitions if p.state not in OFFERED)
+    """What bound pods took of the advertised partitions although the status does not show it yet."""
+    shown = Counter((p.resource, p.pod) for gpu in plan.gpus for p in gpu.partitions if p.state not in ADVERTISED)
     unseen: Counter[str] = Counter()
     for pod in holders:
         for resource, amount in _partitions(pod):

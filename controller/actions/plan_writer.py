@@ -37,7 +37,7 @@ FIRST_PAUSE_SECONDS = 5.0
 """Half of it, the least pause, is longer than the loop rests: the next pass sees the node as refused."""
 TOO_MANY_REQUESTS = 429
 """The API server turned the request away before it read it."""
-LOOK = Timeouts(read_seconds=5.0)
+READ_BACK = Timeouts(read_seconds=5.0)
 """After a write without an answer: a turn that waits twice as long would seem stuck."""
 
 Items = list[dict[str, Any]]
@@ -147,7 +147,7 @@ class Writer:
         if not self._retries.may_send(change.node):
             return self._still_refused(change.node)
         try:
-            outcome = self._apply_or_look(basis, reading, planned_items(change, reading))
+            outcome = self._apply_or_read_back(basis, reading, planned_items(change, reading))
         except errors.ApiError as error:
             return self._failed(change.node, error)
         except Exception as error:  # noqa: BLE001 - items that cannot be written are no reason to lose other nodes' plans
@@ -171,7 +171,7 @@ class Writer:
         self._state.write_refused(node, error.message, until=self._retries.retry_at(node))
         return Outcome(node=node, written=Written.FAILED, message=error.message, repeated=not news)
 
-    def _apply_or_look(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
+    def _apply_or_read_back(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         """A write without an answer may have been carried out: then its pods must not be planned on another node.
 
         Where the plan cannot be read either, its node stays open, so that the next pass chooses it again.
@@ -183,7 +183,7 @@ class Writer:
             if error.status == TOO_MANY_REQUESTS:
                 raise
             try:
-                current = self._read(name, timeouts=LOOK)
+                current = self._read(name, timeouts=READ_BACK)
             except errors.Unavailable:
                 return Outcome(node=name, written=Written.UNANSWERED, message=error.message)
             if current is None or current.planned_json != _json(items):

@@ -57,7 +57,7 @@ class _Reported:
     last_at: float = 0.0
     causes: set[tuple[str, str]] = field(default_factory=set)
     quiet: bool = False
-    """Its partitions are ready: the scheduler speaks next."""
+    """Its partitions are ready: the scheduler reports next."""
 
     @property
     def cause(self) -> tuple[str, str]:

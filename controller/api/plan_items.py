@@ -45,14 +45,14 @@ def item_of(gpu: PlannedGpu) -> GpuItem:
 def _mig(item: MigItem, model: GpuModel | None) -> MigDesired:
     placed: list[Instance] = []
     counts: Counter[str] = Counter()
-    for wanted in item.instances:
+    for given in item.instances:
         instance = None
-        if wanted.start is not None and model is not None:
-            instance = instance_at(model, wanted.profile, wanted.start)
+        if given.start is not None and model is not None:
+            instance = instance_at(model, given.profile, given.start)
         if instance is not None:
             placed.append(instance)
         else:
-            counts[wanted.profile] += wanted.count or 1
+            counts[given.profile] += given.count or 1
     return MigDesired(layout=Layout.of(placed), counts=tuple(sorted(counts.items())))
 
 
@@ -60,13 +60,13 @@ def _mps_slices(item: MpsItem, memory_mib: int, replica_resource: str) -> Iterab
     if item.replicas:
         share = MpsSlice(memory_mib=memory_mib // item.replicas, resource=replica_resource, label=f"1of{item.replicas}")
         return [share] * item.replicas
-    return [share for wanted in item.slices or () for share in [_slice(wanted)] * (wanted.count or 1)]
+    return [share for given in item.slices or () for share in [_slice(given)] * (given.count or 1)]
 
 
-def _slice(wanted: MpsSliceItem) -> MpsSlice:
-    if wanted.memory_gb is not None:
-        return slice_of_gb(wanted.memory_gb, wanted.thread_percent)
-    return slice_of_gib(wanted.memory_gib or 1, wanted.thread_percent)
+def _slice(given: MpsSliceItem) -> MpsSlice:
+    if given.memory_gb is not None:
+        return slice_of_gb(given.memory_gb, given.thread_percent)
+    return slice_of_gib(given.memory_gib or 1, given.thread_percent)
 
 
 def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:

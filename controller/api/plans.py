@@ -175,10 +175,10 @@ def _condition(found: ConditionStatus | None) -> ConditionReading | None:
 
 
 def _relabels(spec: PlanSpec, status: PlanStatus) -> bool:
-    wanted, there = spec.device_plugin, status.device_plugin
-    if wanted is not None and wanted.rename_by_default:
+    configured, there = spec.device_plugin, status.device_plugin
+    if configured is not None and configured.rename_by_default:
         return False
-    return ((wanted and wanted.backend) or (there and there.backend)) in RELABELLING_BACKENDS
+    return ((configured and configured.backend) or (there and there.backend)) in RELABELLING_BACKENDS
 
 
 def _authored(spec: PlanSpec) -> bool:

@@ -78,7 +78,7 @@ def _claim(raw: Raw) -> ClaimView:
         one_pod_only="ReadWriteOncePod" in (spec.get("accessModes") or ()),
         owner_uid=owner.get("uid", ""),
         uid=metadata.get("uid", ""),
-        wants=_storage(spec, (spec.get("resources") or {}).get("requests")),
+        storage=_storage(spec, (spec.get("resources") or {}).get("requests")),
         selector=label_selector(spec.get("selector")),
     )
 
@@ -93,7 +93,7 @@ def _volume(raw: Raw) -> VolumeView:
         storage_class=(metadata.get("annotations") or {}).get(OLD_CLASS, spec.get("storageClassName")) or "",
         available=status.get("phase") == "Available",
         claim=None if kept_for is None else _claim_key(kept_for),
-        offers=_storage(spec, spec.get("capacity")),
+        storage=_storage(spec, spec.get("capacity")),
         labels=labels(metadata),
         deleting=bool(metadata.get("deletionTimestamp")),
     )

@@ -87,7 +87,7 @@ class BindFailures:
         """Pods that are left alone now, with the node where they could have run."""
         return {uid: one.node for uid, one in sorted(self._tries.items()) if one.back_at > now}
 
-    def keep(self, pending: Collection[str]) -> None:
+    def retain(self, pending: Collection[str]) -> None:
         """Forget all pods but these."""
         self._tries = {uid: one for uid, one in self._tries.items() if uid in pending}
 

@@ -25,7 +25,7 @@ from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, P
 POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 
 FOREIGN_NOMINATION_SECONDS = 300.0
-"""How long planning waits for the scheduler that another's nomination speaks of; others write it as a mere hint."""
+"""How long planning waits for a scheduler that nominated a pod: other clients write nominations as mere hints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Ages of the agents' Leases, on this process's own monotonic clock.
 
 Takes renewTimes as the watch brings them and returns how long each agent has been silent. A renewTime is only compared
-for equality: the clocks of nodes are never trusted. The first one that is seen proves nothing yet, since it may be
-weeks old: an agent that the plan's status reports as silent stays silent until its Lease is seen to change.
+for equality: the clocks of nodes are never trusted. The first one that is observed proves nothing yet, since it may be
+weeks old: an agent that the plan's status reports as silent stays silent until its Lease is observed to change.
 """
 
 from __future__ import annotations

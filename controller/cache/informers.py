@@ -1,7 +1,7 @@
 """Watch what filters read besides pods and nodes, from the moment that a pod needs it.
 
-Takes pods as they are seen and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select
-them; claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile
+Takes observed pods and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select them;
+claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile
 has default spread constraints; device classes for pods that request a GPU. A kind that is not listed yet, or that the
 controller may not list, is None there, which means unknown; planning never waits for it.
 """
@@ -187,7 +187,7 @@ class SchedulingInformers:
     def _watch(self, kind: Kind) -> Reflector[Any]:
         path, read = kind.value
 
-        def heard(_key: Key, _old: object, _new: object) -> None:
+        def on_change(_key: Key, _old: object, _new: object) -> None:
             with self._lock:
                 self._changes.add(path)
             self._awake.set()
@@ -196,7 +196,7 @@ class SchedulingInformers:
             found = read(raw)
             return None if isinstance(found, Unreadable) else found
 
-        return Reflector(self._api, path, project=project, on_change=heard, optional=True)
+        return Reflector(self._api, path, project=project, on_change=on_change, optional=True)
 
     def _items(self, kind: Kind) -> dict[Key, Any] | None:
         watch = self._watches.get(kind)

@@ -33,10 +33,10 @@ class PlanStore:
         self._gone_at: dict[str, float] = {}
         self._refused: dict[str, tuple[str, float]] = {}
 
-    def observe(self, seen: PlanReading, *, node_uid: str, now: float) -> bool:
+    def observe(self, observed: PlanReading, *, node_uid: str, now: float) -> bool:
         """Take one plan from the watch; True: planning may come to another result."""
-        self._latest_of(seen.name).on_event(seen.name, None, seen)
-        return self._take_latest(seen.name, node_uid=node_uid, now=now)
+        self._latest_of(observed.name).on_event(observed.name, None, observed)
+        return self._take_latest(observed.name, node_uid=node_uid, now=now)
 
     def accept(self, answer: PlanReading, *, node_uid: str, now: float) -> bool:
         """Take one plan from an answer to our own request, as `observe` does from the watch."""
@@ -104,7 +104,7 @@ class PlanStore:
         )
         self.views[name] = view
         if old is None and not view.gpus:
-            return False  # a plan without a status offers nothing yet
+            return False  # a plan without a status has no partitions yet
         return capacity_changed(old, view, ours=ours)
 
     def forget_gone(self, now: float, *, after_seconds: float) -> None:

@@ -33,7 +33,7 @@ class PodChange:
     came_at: float = 0.0
     """Since when it was pending."""
     unplaced: bool = False
-    """The served pod had no place after the last pass, nor have others: what was kept for it is for them."""
+    """The served pod had no place after the last pass, nor have others: what was reserved for it is for them."""
     everywhere: bool = False
     """Where waiting pods fit depends on pods of all nodes, so that `released` matters wherever it is."""
 
@@ -48,7 +48,7 @@ class PodStore:
         self._reservations: dict[str, str] = {}
         self._reserved_nodes: frozenset[str] = frozenset()
         self._unplaced: set[str] = set()
-        """Uids of pods that wanted a place when the last pass ended, and got none."""
+        """Uids of pods that needed a place when the last pass ended, and had none."""
         self._nominated: dict[str, str] = {}
         self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
@@ -56,7 +56,7 @@ class PodStore:
         self._came_at: dict[str, float] = {}
         """Uids of pending pods, and since when they are."""
         self.demands: dict[str, float] = {}
-        """Uids of pending pods that planning can serve, or owes a reason, and since when."""
+        """Uids of pending pods that planning can serve, or must give a reason for, and since when."""
         self._constrained: set[str] = set()
         """Those of them whose own constraints depend on other pods."""
         self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
@@ -68,11 +68,11 @@ class PodStore:
         self._far_reaching: set[PodKey] = set()
         """Bound pods that keep others away from more than their own node."""
 
-    def observe(self, key: PodKey, seen: PodView | None, *, serving: Serving, now: float = 0.0) -> PodChange:
+    def observe(self, key: PodKey, observed: PodView | None, *, serving: Serving, now: float = 0.0) -> PodChange:
         """Take one pod as it is now; None or a finished one: it is gone. `serving`: whose requests are served now."""
         self._serving = serving
         needed_all_nodes = self.needs_all_nodes()  # before as well: the pod that leaves may be the reason
-        change = self._with_unplaced(self._observe(key, seen, now))
+        change = self._with_unplaced(self._observe(key, observed, now))
         return replace(change, everywhere=needed_all_nodes or self.needs_all_nodes()) if change.released else change
 
     def _with_unplaced(self, change: PodChange) -> PodChange:
@@ -81,9 +81,9 @@ class PodStore:
         self._unplaced.discard(change.done)
         return replace(change, unplaced=bool(self._unplaced))
 
-    def _observe(self, key: PodKey, seen: PodView | None, now: float) -> PodChange:
+    def _observe(self, key: PodKey, observed: PodView | None, now: float) -> PodChange:
         self._now = now
-        new = None if seen is None or seen.phase in FINISHED else self._with_our_nomination(seen)
+        new = None if observed is None or observed.phase in FINISHED else self._with_our_nomination(observed)
         old = self._remove(key)
         if new is not None:
             (self.bound if new.node else self.pending)[key] = new
@@ -217,14 +217,14 @@ class PodStore:
         return PodChange(released=new.node if other else "")
 
     def _bound(self, old: PodView | None, new: PodView) -> PodChange:
-        """A pod got its node: a place kept for it elsewhere is free, here it may have taken that of another pod.
+        """A pod got its node: a place reserved for it elsewhere is free, here it may have taken that of another pod.
 
         And the constraints of others see one pod more.
         """
         done = self._end_demand(new.uid)
-        kept = (self._reservations.pop(new.uid, ""), preempts_on(old) if old is not None else "")
-        elsewhere = next((node for node in kept if node not in ("", new.node)), "")
-        as_planned = new.node in kept and not self.needs_all_nodes()
+        reserved = (self._reservations.pop(new.uid, ""), preempts_on(old) if old is not None else "")
+        elsewhere = next((node for node in reserved if node not in ("", new.node)), "")
+        as_planned = new.node in reserved and not self.needs_all_nodes()
         return PodChange(
             done=done,
             released=elsewhere or ("" if as_planned else self._if_counted(new.node)),

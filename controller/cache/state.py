@@ -58,19 +58,19 @@ class State(Known):
         self._listeners: list[Callable[[str], None]] = []
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """`listener` hears the name of each Node or plan that changed, by time alone included; it returns at once."""
+        """`listener` receives the name of each Node or plan that changed, if only by time; it returns at once."""
         self._listeners.append(listener)
 
     # ----------------------------------------------------------------------------------- from the watches
 
-    def observe_pod(self, key: PodKey, seen: PodView | Unreadable | None) -> None:
+    def observe_pod(self, key: PodKey, observed: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
-        if isinstance(seen, PodView) and (seen.gpu or seen.anti_affinity):
-            self._informers.require(seen)
+        if isinstance(observed, PodView) and (observed.gpu or observed.anti_affinity):
+            self._informers.require(observed)
         with self._lock:
             left_out = self._unreadable.unknown_nodes()
             old = self._pods.known(key)
-            new = self._unreadable.pod(key, seen, old)
+            new = self._unreadable.pod(key, observed, old)
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
                 self._capacity(node)
             serving = self._serving(misnamed=new is not None and bool(new.misnamed))
@@ -79,10 +79,10 @@ class State(Known):
                 self.version += 1
         self._awake.set()
 
-    def observe_node(self, name: str, seen: NodeView | Unreadable | None) -> None:
+    def observe_node(self, name: str, observed: NodeView | Unreadable | None) -> None:
         """A node as it is now; None: it is gone."""
         with self._lock:
-            new = self._unreadable.readable("node", name, seen)
+            new = self._unreadable.readable("node", name, observed)
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
@@ -93,12 +93,12 @@ class State(Known):
             self._noticed(name)
         self._awake.set()
 
-    def observe_plan(self, name: str, seen: PlanReading | Unreadable | None) -> None:
+    def observe_plan(self, name: str, observed: PlanReading | Unreadable | None) -> None:
         """A plan as the watch shows it; None: it is gone."""
         with self._lock:
             now = self._clock()
-            new = self._unreadable.readable("plan", name, seen)
-            if seen is None:
+            new = self._unreadable.readable("plan", name, observed)
+            if observed is None:
                 changed = self._plans.gone(name, now=now)
             elif new is None:
                 changed = self._plans.hide(name)
@@ -124,7 +124,7 @@ class State(Known):
             self._take_changes(now)
             for name in self._plans.overdue(now):
                 self._refresh(name)
-            self._bind_failures.keep(self._pods.demands)
+            self._bind_failures.retain(self._pods.demands)
             for uid in self._bind_failures.overdue(now):
                 self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)

@@ -27,33 +27,33 @@ class UnreadableObjects:
         self._problems = ChangeLog(log)
         self._unknown: dict[PodKey, str] = {}
 
-    def readable(self, kind: str, name: str, seen: View | Unreadable | None) -> View | None:
+    def readable(self, kind: str, name: str, observed: View | Unreadable | None) -> View | None:
         """What can be read, or None; each reason is logged once."""
-        if isinstance(seen, Unreadable):
-            self._problems.warn(f"{kind} {name} is left out: {seen.reason}", about=(kind, name))
-            self.reasons[kind, name] = seen.reason
+        if isinstance(observed, Unreadable):
+            self._problems.warn(f"{kind} {name} is left out: {observed.reason}", about=(kind, name))
+            self.reasons[kind, name] = observed.reason
             return None
         self._problems.warn("", about=(kind, name))
         self.reasons.pop((kind, name), None)
-        return seen
+        return observed
 
-    def pod(self, key: PodKey, seen: PodView | Unreadable | None, last: PodView | None) -> PodView | None:
+    def pod(self, key: PodKey, observed: PodView | Unreadable | None, last: PodView | None) -> PodView | None:
         """The pod as planning must count it; `last` is its last good view."""
-        found = self.readable("pod", "/".join(key), seen)
+        found = self.readable("pod", "/".join(key), observed)
         self._unknown.pop(key, None)
-        if not isinstance(seen, Unreadable) or seen.finished:
+        if not isinstance(observed, Unreadable) or observed.finished:
             return found
-        if not seen.node:
+        if not observed.node:
             return last if last is not None and last.node else None
-        if last is not None and last.uid == seen.uid:
-            held = seen.held or last
-            return replace(last, node=seen.node, requests=held.requests, gpu=held.gpu)
-        if seen.held is None:
+        if last is not None and last.uid == observed.uid:
+            held = observed.held or last
+            return replace(last, node=observed.node, requests=held.requests, gpu=held.gpu)
+        if observed.held is None:
             log.warning(
-                "nothing is planned on node %s: what pod %s holds there cannot be read", seen.node, "/".join(key)
+                "nothing is planned on node %s: what pod %s holds there cannot be read", observed.node, "/".join(key)
             )
-            self._unknown[key] = seen.node
-        return seen.held
+            self._unknown[key] = observed.node
+        return observed.held
 
     def unknown_holders(self, node: str) -> frozenset[str]:
         """Pods on this node whose holdings are unknown, by namespace/name."""

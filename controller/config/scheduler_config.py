@@ -193,10 +193,10 @@ def _expanded(multi_point: Iterable[str], own: _PluginSet, implementing: Iterabl
     if ALL in own.disabled:
         return list(own.enabled)
     capable = set(implementing)
-    offered = [name for name in multi_point if name in capable and name not in own.disabled]
-    overriding = [name for name in own.enabled if name in offered]
-    inherited = [name for name in offered if name not in own.enabled]
-    return [*overriding, *inherited, *(name for name in own.enabled if name not in offered)]
+    multi = [name for name in multi_point if name in capable and name not in own.disabled]
+    overriding = [name for name in own.enabled if name in multi]
+    inherited = [name for name in multi if name not in own.enabled]
+    return [*overriding, *inherited, *(name for name in own.enabled if name not in multi)]
 
 
 # -------------------------------------------------------------------------------------------------- extenders

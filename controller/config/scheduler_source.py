@@ -76,7 +76,7 @@ class SourceWatch:
                 problems.warn(f"{error}: keeping the configuration that was read before")
                 continue
             problems.warn("")
-            # Twice the same: a file may be seen half written.
+            # Twice the same: a file may be read half written.
             if found == before and found != self._known and not self._quit.is_set():
                 self._changed()
                 return
@@ -111,8 +111,8 @@ def _from_config_map(api: ApiClient, place: ConfigMapKey, title: str) -> Schedul
         raise SettingsError(f"{title} cannot be read: {error}") from error
     key = place.key or next(iter(data), "")
     if key not in data or (not place.key and len(data) > 1):
-        wanted = f"has no key {key}" if place.key else "has several keys" if data else "is empty"
-        raise SettingsError(f"{title} {wanted}: name one of {', '.join(sorted(data)) or 'its keys'} in key")
+        problem = f"has no key {key}" if place.key else "has several keys" if data else "is empty"
+        raise SettingsError(f"{title} {problem}: name one of {', '.join(sorted(data)) or 'its keys'} in key")
     try:
         return read_profiles(data[key])
     except SchedulerConfigError as error:

@@ -117,7 +117,7 @@ class ClaimUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """What a claim wants, or a volume offers. `size` in bytes; `block`: a raw device, not a file system."""
+    """What a claim requests, or a volume has. `size` in bytes; `block`: a raw device, not a file system."""
 
     size: int = 0
     modes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class ClaimView:
     owner_uid: str = ""
     """Of the controlling owner, which is the pod for an ephemeral volume."""
     uid: str = ""
-    wants: Storage = Storage()
+    storage: Storage = Storage()
     selector: LabelSelector | None = None
     """Of volumes, by their labels; None: any will do."""
 
@@ -156,7 +156,7 @@ class VolumeView:
     """No claim has it yet, so that a claim of its class may get it."""
     claim: tuple[str, str, str] | None = None
     """Namespace, name and uid ('': any) of the claim that it is kept for, or bound to."""
-    offers: Storage = Storage()
+    storage: Storage = Storage()
     labels: Labels = ()
     deleting: bool = False
 

@@ -100,7 +100,7 @@ def _named(terms: Sequence[PodAffinityTerm], namespaces: Namespaces) -> tuple[Po
 
 
 def _named_term(term: PodAffinityTerm, namespaces: Namespaces) -> PodAffinityTerm:
-    """The selector stays: 1.36 asks it again, without labels, so that one which misses a label means every pod."""
+    """The selector stays: 1.36 evaluates it again, without labels, so that one which misses a label means every pod."""
     if term.namespace_selector is None:
         return term
     meant = {name for name, labels in namespaces.items() if selects(term.namespace_selector, labels)}
@@ -108,7 +108,7 @@ def _named_term(term: PodAffinityTerm, namespaces: Namespaces) -> PodAffinityTer
 
 
 def _meant(terms: Iterable[PodAffinityTerm], present: Sequence[str]) -> list[str]:
-    """Those of the namespaces present that any term speaks of."""
+    """Those of the namespaces present that any term means."""
     named: set[str] = set()
     for term in terms:
         if selects(term.namespace_selector, {}):
@@ -120,7 +120,7 @@ def _meant(terms: Iterable[PodAffinityTerm], present: Sequence[str]) -> list[str
 def _meets(
     term: PodAffinityTerm, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None = None
 ) -> bool:
-    """A pod with these labels is one that the term speaks of."""
+    """A pod with these labels is one that the term means."""
     if namespace not in term.namespaces and not selects(term.namespace_selector, namespace_labels or {}):
         return False
     return selects(term.selector, labels)

@@ -40,8 +40,8 @@ class Attempt:
     """How many changes of the population it has received."""
 
     @property
-    def standing(self) -> Hashable:
-        """While it is the same and pods are only added, who was refused would be refused again."""
+    def refusals_hold(self) -> Hashable:
+        """While it is equal and pods are only added, a pod that was refused would be refused again."""
         leasts = self.spread.leasts if self.spread is not None else ()
         return (leasts, self.affinity.attractions if self.affinity is not None else 0)
 

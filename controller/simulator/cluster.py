@@ -49,7 +49,7 @@ class ClusterState:
         self._population = Population()
         self._attempts: dict[Hashable, Attempt] = {}
         self._changes: list[tuple[Resident, int]] = []
-        self._asked: tuple[PodView, Attempt] | None = None
+        self._last_attempt: tuple[PodView, Attempt] | None = None
         self._nominated: dict[str, dict[str, PodView]] = {}
         for node in nodes:
             self._population.put_node(node)
@@ -104,11 +104,11 @@ class ClusterState:
     def prefilter(self, pod: PodView) -> Attempt:
         """What is true of the pod on whichever node: `refused` and `unknown`."""
         # The same pod is judged on one node after the other, and to compare kinds costs more than the answer.
-        if self._asked is not None and self._asked[0] is pod:
-            attempt = self._asked[1]
+        if self._last_attempt is not None and self._last_attempt[0] is pod:
+            attempt = self._last_attempt[1]
         else:
             attempt = self._attempt(pod)
-            self._asked = (pod, attempt)
+            self._last_attempt = (pod, attempt)
         for resident, number in self._changes[attempt.seen :]:
             attempt.count(resident, number)
         attempt.seen = len(self._changes)
@@ -177,12 +177,12 @@ class ClusterState:
         for plugin in profile.filters:
             if plugin in without:
                 continue
-            refusal = without_state(plugin, profile) or self._ask(plugin, pod, place, attempt, given)
+            refusal = without_state(plugin, profile) or self._judge(plugin, pod, place, attempt, given)
             if refusal is not None:
                 return refusal
         return None
 
-    def _ask(self, plugin: str, pod: PodView, place: Place, attempt: Attempt, given: Assumptions) -> Misfit | None:
+    def _judge(self, plugin: str, pod: PodView, place: Place, attempt: Attempt, given: Assumptions) -> Misfit | None:
         if plugin in NODE_FILTERS:
             return node_refusal(plugin, pod, place.node, given)
         if plugin in ROOM_FILTERS:
@@ -198,4 +198,4 @@ class ClusterState:
     def _forget_attempts(self) -> None:
         self._attempts.clear()
         self._changes.clear()
-        self._asked = None
+        self._last_attempt = None

@@ -30,17 +30,19 @@ def candidates(namespace: str, name: str, claim: ClaimView, volumes: Mapping[str
             free.append((title, volume))
     if kept:
         return (min(kept, key=lambda one: one[0]),)
-    return tuple(sorted(free, key=lambda one: (one[1].offers.size, one[0])))
+    return tuple(sorted(free, key=lambda one: (one[1].storage.size, one[0])))
 
 
 def _suffices(volume: VolumeView, claim: ClaimView) -> bool:
-    offers, wants = volume.offers, claim.wants
+    has, requested = volume.storage, claim.storage
     return (
-        offers.size >= wants.size and offers.block == wants.block and offers.attributes_class == wants.attributes_class
+        has.size >= requested.size
+        and has.block == requested.block
+        and has.attributes_class == requested.attributes_class
     )
 
 
 def _is_meant(volume: VolumeView, claim: ClaimView) -> bool:
     if claim.selector is not None and not selects(claim.selector, dict(volume.labels)):
         return False
-    return set(claim.wants.modes) <= set(volume.offers.modes)
+    return set(claim.storage.modes) <= set(volume.storage.modes)

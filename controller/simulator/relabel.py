@@ -36,7 +36,7 @@ def expected_after(node: NodeView, *, mps: bool, relabels: bool = False) -> tupl
     """The node as it may be after the change; a pod may go there that matches any of these.
 
     Where the plugin `relabels` there is one; with ours the labels stay, unless the cluster's owner sees to it that they
-    tell of the sharing: either is possible.
+    show the sharing: either is possible.
     """
     if not (mps or _may_share(node.labels)):
         return (node,)

@@ -66,7 +66,7 @@ def matches_labels(requirements: Iterable[Requirement], labels: Mapping[str, str
 
 
 def named_nodes(pod: PodView) -> frozenset[str] | None:
-    """The nodes that the required affinity names, so that no other needs a look; None: it does not narrow them.
+    """The nodes that the required affinity names, so that no other needs to be checked; None: it does not narrow them.
 
     Empty where the names contradict each other.
     """

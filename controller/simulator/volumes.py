@@ -60,7 +60,7 @@ class VolumeState:
     """Volumes of bound claims; None: such a volume does not exist."""
     zoned: tuple[VolumeView, ...] = ()
     complaints: tuple[tuple[str, str], ...] = ()
-    """What a Filter, by name, finds wrong itself where no PreFilter has said so before."""
+    """What a Filter, by name, finds wrong itself where no PreFilter has reported it before."""
     waiting: tuple[_Waiting, ...] = ()
     exclusive: tuple[tuple[str, str], ...] = ()
     """Claims, by namespace and name, that one pod only may use."""
@@ -105,7 +105,7 @@ def _waiting(
     classes: Mapping[str, StorageClassView],
 ) -> tuple[_Waiting, ...]:
     by_class: dict[str, list[tuple[str, ClaimView]]] = {}
-    for name, claim in sorted(claims, key=lambda one: one[1].wants.size):
+    for name, claim in sorted(claims, key=lambda one: one[1].storage.size):
         if not claim.volume and claim.storage_class in classes:
             by_class.setdefault(claim.storage_class, []).append((name, claim))
     return tuple(
@@ -262,7 +262,7 @@ def _is_provisioned(storage_class: StorageClassView) -> bool:
 
 
 def _reaches(volume: VolumeView, node: NodeView) -> bool:
-    """By labels alone: the scheduler passes over what a volume says of the node's fields."""
+    """By labels alone: the scheduler ignores what a volume requires of the node's fields."""
     terms = volume.node_affinity
     return terms is None or any((t.labels or t.fields) and matches_labels(t.labels, node.labels) for t in terms)
 

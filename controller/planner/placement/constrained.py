@@ -126,11 +126,11 @@ class ConstrainedPlacement:
     def _refusing(self, assignment: Assignment) -> set[int]:
         """Nodes that have refused a pod like this, and would again."""
         key, pod = _twin_key(assignment.pod), assignment.pod
-        standing = self._cluster.prefilter(pod).standing if self._cluster is not None else None
+        holding = self._cluster.prefilter(pod).refusals_hold if self._cluster is not None else None
         before, nodes = self._refused.get(key, (None, set()))
-        if before != standing:
+        if before != holding:
             nodes = set()
-            self._refused[key] = (standing, nodes)
+            self._refused[key] = (holding, nodes)
         return nodes
 
     def _candidates(self, assignment: Assignment, reach: Reach) -> list[int]:

@@ -65,7 +65,7 @@ def test_a_namespace() -> None:
             ClaimView(
                 uid="u",
                 one_pod_only=True,
-                wants=Storage(size=3 << 29, modes=("ReadWriteOncePod",), block=True, attributes_class="fast"),
+                storage=Storage(size=3 << 29, modes=("ReadWriteOncePod",), block=True, attributes_class="fast"),
                 selector=LabelSelector(requirements=(requirement("a", "b"),)),
             ),
         ),
@@ -87,7 +87,7 @@ def test_a_claim(metadata: Json, spec: Json, expected: ClaimView) -> None:
         (
             {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"},
             "Released",
-            VolumeView(offers=Storage(size=1 << 30, modes=("ReadWriteOnce",))),
+            VolumeView(storage=Storage(size=1 << 30, modes=("ReadWriteOnce",))),
         ),
         ({}, "Released", VolumeView()),
         ({"nodeAffinity": {}}, "Bound", VolumeView()),

@@ -76,7 +76,7 @@ def test_time_runs_only_while_its_partitions_are_there(again: list[tuple[PodView
 
 def test_a_pod_that_is_bound_or_gone_is_forgotten() -> None:
     rig = failed_twice()
-    rig.failures.keep([])
+    rig.failures.retain([])
 
     assert rig.failures.backing_off(121) == {}
 

@@ -7,7 +7,7 @@ their own settings, so that chart and programs cannot differ. Nothing here reads
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, create_model
 
@@ -35,7 +35,7 @@ class Image(Section):
     """Empty: the version of the chart."""
     digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
     """sha256:…; used instead of the tag."""
-    pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """Always, IfNotPresent or Never."""
 
 
@@ -59,9 +59,9 @@ class Toleration(Section):
     """As in a pod."""
 
     key: str | None = None
-    operator: Annotated[str, Field(pattern="^(Exists|Equal)$")] | None = None
+    operator: Literal["Exists", "Equal"] | None = None
     value: str | None = None
-    effect: Annotated[str, Field(pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")] | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     toleration_seconds: int | None = None
 
 
@@ -203,7 +203,7 @@ class DevicePlugin(Program):
 
     config: PluginConfig = PluginConfig()
     """nos' setting for NVIDIA's device plugin."""
-    log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that is logged."""
     service_account: Account = Account(name="gpuplan-device-plugin")
     """The identity of its pods. It has no token and no rights."""

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from cli.hardware import ANNOTATION_INSTANCES, Gpu, Problem, gpus_of
+from tests.builders import objects
 
 
 def node(annotation: str | None = None, **labels: str) -> dict[str, Any]:
     names = {"product": "nvidia.com/gpu.product", "count": "nvidia.com/gpu.count", "memory": "nvidia.com/gpu.memory"}
     found = {names.get(key, f"gpuplan.dev/{key.replace('_', '-')}"): value for key, value in labels.items()}
     annotations = {ANNOTATION_INSTANCES: annotation} if annotation is not None else {}
-    return {"metadata": {"name": "n", "labels": found, "annotations": annotations}}
+    return objects.node("n", labels=found, metadata={"annotations": annotations})
 
 
 def gpus(manifest: dict[str, Any]) -> tuple[Gpu, ...]:

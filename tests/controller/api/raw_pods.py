@@ -1,14 +1,9 @@
-"""Pods of one container with requests by short names, and the views read from them."""
+"""Pods of one container with requests by short names, as the parsers' tests vary them."""
 
 from typing import Any
 
-from controller.api.pods import read_pod
-from controller.model.views import PodView
-
-Json = dict[str, Any]
-
-
-SLICE = "nvidia.com/mig-1g.10gb"
+from tests.builders import objects
+from tests.builders.objects import SLICE, Json
 
 
 def container(name: str = "main", **requests: str) -> Json:
@@ -17,14 +12,6 @@ def container(name: str = "main", **requests: str) -> Json:
 
 
 def pod(spec: Json | None = None, status: Json | None = None, **metadata: Any) -> Json:
-    return {
-        "metadata": {"namespace": "default", "name": "p", "uid": "u-1", **metadata},
-        "spec": {"containers": [container(mig="1")], **(spec or {})},
-        "status": status or {},
-    }
-
-
-def view(raw: Json) -> PodView:
-    read = read_pod(raw)
-    assert isinstance(read, PodView)
-    return read
+    """One that requests a MIG slice, with these fields of spec instead of its own."""
+    raw = objects.pod(containers=[container(mig="1")], metadata=metadata)
+    return raw | {"spec": raw["spec"] | (spec or {}), "status": status or {}}

@@ -4,7 +4,7 @@ import pytest
 
 from controller.api.nodes import Enablement, enablement, read_node
 from controller.model.views import NodeView, Taint
-from tests.controller.api.raw_pods import SLICE
+from tests.builders.objects import SLICE
 
 
 def test_a_node() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.api.plan_items import desired_of, item_of
 from controller.api.plan_reader import RECENT, PlanReader
-from controller.api.plans import PlanReading, Stage, read_plan
+from controller.api.plans import Stage, read_plan
 from controller.api.reading import Unreadable
 from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
 from crds.v1alpha1.plan import item_hash
@@ -17,29 +17,19 @@ from crds.v1alpha1.spec import GpuItem
 from partitioning.layouts import Instance, Layout
 from partitioning.models import known_models, model_for_name
 from partitioning.mps import slice_of_gb, slice_of_gib
+from tests.builders import objects
+from tests.builders.objects import H100, Json
+from tests.builders.views import plan_reading
 
-Json = dict[str, Any]
-H100 = "NVIDIA H100 80GB HBM3"
-UUID = "GPU-00000000-0000-0000-0000-000000000000"
+UUID = objects.uuid_of(0)
 PLANNED: Json = {"index": 0, "uuid": UUID, "mig": {"instances": [{"profile": "1g.10gb", "start": 3}]}}
 PINNED: Json = {"index": 0, "whole": {}}
 REPORTED: Json = {"index": 0, "uuid": UUID, "model": H100, "state": "Ready", "migMode": "Enabled"}
 
 
 def plan(spec: Json | None = None, status: Json | None = None, **metadata: Any) -> Json:
-    return {
-        "apiVersion": "gpuplan.dev/v1alpha1",
-        "kind": "GPUPartitionPlan",
-        "metadata": {"name": "n1", "uid": "pu", "resourceVersion": "12", "generation": 3, **metadata},
-        "spec": {"nodeName": "n1", **(spec or {})},
-        "status": status or {},
-    }
-
-
-def reading(raw: Json) -> PlanReading:
-    read = read_plan(raw)
-    assert isinstance(read, PlanReading)
-    return read
+    raw = objects.plan("n1", version=12, generation=3, spec=spec, status=status)
+    return raw | {"metadata": raw["metadata"] | metadata}
 
 
 @pytest.mark.parametrize(
@@ -75,8 +65,8 @@ def mig(*placed: tuple[str, int, int], counts: tuple[tuple[str, int], ...] = ())
 
 
 def test_an_empty_plan() -> None:
-    read = reading(plan())
-    assert (read.name, read.uid, read.version, read.generation) == ("n1", "pu", "12", 3)
+    read = plan_reading(plan())
+    assert (read.name, read.uid, read.version, read.generation) == ("n1", "uid-plan-n1", "12", 3)
     assert (read.mode, read.paused, read.authored, read.planned, read.gpus) == ("Auto", False, False, (), ())
     assert read.planned_json == "[]"
 
@@ -93,11 +83,11 @@ def test_an_empty_plan() -> None:
     ],
 )
 def test_what_a_person_wrote(spec: Json, authored: bool) -> None:
-    assert reading(plan(spec)).authored is authored
+    assert plan_reading(plan(spec)).authored is authored
 
 
 def test_a_pin_wins_over_what_is_planned_and_makes_it_stale() -> None:
-    read = reading(plan({"gpus": [PINNED], "planned": {"gpus": [PLANNED]}}, {"gpus": [REPORTED]}))
+    read = plan_reading(plan({"gpus": [PINNED], "planned": {"gpus": [PLANNED]}}, {"gpus": [REPORTED]}))
     assert read.gpus[0].view.desired == WholeDesired()
     assert read.gpus[0].view.pinned
     assert read.stale_items == (0,)
@@ -127,7 +117,7 @@ HASH = item_hash(GpuItem.read(PLANNED))
 )
 def test_how_far_the_agent_is(spec: Json, state: str, plan_hash: str | None, stage: Stage) -> None:
     gpu = {**REPORTED, "state": state, **({"planHash": plan_hash} if plan_hash else {})}
-    read = reading(plan(spec, {"gpus": [gpu]}))
+    read = plan_reading(plan(spec, {"gpus": [gpu]}))
     assert read.gpus[0].stage is stage
     assert read.gpus[0].item_hash == (HASH if spec else "")
 
@@ -155,7 +145,7 @@ def test_partitions_and_conditions() -> None:
         }
     ]
     status = {"gpus": [{**REPORTED, "partitions": partitions}], "conditions": conditions, "node": {"uid": "nu"}}
-    read = reading(plan(status=status))
+    read = plan_reading(plan(status=status))
     first, second = read.gpus[0].view.partitions
     assert (first.profile, first.start, first.size, first.held, first.pod) == ("1g.10gb+me", 3, 1, True, "a/b")
     assert (second.profile, second.memory_mib, second.used) == ("", 9536, False)
@@ -169,7 +159,7 @@ def test_partitions_and_conditions() -> None:
 def test_models_come_from_the_report_and_are_shared() -> None:
     profiles = [{"name": "1g.10gb", "id": 19, "slices": 1, "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6]}]
     status = {"gpus": [REPORTED], "models": [{"name": H100, "memoryMiB": 81559, "profiles": profiles}]}
-    one, other = reading(plan(status=status)), reading(plan(status=status, name="n2"))
+    one, other = plan_reading(plan(status=status)), plan_reading(plan(status=status, name="n2"))
     model = one.gpus[0].view.model
     assert model is not None
     assert model is other.gpus[0].view.model
@@ -179,7 +169,7 @@ def test_models_come_from_the_report_and_are_shared() -> None:
 
 def test_a_report_without_profiles_is_completed_from_the_catalogue() -> None:
     status = {"gpus": [REPORTED], "models": [{"name": H100, "memoryMiB": 81000}]}
-    model = reading(plan(status=status)).gpus[0].view.model
+    model = plan_reading(plan(status=status)).gpus[0].view.model
     assert model is not None
     assert model.mig_capable
     assert model.memory_mib == 81000
@@ -187,7 +177,9 @@ def test_a_report_without_profiles_is_completed_from_the_catalogue() -> None:
 
 def test_an_unknown_model_is_kept_as_unknown() -> None:
     view = (
-        reading(plan({"planned": {"gpus": [PLANNED]}}, {"gpus": [{**REPORTED, "model": "Mystery 9000"}]})).gpus[0].view
+        plan_reading(plan({"planned": {"gpus": [PLANNED]}}, {"gpus": [{**REPORTED, "model": "Mystery 9000"}]}))
+        .gpus[0]
+        .view
     )
     assert view.model is None
     assert view.desired == mig(counts=(("1g.10gb", 1),))
@@ -276,7 +268,7 @@ def test_every_catalogued_model_reads_back_from_its_own_report() -> None:
             continue
         name = model.names[0]
         report = {"name": name, "memoryMiB": model.memory_mib, "profiles": profiles}
-        read = reading(plan(status={"gpus": [{**REPORTED, "model": name}], "models": [report]}))
+        read = plan_reading(plan(status={"gpus": [{**REPORTED, "model": name}], "models": [report]}))
         found = read.gpus[0].view.model
         assert found is not None
         assert found.key == model.key

@@ -3,7 +3,9 @@
 import pytest
 
 from controller.model.views import HostPort, NodeSelectorTerm, PodView, Requirement, Toleration
-from tests.controller.api.raw_pods import SLICE, Json, container, pod, view
+from tests.builders.objects import SLICE, Json
+from tests.builders.views import pod_view
+from tests.controller.api.raw_pods import container, pod
 
 
 def test_a_pending_pod() -> None:
@@ -28,10 +30,10 @@ def test_a_pending_pod() -> None:
         creationTimestamp="2026-01-02T03:04:05Z",
         ownerReferences=[{"kind": "ReplicaSet", "controller": True}, {"kind": "Other"}],
     )
-    assert view(raw) == PodView(
+    assert pod_view(raw) == PodView(
         namespace="default",
         name="p",
-        uid="u-1",
+        uid="uid-p",
         priority=7,
         created=1767323045,
         requests=((SLICE, 1),),
@@ -58,13 +60,13 @@ def test_a_pending_pod() -> None:
     ],
 )
 def test_flags(change: Json, field: str) -> None:
-    assert not getattr(view(pod()), field)
-    assert getattr(view(pod(**change)), field)
+    assert not getattr(pod_view(pod()), field)
+    assert getattr(pod_view(pod(**change)), field)
 
 
 def test_ports_of_a_pod_in_the_host_network_are_host_ports() -> None:
     spec = {"hostNetwork": True, "containers": [container() | {"ports": [{"containerPort": 9000, "protocol": "UDP"}]}]}
-    assert view(pod(spec)).host_ports == (HostPort(port=9000, protocol="UDP"),)
+    assert pod_view(pod(spec)).host_ports == (HostPort(port=9000, protocol="UDP"),)
 
 
 def requesting(*names: str) -> Json:
@@ -91,20 +93,20 @@ def requesting(*names: str) -> Json:
     ],
 )
 def test_a_container_that_requests_two_kinds_of_gpu(containers: list[Json], mixed: tuple[str, ...]) -> None:
-    assert view(pod({"containers": containers})).mixed_container == mixed
-    assert view(pod({"initContainers": containers, "containers": []})).mixed_container == mixed
+    assert pod_view(pod({"containers": containers})).mixed_container == mixed
+    assert pod_view(pod({"initContainers": containers, "containers": []})).mixed_container == mixed
 
 
 def test_names_like_those_of_slices_are_kept() -> None:
     container = requesting("nvidia.com/mig-1g10gb", "nvidia.com/gpu-10Gi", "nvidia.com/gpumem", "nvidia.com/gpu")
-    assert view(pod({"containers": [container]})).misnamed == ("nvidia.com/gpu-10Gi", "nvidia.com/mig-1g10gb")
+    assert pod_view(pod({"containers": [container]})).misnamed == ("nvidia.com/gpu-10Gi", "nvidia.com/mig-1g10gb")
 
 
 def test_mps_slices_are_counted_per_container() -> None:
-    assert view(pod({"containers": [container(mps="1"), container("b", mps="1")]})).most_mps_per_container == 1
-    assert view(pod({"containers": [container(mps="2")]})).most_mps_per_container == 2
+    assert pod_view(pod({"containers": [container(mps="1"), container("b", mps="1")]})).most_mps_per_container == 1
+    assert pod_view(pod({"containers": [container(mps="2")]})).most_mps_per_container == 2
     acknowledged = {"name": "a", "resources": {"limits": {"aliyun.com/gpu-mem": 4}}}
-    assert view(pod({"containers": [acknowledged]})).most_mps_per_container == 1
+    assert pod_view(pod({"containers": [acknowledged]})).most_mps_per_container == 1
 
 
 @pytest.mark.parametrize(
@@ -113,5 +115,5 @@ def test_mps_slices_are_counted_per_container() -> None:
 def test_whose_nomination_it_is(manager: str | None, expected: bool) -> None:
     entry: Json = {"manager": manager, "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}
     raw = pod(status={"nominatedNodeName": "n1"}, managedFields=[entry] if manager else [])
-    assert view(raw).nominated_node == "n1"
-    assert view(raw).nomination_ours is expected
+    assert pod_view(raw).nominated_node == "n1"
+    assert pod_view(raw).nomination_ours is expected

@@ -3,7 +3,9 @@
 import pytest
 
 from controller.api.pod_requests import held_requests, pod_requests
-from tests.controller.api.raw_pods import SLICE, Json, container, pod, view
+from tests.builders.objects import SLICE, Json
+from tests.builders.views import pod_view
+from tests.controller.api.raw_pods import container, pod
 
 SIDECAR = {"restartPolicy": "Always"}
 
@@ -78,4 +80,4 @@ def test_a_bound_pod_takes_the_most_of_spec_and_what_a_resize_left(conditions: l
         },
     )
     assert held_requests(raw) == {"cpu": expected}
-    assert dict(view(raw).requests) == {"cpu": expected}
+    assert dict(pod_view(raw).requests) == {"cpu": expected}

@@ -10,7 +10,8 @@ from controller.api.nodes import read_node
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable
 from controller.model.views import NodeView, PodView
-from tests.controller.api.raw_pods import Json, pod
+from tests.builders.objects import Json
+from tests.controller.api.raw_pods import pod
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import pytest
 
 from controller.cache.bind_failures import BACKOFF_SECONDS, PATIENCE, BindFailures
 from controller.model.views import PodView
+from tests.builders import objects
+from tests.builders.views import pod_view
 
 
 def pod(name: str = "a", priority: int = 0, scheduler: str = "default-scheduler") -> PodView:
-    return PodView(namespace="default", name=name, uid=f"uid-{name}", priority=priority, scheduler_name=scheduler)
+    return pod_view(objects.pod(name, priority=priority, schedulerName=scheduler))
 
 
 READY = [(pod(), "n1")]

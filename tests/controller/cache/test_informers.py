@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ from controller.model.scheduling import (
 from controller.model.views import PodView
 from kube import apply, clients
 from sandbox.apiserver import ApiServer, Refuse
+from tests.builders import objects
+from tests.builders.views import pod_view
 from tests.waiting import eventually
 
-GPU = (("nvidia.com/mig-1g.10gb", 1),)
 SELECTING = PodAffinityTerm(
     topology_key="zone",
     namespace_selector=LabelSelector(requirements=(Requirement(key="team", operator="Exists"),)),
@@ -32,7 +34,7 @@ BY_ZONE = FilterProfile(default_spread=(SpreadConstraint(topology_key="zone"),))
 
 
 def pod(**fields: Any) -> PodView:
-    return PodView(**{"namespace": "default", "name": "p", "uid": "u", "gpu": GPU, **fields})
+    return replace(pod_view(objects.pod()), **fields)
 
 
 @pytest.mark.parametrize(

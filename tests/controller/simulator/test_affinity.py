@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from controller.model.scheduling import SchedulingContext
-from tests.controller.simulator.words import Json, a_node, a_pod, affinity, fits, near, state, verdicts
+from tests.builders.objects import Json
+from tests.controller.simulator.words import a_node, a_pod, affinity, fits, near, state, verdicts
 
 WEB = {"app": "web"}
 NODES = ("a1", "a2", "b1", "x")
@@ -18,7 +19,7 @@ def cluster(*pods: Any) -> Any:
 
 
 def one(node: str, labels: dict[str, str] | None = None, name: str = "e", **more: Any) -> Any:
-    return a_pod(name, WEB if labels is None else labels, node=node, **more)
+    return a_pod(name, WEB if labels is None else labels, on=node, **more)
 
 
 @pytest.mark.parametrize(

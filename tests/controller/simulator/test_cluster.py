@@ -44,12 +44,12 @@ def test_pods_come_and_go() -> None:
 
 
 def test_nodes_come_and_go() -> None:
-    cluster = state([small("a")], [a_pod("e", WEB, node="b")])
+    cluster = state([small("a")], [a_pod("e", WEB, on="b")])
     apart = a_pod("p", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
     assert verdicts(cluster, apart, "b") == ["NodeName: node b is not there"]
 
     cluster.put_node(small("b"))
-    cluster.add_pod(a_pod("e", WEB, node="b"))
+    cluster.add_pod(a_pod("e", WEB, on="b"))
     assert fits(cluster, apart, "a", "b") == ["a"]
 
     cluster.remove_node("b")
@@ -58,7 +58,7 @@ def test_nodes_come_and_go() -> None:
 
 
 def test_a_node_may_be_given_as_it_will_be() -> None:
-    cluster = state([small()], [a_pod("e", WEB, node="n")])
+    cluster = state([small()], [a_pod("e", WEB, on="n")])
     there = a_pod("p", spec={"nodeSelector": {"disk": "fast"}})
     assert fits(cluster, there, "n") == []
 
@@ -186,7 +186,7 @@ def test_names_that_contradict_each_other_fit_nowhere() -> None:
     ],
 )
 def test_pods_that_depend_on_others_are_distinguished(pod: PodView, coupled: bool) -> None:
-    there = a_pod("e", node="n", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
+    there = a_pod("e", on="n", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
 
     assert state([small()], [there]).coupled(pod) is coupled
 

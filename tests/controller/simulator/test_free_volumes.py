@@ -9,6 +9,7 @@ from controller.model.scheduling import (
     ClaimView,
     VolumeView,
 )
+from tests.builders.objects import Json
 from tests.controller.simulator.storage import (
     CLASSES,
     LIMITS,
@@ -19,7 +20,7 @@ from tests.controller.simulator.storage import (
     using,
     volume,
 )
-from tests.controller.simulator.words import Json, fits
+from tests.controller.simulator.words import fits
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from controller.model.scheduling import (
     SchedulingContext,
     SpreadConstraint,
 )
-from tests.controller.simulator.words import HOST, REQUIRED, ZONE, Json, a_node, a_pod, fits, spread, state, verdicts
+from tests.builders.objects import Json
+from tests.controller.simulator.words import HOST, REQUIRED, ZONE, a_node, a_pod, fits, spread, state, verdicts
 
 WEB = {"app": "web"}
 NODES = ("a1", "a2", "b1", "c1")
@@ -28,7 +29,7 @@ def spreading(*constraints: Json, **spec: Any) -> Any:
 
 
 def on(*nodes: str, **more: Any) -> list[Any]:
-    return [a_pod(f"e{number}", WEB, node=node, **more) for number, node in enumerate(nodes)]
+    return [a_pod(f"e{number}", WEB, on=node, **more) for number, node in enumerate(nodes)]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_the_nodes_that_the_pod_tolerates(policies: Json, expected: list[str]) -
 
 
 def test_match_label_keys_narrow_the_selector_to_pods_like_this_one() -> None:
-    old = [a_pod("e", {**WEB, "hash": "1"}, node="a1")]
+    old = [a_pod("e", {**WEB, "hash": "1"}, on="a1")]
     new = a_pod(
         "p", {**WEB, "hash": "2"}, spec={"topologySpreadConstraints": [spread(matchLabelKeys=["hash", "none"])]}
     )

@@ -9,8 +9,9 @@ from controller.model.scheduling import (
     FilterProfile,
     VolumeView,
 )
+from tests.builders.objects import Json
 from tests.controller.simulator.storage import NODES, OLD_ZONE, claim, cluster, using, volume
-from tests.controller.simulator.words import Json, a_node, a_pod, fits, state, verdicts
+from tests.controller.simulator.words import a_node, a_pod, fits, state, verdicts
 
 
 @pytest.mark.parametrize(
@@ -81,12 +82,12 @@ def test_a_claim_for_one_pod_only() -> None:
     alone = {"c": claim("v", spec={"accessModes": ["ReadWriteOncePod"]})}
 
     assert fits(cluster(alone, {"v": volume()}), using("c"), *NODES) == list(NODES)
-    assert verdicts(cluster(alone, {"v": volume()}, using("c", name="e", node="a")), using("c"), "b") == [
+    assert verdicts(cluster(alone, {"v": volume()}, using("c", name="e", on="a")), using("c"), "b") == [
         "VolumeRestrictions: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
         "already in-use by another pod"
     ]
     shared = {"c": claim("v", spec={"accessModes": ["ReadWriteOnce"]})}
-    assert fits(cluster(shared, {"v": volume()}, using("c", name="e", node="a")), using("c"), *NODES) == list(NODES)
+    assert fits(cluster(shared, {"v": volume()}, using("c", name="e", on="a")), using("c"), *NODES) == list(NODES)
 
 
 def test_an_ephemeral_volume_has_a_claim_of_the_pods_own() -> None:

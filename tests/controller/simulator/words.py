@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.api.nodes import read_node
-from controller.api.pods import read_pod
 from controller.model.scheduling import NO_CONTEXT, FilterProfile, SchedulingContext
 from controller.model.views import NodeView, PodView
 from controller.simulator import ClusterState
+from tests.builders.objects import Json, node, pod
+from tests.builders.views import node_view, pod_view
 
-Json = dict[str, Any]
 HOST = "kubernetes.io/hostname"
 ZONE = "zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -19,14 +18,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def a_node(name: str, *, taints: Iterable[Json] = (), at: Mapping[str, str] | None = None, **labels: str) -> NodeView:
     """Room for every pod; labelled with its own name and these."""
-    raw = {
-        "metadata": {"name": name, "uid": name, "labels": {HOST: name, **labels, **(at or {})}},
-        "spec": {"taints": list(taints)},
-        "status": {"allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"}},
-    }
-    read = read_node(raw)
-    assert isinstance(read, NodeView)
-    return read
+    return node_view(node(name, labels={HOST: name, **labels, **(at or {})}, spec={"taints": list(taints)}))
 
 
 def a_pod(
@@ -34,17 +26,12 @@ def a_pod(
     labels: Mapping[str, str] | None = None,
     *,
     namespace: str = "team",
-    node: str = "",
+    on: str = "",
     spec: Mapping[str, Any] | None = None,
     **metadata: Any,
 ) -> PodView:
-    raw = {
-        "metadata": {"name": name, "uid": f"uid-{name}", "namespace": namespace, "labels": labels or {}, **metadata},
-        "spec": {"containers": [{"name": "main"}], **({"nodeName": node} if node else {}), **(spec or {})},
-    }
-    read = read_pod(raw)
-    assert isinstance(read, PodView)
-    return read
+    found = {"labels": labels or {}, **metadata}
+    return pod_view(pod(name, namespace=namespace, requests={}, node=on, metadata=found, **(spec or {})))
 
 
 def affinity(*terms: Json, anti: bool = False) -> Json:

@@ -1,0 +1,66 @@
+"""The files for Argo CD and Flux: the health rule, run as Argo CD runs it, and values that the chart takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from lupa.lua51 import LuaRuntime
+
+from deploy.generate.manifests import CHART
+from tests.builders.objects import condition, plan
+
+FOLDER = Path(__file__).parents[2] / "deploy/gitops"
+RULE = "resource.customizations.health.gpuplan.dev_GPUPartitionPlan"
+READY, CHANGING = condition("Ready", "True", "Confirmed"), condition("Ready", "False", "Changing")
+STALLED = condition("Stalled", "True", "MIGModeDisabled")
+
+
+def health(obj: dict[str, Any]) -> tuple[str, str]:
+    """Status and message, by the script in Lua 5.1 with the object as `obj`, as Argo CD calls it."""
+    lua = LuaRuntime(unpack_returned_tuples=True)
+    rule = yaml.safe_load((FOLDER / "argocd/argocd-cm.yaml").read_text())["data"][RULE]
+    lua.globals()["obj"] = lua.table_from(obj, recursive=True)
+    found = lua.execute(rule)
+    return str(found["status"]), str(found["message"])
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"observedGeneration": -1}, "Progressing", id="no agent has read it"),
+        pytest.param({"observedGeneration": 1, "conditions": [READY]}, "Progressing", id="an older generation"),
+        pytest.param({"observedGeneration": 2}, "Progressing", id="no conditions"),
+        pytest.param({"observedGeneration": 2, "conditions": [CHANGING]}, "Progressing", id="changing"),
+        pytest.param({"observedGeneration": 2, "conditions": [READY]}, "Healthy", id="confirmed"),
+        pytest.param({"observedGeneration": 2, "conditions": [READY, STALLED]}, "Degraded", id="stalled"),
+        pytest.param({"observedGeneration": 2, "conditions": [STALLED, CHANGING]}, "Degraded", id="stalled is first"),
+        pytest.param(
+            {"observedGeneration": 2, "conditions": [condition("Ready", "False", "Paused")]}, "Suspended", id="paused"
+        ),
+        pytest.param(
+            {"observedGeneration": 2, "conditions": [condition("Ready", "Unknown", "AgentSilent")]},
+            "Progressing",
+            id="the agent is silent",
+        ),
+    ],
+)
+def test_argo_cd_reads_a_plan(status: dict[str, Any], expected: str) -> None:
+    found = {**plan(), "metadata": {"name": "n", "generation": 2}, "status": status}
+
+    assert health(found)[0] == expected
+
+
+def test_a_plan_without_status_is_progressing() -> None:
+    assert health({"metadata": {"name": "n", "generation": 1}}) == ("Progressing", "Waiting for the node agent.")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.name)
+def test_values_in_the_examples_are_values_of_the_chart(file: Path) -> None:
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    for document in yaml.safe_load_all(file.read_text()):
+        spec = document.get("spec", {})
+        values = spec.get("values") or spec.get("source", {}).get("helm", {}).get("valuesObject")
+        if values is not None:
+            Draft202012Validator(schema).validate(values)

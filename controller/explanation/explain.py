@@ -26,8 +26,9 @@ from controller.explanation.whole_gpus import about_whole_gpus
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
-from controller.model.views import PodView
+from controller.model.views import NodeView, PodView
 from controller.planner.board.assignment import Assignment
+from controller.planner.board.nodes import NodeCapacity
 from controller.planner.inventory.node_groups import why_not
 from controller.planner.search import Finished
 from partitioning.resources import WHOLE
@@ -43,7 +44,8 @@ class _Outlook:
     """Nodes where something is going on that may serve it."""
     answer: Answer | None
     """None where GPUs have space: then it is the nodes that have not."""
-    with_partitions: list[int]
+    with_partitions: list[tuple[NodeView, NodeCapacity]]
+    """The one with most free CPU first."""
 
 
 class _Able(NamedTuple):
@@ -111,10 +113,7 @@ class _Explainer:
         for node, answer in outlook.in_flight:
             if self._board.fits(assignment, node):
                 return answer
-        if outlook.answer is not None:
-            return outlook.answer
-        with_partitions = [(self._stocks[node].node, self._board.nodes[node]) for node in outlook.with_partitions]
-        return too_little_left(assignment.demand, with_partitions)
+        return outlook.answer or too_little_left(assignment.demand, outlook.with_partitions)
 
     def _outlook(self, assignment: Assignment, able: Sequence[int]) -> _Outlook:
         key = (assignment.wants, assignment.groups)
@@ -131,7 +130,7 @@ class _Explainer:
                 nodes=nodes,
                 in_flight=in_flight(causes),
                 answer=None if with_partitions else self._about_gpus(assignment, nodes, causes),
-                with_partitions=with_partitions,
+                with_partitions=[(self._stocks[node].node, self._board.nodes[node]) for node in with_partitions],
             )
         return found
 

@@ -56,6 +56,6 @@ def _use_of(gpu: GpuStock) -> str:
     if gpu.staying:
         return _CUT
     if gpu.cut is Cut.MIG:
-        # A GPU without MIG that waits for its MIG mode is offered whole meanwhile, so a pod has it.
+        # A GPU without MIG that waits for its MIG mode is advertised whole meanwhile, so a pod has it.
         return _IN_USE if gpu.ineligible is Ineligible.MIG_MODE_DISABLED else _MIG
     return _TAKEN if gpu.ineligible is None else _CLOSED

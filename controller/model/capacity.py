@@ -87,7 +87,7 @@ class Capacity:
             return False
         if 0 < needed.pods > self.pods:
             return False
-        return all(amount <= 0 or amount <= self[name] for name, amount in needed.other)
+        return not needed.other or all(amount <= 0 or amount <= self[name] for name, amount in needed.other)
 
     def short_of(self, needed: Capacity) -> Iterator[str]:
         """Resources of which there is too little here, in kube-scheduler's order; none where it fits."""

@@ -23,7 +23,7 @@ from controller.planner.improvement.consolidate import consolidate
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
-from controller.planner.placement.ageing import Ageing, GpuReservation
+from controller.planner.placement.ageing import GpuReservation
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
@@ -70,14 +70,14 @@ def search(
     assignments = list(chain.from_iterable(levels))
     tried = [one for one in assignments if one.tried]
     constrained = ConstrainedPlacement(snapshot, options, board, assignments)
-    reservations = _reservations(snapshot)
     rules = Rules(
-        reservations=reservations,
+        aged=snapshot.aged,
+        stocks=stocks,
+        reservations=_reservations(snapshot),
         gangs=gangs,
         constrained=constrained,
         improve_steps=options.improve_steps,
         most=upper_bound(board, tried),
-        ageing=Ageing(aged=snapshot.aged, stocks=stocks, reservations=reservations, constrained=constrained),
         report=lambda phase: None if reporter is None else reporter(phase, _nodes_of(assignments, snapshot)),
     )
     reservation = _place(board, levels, rules)

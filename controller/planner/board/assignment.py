@@ -25,6 +25,8 @@ class Assignment:
     """Equal for pods that fit exactly where the other fits."""
     node: int = -1
     taken: Taken = field(default_factory=list)
+    rank: int = 0
+    """Its level among those that are placed in one go: pods of lower numbers are admitted first."""
 
     @property
     def placed(self) -> bool:

@@ -22,9 +22,9 @@ class Reach(IntEnum):
     """How far a pod may reach for its partitions."""
 
     EXISTING = 0
-    """Only partitions that a node offers now."""
+    """Only partitions that a node advertises now."""
     UNDER_WAY = 1
-    """Also those that GPUs in change will offer."""
+    """Also those that GPUs in change will give."""
     CHANGED = 2
     """Also new ones, on GPUs that this pass changes anyway."""
     NEW = 3
@@ -98,7 +98,7 @@ class Device:
     position: int = -1
     """In `pool.devices`."""
     reserved: bool = False
-    """ReservedGpu for a pod that waits until its holders finish: full for every other pod."""
+    """Kept for a pod that waits until its holders finish: full for every other pod."""
 
     @property
     def changed(self) -> bool:
@@ -146,7 +146,7 @@ class Pool(ABC):
         fitting = self.fit(state, resource) if len(ready) > used else None
         return None if fitting is None else fitting._replace(part=Part(ready[0], ready=True))
 
-    def demand(self, resources: Iterable[str]) -> None:  # noqa: B027  # stocks do not care
+    def demand(self, resources: Iterable[str]) -> None:  # noqa: B027  # the same for all stocks
         """Set which resources are still to be placed: free space is worth what they can make of it."""
 
     def bucket(self, state: int) -> int:

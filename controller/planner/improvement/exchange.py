@@ -46,7 +46,7 @@ class _Exchange:
         self.gained = 0
 
     def sweep(self) -> bool:
-        """Try once without each that is placed, the dearest first; whether another sweep may gain more."""
+        """Try once without each that is placed, the most expensive first; whether another sweep may gain more."""
         before = self.gained
         for assignment in sorted(self._placed, key=self._order, reverse=True) if self._goes_on() else ():
             if not self._goes_on():

@@ -8,7 +8,7 @@ most wins. Packing is tested on counts of device states, not on devices, so a te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from controller.model.capacity import Capacity
 from controller.planner.board.assignment import Assignment
@@ -26,16 +26,16 @@ Priced = tuple[Assignment, Shares]
 
 
 def admit(
-    board: Board, group: int, assignments: Sequence[Assignment], scale: Scale, ranks: Mapping[int, int]
+    board: Board, group: int, assignments: Sequence[Assignment], scale: Scale
 ) -> tuple[list[Assignment], list[Assignment]]:
-    """The admitted and the rest; `ranks` are levels by id, of which the lowest number comes first."""
+    """The admitted and the rest, rank by rank."""
     priced = _alike_in_gangs([(one, scale.shares(one.demand)) for one in sorted(assignments, key=_tie_break)])
     packing = PackingCheck.of(board, group)
     admitted: list[Assignment] = []
     others: list[Assignment] = []
     for rivals in _rivals(board.groups[group].pools, priced):
         left = packing
-        for members in _by_rank(rivals, ranks):
+        for members in _by_rank(rivals):
             chosen, rest = _most_that_fit(members, left)
             left = left.with_packed(chosen)
             admitted += chosen
@@ -53,10 +53,10 @@ def _rivals(pools: Sequence[Pool], priced: list[Priced]) -> list[list[Priced]]:
     return [rivals for rivals in found if rivals]
 
 
-def _by_rank(priced: Sequence[Priced], ranks: Mapping[int, int]) -> list[list[Priced]]:
+def _by_rank(priced: Sequence[Priced]) -> list[list[Priced]]:
     members: dict[int, list[Priced]] = {}
     for one, shares in priced:
-        members.setdefault(ranks.get(id(one), 0), []).append((one, shares))
+        members.setdefault(one.rank, []).append((one, shares))
     return [members[rank] for rank in sorted(members)]
 
 

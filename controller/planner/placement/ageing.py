@@ -40,7 +40,12 @@ class Ageing:
     """Uids of pods that have waited too long."""
     stocks: Sequence[NodeStock]
     reservations: Mapping[str, int]
+    """Node numbers by pod uid."""
     constrained: ConstrainedPlacement
+
+    def keeps(self, one: Assignment) -> bool:
+        """The pod is placed where it has a reservation."""
+        return one.placed and self.reservations.get(one.pod.uid) == one.node
 
 
 def reserve_gpu(board: Board, assignments: Sequence[Assignment], ageing: Ageing) -> GpuReservation | None:
@@ -65,8 +70,7 @@ def _age(assignment: Assignment) -> tuple[int, tuple[str, str]]:
 def _yields(one: Assignment, to: Assignment, ageing: Ageing) -> bool:
     """Whether a pod of the same level gives up a place that this pass has given it."""
     pod = one.pod
-    reserved = ageing.reservations.get(pod.uid) == one.node
-    fixed = not one.placed or reserved or not one.tried or bool(pod.gang) or one in ageing.constrained
+    fixed = not one.placed or ageing.keeps(one) or not one.tried or bool(pod.gang) or one in ageing.constrained
     return not fixed and pod.priority <= to.pod.priority and _age(one) > _age(to)
 
 

@@ -71,7 +71,7 @@ def _distribute(
     scales: Sequence[Scale],
     assigned: list[list[Assignment]],
 ) -> None:
-    """Interleave, so that every group gets the same mix of cheap and dear pods."""
+    """Interleave, so that every group gets the same mix of cheap and expensive pods."""
     if len(able) == 1:
         assigned[able[0]].extend(members)
         return

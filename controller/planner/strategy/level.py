@@ -8,8 +8,7 @@ level has placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 
 from controller.model.demand import Wants, total_wants
 from controller.planner.board.assignment import Assignment
@@ -26,42 +25,38 @@ _REPEATED = 1_000
 """Groups of up to so many GPUs are placed twice where a pod is left out; one pod of a larger group is no per cent."""
 _SPARED = 300
 """One of so many pods may go unserved, so that idle partitions are not destroyed by the dozen for it."""
-Ranks = Mapping[int, int]
-"""By id of an assignment: lower ones are served first. A missing one counts as 0."""
 
 
-def place_once(
-    board: Board, assignments: Sequence[Assignment], ranks: Ranks = MappingProxyType({})
-) -> Callable[[Assignment], float]:
+def place_once(board: Board, assignments: Sequence[Assignment]) -> Callable[[Assignment], float]:
     """Returns what one of them costs, compared with the others."""
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
     assigned, rest = split(assignments, scales)
-    admitted = [admit(board, group, members, scales[group], ranks) for group, members in enumerate(assigned)]
+    admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     for group, (members, others) in enumerate(admitted):
-        _place_in_group(board, group, members, others, scale=scales[group], ranks=ranks)
+        _place_in_group(board, group, members, others, scales[group])
         rest += [one for one in assigned[group] if not one.placed]
-    _backfill(board, _cheapest_first(rest, scales, ranks))
+    _backfill(board, _cheapest_first(rest, scales))
     return lambda one: _cost(one, scales)
 
 
 def _place_in_group(
-    board: Board, group: int, members: Sequence[Assignment], others: Sequence[Assignment], *, scale: Scale, ranks: Ranks
+    board: Board, group: int, members: Sequence[Assignment], others: Sequence[Assignment], scale: Scale
 ) -> None:
     """Place the admitted members, or some of the others where too many idle partitions would have to go for members."""
-    lowest = max((ranks.get(id(one), 0) for one in (*members, *others)), default=0)
+    lowest = max((one.rank for one in (*members, *others)), default=0)
 
     def lowest_of(assignments: Iterable[Assignment]) -> int:
-        return sum(ranks.get(id(one), 0) == lowest for one in assignments)
+        return sum(one.rank == lowest for one in assignments)
 
     def instead(left: Sequence[Assignment]) -> list[Assignment] | None:
         """None where a higher level would lose pods by it, or the lowest more than a small share."""
-        served, _ = admit(board, group, [*left, *others], scale, ranks)
+        served, _ = admit(board, group, [*left, *others], scale)
         spared = lowest_of(left) - lowest_of(served)
         fewer_higher = len(served) + spared < len(left)
-        dear = fewer_higher or spared * _SPARED > lowest_of(members)
-        return None if dear else sorted(served, key=_hardness(board))
+        too_many = fewer_higher or spared * _SPARED > lowest_of(members)
+        return None if too_many else sorted(served, key=_hardness(board))
 
     hardest_first = sorted(members, key=_hardness(board))
     left = use_ready(board, group, hardest_first, instead)
@@ -170,9 +165,9 @@ def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
         board.place(assignment)
 
 
-def _cheapest_first(assignments: Iterable[Assignment], scales: Sequence[Scale], ranks: Ranks) -> list[Assignment]:
+def _cheapest_first(assignments: Iterable[Assignment], scales: Sequence[Scale]) -> list[Assignment]:
     def key(one: Assignment) -> tuple[int, float, int, tuple[str, str]]:
-        return (ranks.get(id(one), 0), _cost(one, scales), one.pod.created, one.pod.key)
+        return (one.rank, _cost(one, scales), one.pod.created, one.pod.key)
 
     return sorted(assignments, key=key)
 

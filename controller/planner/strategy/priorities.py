@@ -10,7 +10,7 @@ a reservation.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -19,7 +19,6 @@ from controller.planner.board.board import Board
 from controller.planner.bounds.aggregate import upper_bound
 from controller.planner.improvement.exchange import exchange
 from controller.planner.placement.ageing import Ageing, GpuReservation, reserve_gpu
-from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import keep_reservations, place_untried
 from controller.planner.placement.gangs import GangKey, Gangs, key_of
 from controller.planner.strategy.level import place_once, settle_level
@@ -28,16 +27,13 @@ Levels = Sequence[Sequence[Assignment]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Ageing):
     """What holds for every level."""
 
-    reservations: Mapping[str, int]
     gangs: Gangs
-    constrained: ConstrainedPlacement
     improve_steps: int
     most: int
     """No plan places more pods than this."""
-    ageing: Ageing
     report: Callable[[str], None]
     """Called with the name of each phase after it."""
 
@@ -91,11 +87,11 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation |
 def _reserve(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
     """For a pod of the first of these levels; the others were not placed yet."""
     members = levels[0] if levels else ()
-    if not any(one.tried and one.pod.uid in rules.ageing.aged for one in members):
+    if not any(one.tried and one.pod.uid in rules.aged for one in members):
         return None
     for lower in levels[1:]:  # they hold partitions as much as bound pods do
         keep_reservations(board, lower, rules.reservations, rules.constrained)
-    reservation = reserve_gpu(board, members, rules.ageing)
+    reservation = reserve_gpu(board, members, rules)
     rules.report("ageing")
     return reservation
 
@@ -141,8 +137,10 @@ def _place_together(board: Board, levels: Levels, rules: Rules, helped: Assignme
 
 def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
     """At most `most` of these can find a place."""
-    ranks = {id(one): number for number, level in enumerate(levels) for one in level}
-    cost = place_once(board, list(chain.from_iterable(levels)), ranks)
+    for number, level in enumerate(levels):
+        for one in level:
+            one.rank = number
+    cost = place_once(board, list(chain.from_iterable(levels)))
     rules.report("greedy")
     left = most - sum(_served(levels))
     for level in levels:
@@ -152,8 +150,7 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
 
 
 def _moves(assignment: Assignment, rules: Rules) -> bool:
-    reserved = assignment.placed and rules.reservations.get(assignment.pod.uid) == assignment.node
-    return moves_alone(assignment, rules) and not reserved
+    return moves_alone(assignment, rules) and not rules.keeps(assignment)
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

@@ -23,8 +23,8 @@ from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.rivals import rival
 from nodeagent.observed.usage import Usage, Use, Verdict, with_processes
 from nodeagent.observed.witnesses import Witnesses
-from nodeagent.steps.changes import JudgedGpu
 from nodeagent.steps.journal import Journal
+from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import Instance
 
 

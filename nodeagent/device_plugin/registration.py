@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import grpc
@@ -21,8 +20,7 @@ from kube.backoff import Backoff
 from kube.change_log import ChangeLog
 from kube.kubelet_api import deviceplugin_pb2 as pb
 from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
-from kube.kubelet_api import podresources_pb2 as podresources
-from kube.kubelet_api import podresources_pb2_grpc as podresources_rpc
+from kube.kubelet_api.allocatable import CHANNEL_OPTIONS, read_allocatable
 from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, KubeletPaths, unix_target
 from nodeagent.device_plugin.device_lists import DeviceLists
 from nodeagent.device_plugin.server import Endpoint
@@ -30,9 +28,6 @@ from nodeagent.handover.files import Identity, identity
 from nodeagent.handover.rival_sockets import rival_sockets
 
 log = logging.getLogger(__name__)
-
-# A channel of its own each time, with nothing shared: a shared one would remember an earlier failure and wait.
-CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),)
 
 ReadIds = Callable[[], Mapping[str, frozenset[str]] | None]
 
@@ -246,20 +241,3 @@ class Registrar:
         link.due = now + timing.rest_seconds + link.backoff.next_seconds()
         server.end_streams()
         return timing.rest_seconds
-
-
-def read_allocatable(socket: Path, *, timeout_seconds: float) -> Mapping[str, frozenset[str]] | None:
-    """Healthy device ids by resource that the kubelet has registered; None where it gives no answer.
-
-    The kubelet's rate limit is shared by all callers on the node, so call it seldom.
-    """
-    with grpc.insecure_channel(unix_target(socket), options=CHANNEL_OPTIONS) as channel:
-        lister = podresources_rpc.PodResourcesListerStub(channel)
-        try:
-            answer = lister.GetAllocatableResources(podresources.AllocatableResourcesRequest(), timeout=timeout_seconds)
-        except grpc.RpcError:
-            return None
-    ids: dict[str, set[str]] = {}
-    for entry in answer.devices:
-        ids.setdefault(entry.resource_name, set()).update(entry.device_ids)
-    return {resource: frozenset(found) for resource, found in sorted(ids.items())}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ import grpc
 
 from kube.change_log import ChangeLog
 from kube.kubelet_api import podresources_pb2 as messages
+from kube.kubelet_api.allocatable import ids_by_resource
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from nodeagent.handover.rival_sockets import rival_sockets
@@ -87,7 +88,7 @@ class Kubelet:
             )
         except grpc.RpcError as error:
             return self._no_answer("GetAllocatableResources", error)
-        return Allocatable(ids=_by_resource(answer.devices))
+        return Allocatable(ids=ids_by_resource(answer.devices))
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         """Extra votes for "used": without a readable file there are none, and nothing follows from that."""
@@ -157,12 +158,4 @@ def _checkpointed(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _containers(pod: messages.PodResources) -> dict[str, Held]:
-    return {container.name: _by_resource(container.devices) for container in pod.containers}
-
-
-def _by_resource(devices: Iterable[messages.ContainerDevices]) -> dict[str, tuple[str, ...]]:
-    """One entry per device and none per resource, in random order: group and sort."""
-    found: dict[str, set[str]] = {}
-    for entry in devices:
-        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
-    return {resource: tuple(sorted(ids)) for resource, ids in sorted(found.items())}
+    return {container.name: ids_by_resource(container.devices) for container in pod.containers}

@@ -8,7 +8,7 @@ destroyed that was not withdrawn and confirmed gone. A whole GPU is first advert
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
@@ -16,27 +16,11 @@ from nodeagent.desired.target import MigTarget, MpsTarget, Refused, Target, Unch
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
-from nodeagent.observed.usage import Use, Verdict
+from nodeagent.observed.usage import Verdict
+from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import Instance
 from partitioning.mps import MAX_CLIENTS, MpsSlice
 from partitioning.steps import change
-
-NO_IDS: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedGpu:
-    """A GPU as this pass found it."""
-
-    gpu: ObservedGpu
-    partitions: tuple[Partition, ...]
-    verdict: Callable[[Partition], Verdict]
-    withdrawn: frozenset[str] = NO_IDS
-    """Ids that the config in force, or on its way, withdraws."""
-    released: frozenset[str] = NO_IDS
-    """Those of them that the kubelet no longer has and that are free: their partitions may be destroyed."""
-    unfinished: frozenset[Instance] = frozenset()
-    """Placements at which this agent was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +76,7 @@ def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
     if not judged.partitions and not gpu.mig_enabled and not waits_for_mode:
         # Ours is the only plugin of the node: an unplanned, unpartitioned GPU must not be lost to pods.
         usable = (whole(gpu),)
-    advertise, withdraw = _split_advertisable(judged, usable)
+    advertise, withdraw = judged.split_advertisable(usable)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in judged.unfinished]
     would = gpu_change(target.planned, judged) if isinstance(target, Unchanged) and target.planned else None
     return GpuChange(
@@ -101,7 +85,7 @@ def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
         advertise=advertise,
         withdraw=withdraw,
         destroy=tuple(leftover),
-        blocking=_with_verdicts(judged, withdraw),
+        blocking=judged.with_verdicts(withdraw),
         missing=would.missing if would else (),
         differs=would is not None and not would.converged,
     )
@@ -118,10 +102,10 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
         for place in steps.destroy
         if (instance := gpu.at(place)) and (instance.half_made or by_place[place].id in judged.released)
     ]
-    kept, unusable = _split_advertisable(
-        judged, [p for place in steps.keep if (p := by_place.get(place)) and p.advertisable]
+    kept, unusable = judged.split_advertisable(
+        [p for place in steps.keep if (p := by_place.get(place)) and p.advertisable]
     )
-    advertise, withheld = _split_in_use(judged, [by_place[place] for place in steps.blocked])
+    advertise, withheld = judged.split_in_use([by_place[place] for place in steps.blocked])
     left = gpu.layout.without(instance.placed for instance in destroy)
     finish = [i for place in steps.keep if (i := gpu.at(place)) and i.half_made]
     # Desired and in place, but with compute instances that are not ours: no pod can have it.
@@ -135,7 +119,7 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
         finish=tuple(finish),
         # Next to what remains once this pass has destroyed what it may.
         create=tuple(place for place in steps.create if not any(gpu.collide(place, other) for other in left)),
-        blocking=_with_verdicts(judged, [*(by_place[place] for place in [*steps.blocked, *cut_up]), *unusable]),
+        blocking=judged.with_verdicts([*(by_place[place] for place in [*steps.blocked, *cut_up]), *unusable]),
         missing=tuple(str(place) for place in target.layout if place not in by_place or place in cut_up),
     )
 
@@ -146,9 +130,9 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
     if not judged.partitions and not judged.verdict(alone).free:
         # Nothing of it is advertised, and still something runs on it.
         missing = tuple(f"MPS slice {share.label}" for share in absent)
-        blocking = _with_verdicts(judged, [alone])
+        blocking = judged.with_verdicts([alone])
         return GpuChange(gpu=judged.gpu, target=target, withdraw=(alone,), blocking=blocking, missing=missing)
-    keep, unusable = _split_advertisable(judged, matching)
+    keep, unusable = judged.split_advertisable(matching)
     advertise, withdraw, blocking = _withdraw_surplus(judged, surplus)
     made: list[Partition] = []
     staying = [*matching, *advertise, *withdraw]
@@ -164,7 +148,7 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
         target=target,
         advertise=(*keep, *advertise, *made),
         withdraw=(*withdraw, *unusable),
-        blocking=(*blocking, *_with_verdicts(judged, unusable)),
+        blocking=(*blocking, *judged.with_verdicts(unusable)),
         missing=tuple(f"MPS slice {share.label}" for share in left_over),
     )
 
@@ -174,8 +158,8 @@ def _whole(target: WholeTarget, judged: JudgedGpu) -> GpuChange:
     advertise, withdraw, blocking = _withdraw_surplus(judged, slices)
     new: tuple[Partition, ...] = ()
     if not (advertise or withdraw):
-        new, withdraw = _split_advertisable(judged, [whole(judged.gpu)])
-        blocking = _with_verdicts(judged, withdraw)
+        new, withdraw = judged.split_advertisable([whole(judged.gpu)])
+        blocking = judged.with_verdicts(withdraw)
     return GpuChange(
         gpu=judged.gpu,
         target=target,
@@ -186,52 +170,15 @@ def _whole(target: WholeTarget, judged: JudgedGpu) -> GpuChange:
     )
 
 
-def _split_advertisable(
-    judged: JudgedGpu, usable: Iterable[Partition]
-) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Which are advertised, and which are not because a pod could get them alongside another holder."""
-    found = tuple(usable)
-    advertise = tuple(p for p in found if _may_advertise(judged, p))
-    return advertise, tuple(p for p in found if p not in advertise)
-
-
-def _may_advertise(judged: JudgedGpu, partition: Partition) -> bool:
-    verdict = judged.verdict(partition)
-    if verdict.other_id:
-        # The kubelet takes the id that we advertise for free, and would give it to a second pod.
-        return False
-    if partition.kind is not DeviceKind.WHOLE or verdict.free or verdict.pod:
-        return True
-    # Not known to be free now: what is advertised already stays, or it would come and go.
-    return partition.id not in judged.withdrawn and any(partition.id == p.id for p in judged.partitions)
-
-
-def _with_verdicts(judged: JudgedGpu, found: Iterable[Partition]) -> tuple[tuple[Partition, Verdict], ...]:
-    return tuple((partition, judged.verdict(partition)) for partition in found)
-
-
-def _split_in_use(
-    judged: JudgedGpu, blocked: Iterable[Partition]
-) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """Which of the blocked ones stay advertised, and which stay withdrawn.
-
-    A held id must stay in the kubelet's list, or it hides a free one from the scheduler, which only counts. One that
-    was withdrawn while it was free, and is merely not known to be free now, stays withdrawn: otherwise it would flap.
-    """
-    advertise, unusable = _split_advertisable(judged, (p for p in blocked if p.advertisable))
-    quiet = tuple(p for p in advertise if p.id in judged.withdrawn and judged.verdict(p).use is Use.UNKNOWN)
-    return tuple(p for p in advertise if p not in quiet), quiet + unusable
-
-
 def _withdraw_surplus(
     judged: JudgedGpu, surplus: Iterable[Partition]
 ) -> tuple[tuple[Partition, ...], tuple[Partition, ...], tuple[tuple[Partition, Verdict], ...]]:
     """Advertised, withdrawn, and blocking. What was released is in none of them: it ceases to exist."""
     here = [p for p in surplus if p.id not in judged.released]
     in_use = [p for p in here if not judged.verdict(p).free]
-    advertise, withheld = _split_in_use(judged, in_use)
+    advertise, withheld = judged.split_in_use(in_use)
     withdraw = tuple(p for p in here if p not in in_use) + withheld
-    return advertise, withdraw, _with_verdicts(judged, in_use)
+    return advertise, withdraw, judged.with_verdicts(in_use)
 
 
 def _match(desired: Iterable[MpsSlice], judged: JudgedGpu) -> tuple[list[Partition], list[MpsSlice], list[Partition]]:

@@ -8,7 +8,7 @@ import pytest
 from kubernetes.client import ApiClient
 
 from kube import apply, clients
-from nodeagent.device_plugin.registration import read_allocatable
+from kube.kubelet_api.allocatable import read_allocatable
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime

@@ -9,7 +9,8 @@ from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, MigMode, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mig_partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.steps.changes import GpuChange, JudgedGpu, gpu_change
+from nodeagent.steps.changes import GpuChange, gpu_change
+from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from partitioning.packing import Packed, pack

@@ -11,16 +11,16 @@ write, and writes only where status or reason differ.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.api import paths
 from controller.api.plans import ConditionReading, PlanReading
-from controller.cache.agenda import Agenda
 from crds.v1alpha1.names import (
     API_VERSION,
     CHANGING_TAINT,
@@ -31,9 +31,7 @@ from crds.v1alpha1.names import (
     Condition,
     Reason,
 )
-from kube import apply, errors
-from kube.concurrency import SENDING_SECONDS, at_once
-from kube.retry import RetryGate
+from kube import apply
 from kube.taints import taint_patch
 
 log = logging.getLogger(__name__)
@@ -61,36 +59,30 @@ class AgentLiveness:
         agent_silent_seconds: float,
         taint_removal_seconds: float,
     ) -> None:
-        self._environment, self._now = environment, environment.now
-        self._api, self._state, self._clock = environment.api, environment.state, environment.clock
+        self._api, self._state, self._now = environment.api, environment.state, environment.now
         self._silent_seconds = agent_silent_seconds
         self._taint_seconds = taint_removal_seconds
-        self._retries: RetryGate[str] = RetryGate(clock=self._clock)
-        self._agenda = Agenda(clock=self._clock, every=self._state.names)
-        self._state.listen(self._agenda.touch)
+        self._duties = Duties(environment, stage="status")
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
-        until = self._clock() + SENDING_SECONDS
-        at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
+        self._duties.run(self.due_of)
 
-    def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        for name in self._agenda.take():
-            yield from self._judged(name)
-
-    def _judged(self, name: str) -> Iterator[tuple[str, str, Callable[[], None]]]:
+    def due_of(self, name: str) -> Iterator[Duty]:
+        """What is due about this plan and its Node."""
         reading, node = self._state.plan(name), self._state.node(name)
         if reading is None or reading.deleting:
             return
         if self._due_conditions(reading) is not None:
-            yield f"status {name}", name, partial(self._write_conditions, name)
+            yield Duty(what=f"AgentAlive of plan {name}", about=name, act=partial(self._write_conditions, name))
         silent_for = self._state.agent_silent_for(name)
         if silent_for is None:
             return
-        if silent_for < self._taint_seconds:  # the state itself touches the name when the agent counts as silent
-            self._agenda.at(name, self._clock() + self._taint_seconds - silent_for)
-        elif node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
-            yield f"taint {name}", name, partial(self._untaint, name)
+        # The state itself touches the name when the agent counts as silent.
+        if not self._duties.is_over(name, self._taint_seconds - silent_for):
+            return
+        if node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
+            yield Duty(what=f"removal of a taint of node {name}", about=name, act=partial(self._untaint, name))
 
     def _due_conditions(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
@@ -172,24 +164,6 @@ class AgentLiveness:
         if operations := taint_patch(node, CHANGING_TAINT, present=False):
             apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
             log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
-
-    def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> None:
-        """Whatever changes by it is observed; what is left to do goes back on the agenda."""
-        if self._clock() >= until or not self._environment.leading():
-            self._agenda.touch(name)
-            return
-        if not self._retries.may_send(what):
-            self._agenda.at(name, self._retries.retry_at(what))
-            return
-        try:
-            action()
-        except errors.ApiError as error:
-            if self._retries.failed(what, error):
-                self._environment.metrics.errors.labels(stage="status").inc()
-                log.warning("%s: %s", what, error.message)
-            self._agenda.at(name, self._retries.retry_at(what))
-        else:
-            self._retries.succeeded(what)
 
 
 def _unknown_at_once(reading: PlanReading, liveness: Liveness) -> bool:

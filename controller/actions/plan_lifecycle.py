@@ -8,18 +8,16 @@ hour and that has no fields written by users. Each is retried with a back-off of
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
+from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.plan_writer import Writer, Written
 from controller.api import paths
 from controller.api.plans import PlanReading
-from controller.cache.agenda import Agenda
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors
-from kube.concurrency import SENDING_SECONDS, at_once
-from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
@@ -38,61 +36,31 @@ class PlanLifecycle:
         plan_return_seconds: float,
         orphan_plan_seconds: float,
     ) -> None:
-        self._environment = environment
-        self._api, self._state, self._clock = environment.api, environment.state, environment.clock
+        self._api, self._state = environment.api, environment.state
         self._writer = writer
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
-        self._retries: RetryGate[tuple[str, str]] = RetryGate(clock=self._clock)
-        self._agenda = Agenda(clock=self._clock, every=self._state.names)
-        self._state.listen(self._agenda.touch)
+        self._duties = Duties(environment, stage="lifecycle", resend_seconds=RESEND_SECONDS)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
-        until = self._clock() + SENDING_SECONDS
-        tried = at_once(lambda due: self._attempt(*due, until=until), list(self._due()))
-        return any(tried)
+        return self._duties.run(self.due_of)
 
-    def _attempt(self, what: str, name: str, action: Callable[[], None], *, until: float) -> bool:
-        if self._clock() >= until or not self._environment.leading():
-            self._agenda.touch(name)
-            return self._environment.leading()
-        if tried := self._retries.may_send((what, name)):
-            try:
-                action()
-            except errors.ApiError as error:
-                if self._retries.failed((what, name), error):
-                    self._environment.metrics.errors.labels(stage="lifecycle").inc()
-                    log.warning("%s of plan %s: %s", what, name, error.message)
-            else:
-                self._retries.succeeded((what, name), pause_seconds=RESEND_SECONDS)
-        self._agenda.at(name, self._retries.retry_at((what, name)))
-        return tried
-
-    def _due(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        for name in self._agenda.take():
-            yield from self._judged(name)
-
-    def _judged(self, name: str) -> Iterator[tuple[str, str, Callable[[], None]]]:
+    def due_of(self, name: str) -> Iterator[Duty]:
+        """What is due about this Node and its plan."""
         reading, node = self._state.plan(name), self._state.node(name)
         enabled = node is not None and node.partitioning is not None
         if enabled and not self._state.plan_exists(name):
-            if self._over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
-                yield "creation", name, partial(self._create, name)
+            if self._duties.is_over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
+                yield Duty(what=f"creation of plan {name}", about=name, act=partial(self._create, name))
         elif reading is None or reading.deleting:
             return
         elif reading.stale_items and enabled:
-            yield "removal of pinned items", name, partial(self._drop, reading)
+            yield Duty(what=f"removal of pinned items of plan {name}", about=name, act=partial(self._drop, reading))
         elif node is not None or reading.authored:
             return
-        elif self._over(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
-            yield "deletion", name, partial(self._delete, reading)
-
-    def _over(self, name: str, seconds_left: float) -> bool:
-        """The pause before this action; while it lasts, its end is put on the agenda."""
-        if seconds_left > 0:
-            self._agenda.at(name, self._clock() + seconds_left)
-        return seconds_left <= 0
+        elif self._duties.is_over(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
+            yield Duty(what=f"deletion of plan {name}", about=name, act=partial(self._delete, reading))
 
     def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}

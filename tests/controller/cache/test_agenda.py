@@ -99,7 +99,7 @@ class Judges:
         self.bench = Bench()
         self.thrifty, self.thorough = self._made(), self._made()
         for judge in self.thrifty:
-            judge._agenda._resync_at = float("inf")  # the net would hide what is missing
+            judge._duties._agenda._resync_at = float("inf")  # the net would hide what is missing
         self.version = 10
 
     def _made(self) -> tuple[Any, ...]:
@@ -123,10 +123,11 @@ class Judges:
     def check(self) -> None:
         """Nothing is sent, so that what is due stays due."""
         for thrifty, thorough in zip(self.thrifty, self.thorough, strict=True):
-            due = [one[:2] for one in thrifty._due()]
-            assert due == [one[:2] for name in sorted(self.bench.state.names()) for one in thorough._judged(name)]
-            for one in due:
-                thrifty._agenda.touch(one[1])
+            due = [(one.what, one.about) for one in thrifty._duties.due(thrifty.due_of)]
+            judged = [one for name in sorted(self.bench.state.names()) for one in thorough.due_of(name)]
+            assert due == [(one.what, one.about) for one in judged]
+            for _, name in due:
+                thrifty._duties._agenda.touch(name)
 
 
 def _node(name: str, kind: str) -> Callable[[Judges], None]:
@@ -162,7 +163,8 @@ def test_judging_what_is_due_is_as_good_as_judging_everything(turns: list[tuple[
 def due_of_agents(judges: Judges, *, after: float = 0.0) -> list[str]:
     judges.bench.clock.now += after
     judges.bench.state.tick()
-    return [what for what, *_ in judges.thrifty[0]._due()]
+    agents = judges.thrifty[0]
+    return [one.what for one in agents._duties.due(agents.due_of)]
 
 
 def test_the_deadlines_of_an_agent_from_its_last_beat_to_its_taint() -> None:
@@ -173,11 +175,11 @@ def test_the_deadlines_of_an_agent_from_its_last_beat_to_its_taint() -> None:
         judges.bench.state.observe_heartbeat("n1", beat)
     assert due_of_agents(judges) == []
     assert due_of_agents(judges, after=59) == []
-    assert due_of_agents(judges, after=1) == ["status n1"]
+    assert due_of_agents(judges, after=1) == ["AgentAlive of plan n1"]
     judges.plan("n1", "silent")
     assert due_of_agents(judges) == []
     assert due_of_agents(judges, after=119) == []
-    assert due_of_agents(judges, after=1) == ["taint n1"]
+    assert due_of_agents(judges, after=1) == ["removal of a taint of node n1"]
 
 
 def test_an_agent_that_never_reports_is_judged_again_when_it_counts_as_silent() -> None:
@@ -185,4 +187,4 @@ def test_an_agent_that_never_reports_is_judged_again_when_it_counts_as_silent() 
     _node("n1", "enabled")(judges)
     judges.plan("n1", "starting")
     assert due_of_agents(judges) == []
-    assert due_of_agents(judges, after=60) == ["status n1"]
+    assert due_of_agents(judges, after=60) == ["AgentAlive of plan n1"]

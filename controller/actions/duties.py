@@ -1,0 +1,81 @@
+"""What is due about each Node or plan: judged when it changed or its moment has come, sent a few at once, retried.
+
+Takes, from its owner, a function that returns what is due about a name. Each duty is retried after a back-off of its
+own; one failure stops no other. What cannot be sent in the turn's time waits for the next turn. Decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from controller.actions.environment import Environment
+from controller.cache.agenda import Agenda
+from kube import errors
+from kube.concurrency import SENDING_SECONDS, at_once
+from kube.retry import RetryGate
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """One request that is due."""
+
+    what: str
+    """As the log names it: `deletion of plan n1`. Retried under this name."""
+    about: str
+    """The Node or plan to judge again afterwards."""
+    act: Callable[[], None]
+
+
+Judge = Callable[[str], Iterable[Duty]]
+"""What is due about a name."""
+
+
+class Duties:
+    """One per owner; run often: what is in order costs nothing."""
+
+    def __init__(self, environment: Environment, *, stage: str, resend_seconds: float = 0.0) -> None:
+        """`stage`: of failures in the metrics. `resend_seconds`: how long the watch may take to bring what was sent."""
+        self._environment, self._clock = environment, environment.clock
+        self._stage = stage
+        self._resend_seconds = resend_seconds
+        self._retries: RetryGate[str] = RetryGate(clock=self._clock)
+        self._agenda = Agenda(clock=self._clock, every=environment.state.names)
+        environment.state.listen(self._agenda.touch)
+
+    def run(self, judge: Judge) -> bool:
+        """Do what is due; True if anything was tried, or waits for the next turn."""
+        until = self._clock() + SENDING_SECONDS
+        return any(at_once(lambda duty: self._attempt(duty, until=until), self.due(judge)))
+
+    def due(self, judge: Judge) -> list[Duty]:
+        """Of the names that changed, or whose moment has come."""
+        return [duty for name in self._agenda.take() for duty in judge(name)]
+
+    def is_over(self, name: str, seconds_left: float) -> bool:
+        """The pause before a duty; while it lasts, the name is judged again when it ends."""
+        if seconds_left > 0:
+            self._agenda.at(name, self._clock() + seconds_left)
+        return seconds_left <= 0
+
+    def _attempt(self, duty: Duty, *, until: float) -> bool:
+        """What it changes is observed, and judged then."""
+        if self._clock() >= until or not self._environment.leading():
+            self._agenda.touch(duty.about)
+            return self._environment.leading()
+        if tried := self._retries.may_send(duty.what):
+            try:
+                duty.act()
+            except errors.ApiError as error:
+                if self._retries.failed(duty.what, error):
+                    self._environment.metrics.errors.labels(stage=self._stage).inc()
+                    log.warning("%s: %s", duty.what, error.message)
+            else:
+                self._retries.succeeded(duty.what, pause_seconds=self._resend_seconds)
+        retry_at = self._retries.retry_at(duty.what)
+        if retry_at > self._clock():
+            self._agenda.at(duty.about, retry_at)
+        return tried

@@ -32,8 +32,10 @@ def manifest(raw: Json) -> Json:
     return {key: value for key, value in raw.items() if key != "status" or value} | {"metadata": metadata}
 
 
-def container(name: str = "main", limits: Mapping[str, str | int] | None = None, **fields: Any) -> Json:
-    return {"name": name, "image": "i", "resources": {"limits": dict(limits or {})}, **fields}
+def container(
+    name: str = "main", limits: Mapping[str, str | int] | None = None, *, image: str = "i", **fields: Any
+) -> Json:
+    return {"name": name, "image": image, "resources": {"limits": dict(limits or {})}, **fields}
 
 
 def pod(

@@ -19,6 +19,7 @@ from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet import Switches
+from tests.builders import objects
 from tests.e2e.kubelet.nodes import KubeletNode, Seen
 from tests.e2e.real_cluster import NODES
 from tests.e2e.rig.realkubelet.runtime import connects
@@ -242,7 +243,7 @@ def container(
 ) -> Raw:
     """`devices` by resource."""
     limits = {resource: str(count) for resource, count in (devices or {}).items()}
-    raw: Raw = {"name": name, "image": "gpuplan.test/image:1", "resources": {"limits": limits}}
+    raw = objects.container(name, limits, image="gpuplan.test/image:1")
     if sleep is not None:
         raw["command"] = ["sleep", str(sleep)]
     if restart:
@@ -263,23 +264,15 @@ def pod(
 ) -> Raw:
     """`script` are the annotations that both runtimes read."""
     annotations = {f"sandbox.gpuplan.dev/{key}": value for key, value in (script or {}).items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"pod-{next(_numbers)}",
-            "annotations": annotations,
-            "finalizers": list(finalizers),
-        },
-        "spec": {
-            "containers": list(containers),
-            "initContainers": list(init),
-            "restartPolicy": restart_policy,
-            "terminationGracePeriodSeconds": grace_seconds,
-            "tolerations": [{"operator": "Exists"}],
-            "dnsPolicy": "Default",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            **(spec or {}),
-        },
+    fields = {
+        "initContainers": list(init),
+        "restartPolicy": restart_policy,
+        "terminationGracePeriodSeconds": grace_seconds,
+        "tolerations": [{"operator": "Exists"}],
+        "dnsPolicy": "Default",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        **(spec or {}),
     }
+    metadata = {"annotations": annotations, "finalizers": list(finalizers)}
+    return objects.manifest(objects.pod(f"pod-{next(_numbers)}", containers=containers, metadata=metadata, **fields))

@@ -25,6 +25,7 @@ from sandbox.driver import machine
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
+from tests.builders import objects
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, plan
@@ -181,21 +182,16 @@ class GpuNode:
     def create_pod(self, name: str, resource: str, *, grace_seconds: int = 1, **script: str) -> Raw:
         """For the scheduler, which has no other node with such a resource to choose."""
         annotations = {f"sandbox.gpuplan.dev/{key.replace('_', '-')}": value for key, value in script.items()}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": {
-                "nodeSelector": {"kubernetes.io/hostname": self.name},
-                "terminationGracePeriodSeconds": grace_seconds,
-                "restartPolicy": "Never",
-                "dnsPolicy": "Default",
-                "containers": [
-                    {"name": "c", "image": "gpuplan.test/image:1", "resources": {"limits": {resource: "1"}}}
-                ],
-            },
-        }
-        return apply.create(self.cluster.admin, PODS, body)
+        body = objects.pod(
+            name,
+            containers=[objects.container("c", {resource: "1"}, image="gpuplan.test/image:1")],
+            metadata={"annotations": annotations},
+            nodeSelector={"kubernetes.io/hostname": self.name},
+            terminationGracePeriodSeconds=grace_seconds,
+            restartPolicy="Never",
+            dnsPolicy="Default",
+        )
+        return apply.create(self.cluster.admin, PODS, objects.manifest(body))
 
     def wait_running(self, raw: Raw) -> Container:
         """Its container, which runs."""

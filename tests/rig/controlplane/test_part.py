@@ -1,11 +1,9 @@
-"""One server process on its leash: it is seen to serve, ends with its parent, and says the end of its log."""
+"""One server process on its leash: it is seen to serve, ends with its parent, and shows the end of its log."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from sandbox.control_plane import ControlPlaneFailed
 from tests.e2e.rig.controlplane.leashed import LEASH, run
 from tests.e2e.rig.controlplane.part import Part
+from tests.waiting import eventually
 
 PROGRAM = """
 import pathlib, signal, sys, time
@@ -21,13 +20,6 @@ print("serving", flush=True)
 pathlib.Path({flag!r}).write_text("up")
 while True: time.sleep(0.1)
 """
-
-
-def until(what: str, condition: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
@@ -104,9 +96,9 @@ time.sleep(60)
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         server = int(process.stdout.readline())
-        until("the server runs", flag.exists)
+        eventually(flag.exists, "the server runs")
         os.kill(process.pid, signal.SIGKILL)
-    until("the server ended", lambda: not alive(server))
+    eventually(lambda: not alive(server), "the server ended")
 
 
 def test_a_program_that_is_run_to_its_end(tmp_path: Path) -> None:
@@ -127,6 +119,6 @@ def test_a_program_ends_with_whoever_ran_it(tmp_path: Path) -> None:
         f"from tests.e2e.rig.controlplane.leashed import run; run([{sys.executable!r}, '-c', {program!r}], seconds=60)"
     )
     with subprocess.Popen([sys.executable, "-c", parent]) as process:
-        until("the program runs", lambda: flag.exists() and flag.read_text())
+        eventually(lambda: flag.exists() and flag.read_text(), "the program runs")
         os.kill(process.pid, signal.SIGKILL)
-    until("the program ended", lambda: not alive(int(flag.read_text())))
+    eventually(lambda: not alive(int(flag.read_text())), "the program ended")

@@ -7,7 +7,7 @@ accounts of deploy/. Refusals are values (`Answer`), because here they are the e
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,6 +70,14 @@ def call(
     except ApiError as error:
         return Answer(error.status, error.message, error.body)
     return Answer(200, "", json.loads(text) if text else {})
+
+
+def quietly(observe: Callable[[], T]) -> T | None:
+    """The observation; None while the API server cannot answer."""
+    try:
+        return observe()
+    except ApiError:
+        return None
 
 
 def plan(name: str, **spec: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ test_scenarios: a control plane of each test's own, every right as deploy/ gives
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +19,10 @@ from cli.manifests import load
 from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply
-from kube.errors import ApiError
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
 from sandbox.driver import machine
-from tests.e2e.real_cluster import CRDS, NODES, PLANS
+from tests.e2e.real_cluster import CRDS, NODES, PLANS, quietly
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, start, starts
@@ -137,14 +136,6 @@ def used(found: Cluster) -> dict[tuple[str, int], Any]:
         for gpu in machine.observe(node.machine)["gpus"]
         for process in gpu["processes"]
     }
-
-
-def quietly(look: Callable[[], Any]) -> Any:
-    """None while the API server cannot answer."""
-    try:
-        return look()
-    except ApiError:
-        return None
 
 
 @pytest.mark.parametrize("frozen_after", ["pods", "plan"])

@@ -20,39 +20,38 @@ from kube import apply
 from kube.reflector import Reflector
 from sandbox.cluster import Cluster
 from sandbox.driver import incidents, machine
-from tests.builders.objects import container, manifest, node
 from tests.e2e.real_cluster import NODES, PLANS
+from tests.e2e.recovery import (
+    GPUS,
+    PODS,
+    Recorder,
+    add_pod,
+    await_ready,
+    await_running,
+    conditions,
+    gpu_node,
+    kstatus,
+    pod_spec,
+    ready,
+    runs,
+    wait_for,
+)
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_scenarios import SETTLE_SECONDS
 from tests.waiting import eventually
 
-PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
+
+
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-GPUS = {"silent": 1, "leaving": 1, "lossy": 2, "steady": 1, "last": 1, "full": 2}
-
-
-class Recorder:
-    """Keeps every version of every plan that the watch delivered."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[float, dict[str, Any]]] = []
-
-    def on_change(self, _key: object, _old: object, new: dict[str, Any] | None) -> None:
-        if new is not None:
-            self.seen.append((time.monotonic(), new))
-
-    def since(self, moment: float, name: str) -> list[dict[str, Any]]:
-        """The versions of one plan that arrived after the moment, oldest first."""
-        return [body for when, body in self.seen if when >= moment and body["metadata"]["name"] == name]
 
 
 @pytest.fixture(scope="module")
 def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     found = Cluster(control_plane=RealServers(RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))))
     try:
-        found.start([_node(name, count) for name, count in GPUS.items()])
+        found.start([gpu_node(name, count) for name, count in GPUS.items()])
         eventually(lambda: len(found.plans()) == len(GPUS), "a plan for every node", SETTLE_SECONDS)
         for name in GPUS:
             await_ready(found, name)
@@ -68,67 +67,6 @@ def recorder(cluster: Cluster) -> Iterator[Recorder]:
     watch.start()
     yield found
     watch.stop()
-
-
-def _node(name: str, gpus: int) -> dict[str, Any]:
-    raw = manifest(node(name))
-    raw["metadata"]["labels"] |= {
-        "nvidia.com/gpu.count": str(gpus),
-        "nvidia.com/gpu.memory": "81559",
-        "scenario": name,
-    }
-    return raw
-
-
-def pod_spec(scenario: str, resource: str) -> dict[str, Any]:
-    """One container that runs for ever on the scenario's nodes."""
-    main = container(limits={resource: 1}, command=["sleep", "infinity"])
-    return {"nodeSelector": {"scenario": scenario}, "terminationGracePeriodSeconds": 1, "containers": [main]}
-
-
-def add_pod(found: Cluster, name: str, scenario: str, resource: str) -> None:
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod_spec(scenario, resource)}
-    apply.create(found.api, PODS, body)
-
-
-def runs(found: Cluster, name: str) -> bool:
-    return bool(apply.get(found.api, f"{PODS}/{name}").get("status", {}).get("phase") == "Running")
-
-
-def await_running(found: Cluster, *pods: str) -> None:
-    eventually(lambda: all(runs(found, name) for name in pods), f"pods {pods} run", SETTLE_SECONDS)
-
-
-def await_ready(found: Cluster, plan: str) -> None:
-    eventually(lambda: ready(found, plan) == "True", f"plan {plan} is Ready", SETTLE_SECONDS)
-
-
-def conditions(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["type"]: each for each in plan.get("status", {}).get("conditions") or []}
-
-
-def ready(found: Cluster, name: str) -> str:
-    """The status of Ready, or the empty string."""
-    return str(conditions(apply.get(found.api, f"{PLANS}/{name}")).get("Ready", {}).get("status", ""))
-
-
-def kstatus(plan: Mapping[str, Any]) -> str:
-    """How kstatus reads an object of an unknown kind, by the rules of its README (cli-utils, pkg/kstatus)."""
-    status = plan.get("status") or {}
-    if status.get("observedGeneration", plan["metadata"]["generation"]) != plan["metadata"]["generation"]:
-        return "InProgress"
-    for each in status.get("conditions") or []:
-        if each["type"] == "Reconciling" and each["status"] == "True":
-            return "InProgress"
-        if each["type"] == "Stalled" and each["status"] == "True":
-            return "Failed"
-    found = conditions(plan).get("Ready")
-    return "Current" if found is None or found["status"] == "True" else "InProgress"
-
-
-def wait_for(seconds: float, began: float) -> None:
-    """Until so many seconds have gone by; faults of time need time."""
-    eventually(lambda: time.monotonic() - began >= seconds, "time goes by", seconds + 10)
 
 
 @pytest.mark.timeout(900)

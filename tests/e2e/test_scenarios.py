@@ -19,7 +19,7 @@ from cli.manifests import load
 from crds.v1alpha1 import names
 from kube import apply
 from sandbox.cluster import Cluster
-from tests.e2e.real_cluster import ROOT
+from tests.e2e.real_cluster import ROOT, quietly
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from tests.e2e.rig.controlplane.tenants import RealServers
@@ -138,18 +138,8 @@ def test_a_server_killed_in_mid_run_and_back(
     servers.plane.parts[part].kill()
     servers.plane.restart(part)
     starts.append((killed_at, datetime.now(UTC)))
-    eventually(lambda: _quietly(lambda: running(cluster)) == wanted, "all pods run", SETTLE_SECONDS)
-    eventually(lambda: _quietly(lambda: settled(cluster)), "everything is settled", SETTLE_SECONDS)
-
-
-def _quietly(look: Any) -> Any:
-    """None while the API server cannot answer."""
-    try:
-        return look()
-    except Exception as error:
-        if "kube.errors" not in type(error).__module__:
-            raise
-        return None
+    eventually(lambda: quietly(lambda: running(cluster)) == wanted, "all pods run", SETTLE_SECONDS)
+    eventually(lambda: quietly(lambda: settled(cluster)), "everything is settled", SETTLE_SECONDS)
 
 
 def test_the_controllers_election_and_heartbeats_are_seen(cluster: Cluster) -> None:

@@ -50,9 +50,7 @@ def enablement(labels: Mapping[str, str]) -> Enablement:
             mode=ours, warning=f"label {names.LABEL_PARTITIONING}={ours} is followed, not {others}" if rivals else ""
         )
     if len(set(foreign.values())) > 1:
-        return Enablement(
-            mode=None, warning=f"labels {others} disagree: set {names.LABEL_PARTITIONING} to say which one counts"
-        )
+        return Enablement(mode=None, warning=f"labels {others} disagree: set {names.LABEL_PARTITIONING} to choose one")
     return Enablement(mode=next(iter(foreign.values()), None))
 
 

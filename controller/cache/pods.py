@@ -162,7 +162,7 @@ class PodStore:
         return frozenset(self._finished_gangs)
 
     def needs_all_nodes(self) -> bool:
-        """Where pods fit that want planning depends on pods of nodes that have nothing to do with GPUs."""
+        """Where pods with a demand fit depends on pods of nodes that have nothing to do with GPUs."""
         return bool(self.demands and (self._constrained or self._far_reaching or self._default_spread))
 
     def nominate(self, uid: str, node: str) -> None:

@@ -54,7 +54,7 @@ def judge(
 
 
 def wants_planning(pod: PodView, serving: Serving) -> bool:
-    """It is pending, and planning can serve it or owes a reason; a pod may complete its gang, tried or not."""
+    """It is pending, and planning serves it or gives a reason; a pod may complete its gang, tried or not."""
     judged = judge(pod, serving) if not pod.node else None
     return isinstance(judged, Unplaced) or (judged is not None and (pod.unschedulable or bool(pod.gang)))
 
@@ -67,7 +67,7 @@ def collect(
     untried: list[Demand] = []
     refused: list[Unplaced] = []
     queue = sorted(pending, key=queue_order)
-    # A gang's other pods may be held back until all can start: they are meant as well.
+    # A gang's other pods may be held back until all can start: they count as tried as well.
     waiting_gangs = {(pod.namespace, pod.gang) for pod in queue if pod.gang and pod.unschedulable}
     for pod in queue:
         judged = judge(pod, serving, bind_failures=bind_failures)
@@ -156,7 +156,7 @@ def _unbindable(pod: PodView, bind_failures: Mapping[str, str]) -> Unplaced | No
         pod,
         UnplacedReason.FILTERED_BY_SCHEDULER,
         f"Its partitions were ready twice, last on node {node}, but {pod.scheduler_name} did not bind it. The pod's "
-        "PodScheduled condition says which filter rejects it. It is planned again later.",
+        "PodScheduled condition names the filter that rejects it. It is planned again later.",
     )
 
 

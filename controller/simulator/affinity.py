@@ -103,8 +103,8 @@ def _named_term(term: PodAffinityTerm, namespaces: Namespaces) -> PodAffinityTer
     """The selector stays: 1.36 evaluates it again, without labels, so that one which misses a label means every pod."""
     if term.namespace_selector is None:
         return term
-    meant = {name for name, labels in namespaces.items() if selects(term.namespace_selector, labels)}
-    return replace(term, namespaces=tuple(sorted(meant | set(term.namespaces))))
+    selected = {name for name, labels in namespaces.items() if selects(term.namespace_selector, labels)}
+    return replace(term, namespaces=tuple(sorted(selected | set(term.namespaces))))
 
 
 def _meant(terms: Iterable[PodAffinityTerm], present: Sequence[str]) -> list[str]:

@@ -119,9 +119,9 @@ def _default_selector(pod: PodView, context: SchedulingContext) -> LabelSelector
     """What the services that select the pod, and its owner, select by."""
     labels = dict(pod.labels)
     merged: dict[str, str] = {}
-    for (namespace, _), wanted in sorted((context.services or {}).items()):
-        if namespace == pod.namespace and wanted and all(labels.get(key) == value for key, value in wanted):
-            merged.update(wanted)
+    for (namespace, _), selected in sorted((context.services or {}).items()):
+        if namespace == pod.namespace and selected and all(labels.get(key) == value for key, value in selected):
+            merged.update(selected)
     owner = (context.workloads or {}).get((pod.owner_kind, pod.namespace, pod.owner_name))
     return LabelSelector(
         requirements=(

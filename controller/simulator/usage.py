@@ -56,12 +56,12 @@ class Usage:
             seen.add(other)
         return seen
 
-    def conflicts(self, wanted: Iterable[HostPort]) -> bool:
+    def conflicts(self, requested: Iterable[HostPort]) -> bool:
         """A host port is taken by protocol, port and address, where 0.0.0.0 means every address."""
         return any(
             mine.protocol == port.protocol
             and mine.port == port.port
             and (mine.ip == port.ip or ANY_ADDRESS in (mine.ip, port.ip))
-            for port in wanted
+            for port in requested
             for mine in self.ports
         )

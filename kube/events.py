@@ -11,13 +11,13 @@ import hashlib
 import logging
 import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes.client import ApiClient
 
 from kube import apply, errors
 from kube.event_backlog import EventBacklog, EventContent, EventType, ObjectReference, Series
+from kube.timestamps import api_time
 
 __all__ = ["EventRecorder", "EventType", "ObjectReference"]
 
@@ -90,7 +90,7 @@ class EventRecorder:
             reason=reason,
             message=message,
             series=message if series is None else series,
-            at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            at=api_time(),
         )
         with self._changed:
             if self._backlog.add(content, time.monotonic()):

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes.client import ApiClient
 
 from kube import apply, errors
+from kube.timestamps import micro_time
 from kube.transport import Timeouts
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,6 @@ class LeaseTiming:
 def lease_path(namespace: str, name: str = "") -> str:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     return f"{path}/{name}" if name else path
-
-
-def micro_time(moment: datetime | None = None) -> str:
-    """MicroTime as the API writes it."""
-    return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class Elector:

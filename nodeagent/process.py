@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes.client import ApiClient
@@ -20,6 +19,7 @@ from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
+from kube.timestamps import api_time
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
@@ -165,7 +165,7 @@ class AgentProcess:
             emit=self._events.emit,
             metrics=self.metrics,
             clock=time.monotonic,
-            now=_utc_now,
+            now=api_time,
             facts=AgentFacts(version=__version__, config_path=str(self._state.plugin.config)),
         )
 
@@ -228,7 +228,3 @@ class AgentProcess:
         self.heartbeat.retry_now()
         self.metrics.pass_took(time.monotonic() - started)
         return ended.due_seconds, self._driver_loss.note(ended.driver_problem)
-
-
-def _utc_now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

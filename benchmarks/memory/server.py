@@ -18,7 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 from benchmarks.memory.objects import Json, Sizes, collections
 from controller.api import paths
 from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE
-from kube.leases import lease_path, micro_time
+from kube.leases import lease_path
+from kube.timestamps import micro_time
 
 _MOST_PER_PAGE = 500
 _QUIET_SECONDS = 3600.0

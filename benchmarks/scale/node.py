@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from kube import apply, errors
 from kube.budget import RequestBudget
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
+from kube.timestamps import api_time
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
@@ -165,7 +165,7 @@ class SimulatedNode:
             emit=self._events.emit,
             metrics=AgentMetrics(self.name, "scale"),
             clock=clock,
-            now=_utc_now,
+            now=api_time,
             facts=AgentFacts(version="scale", config_path=str(self._state.plugin.config)),
         )
 
@@ -233,14 +233,14 @@ class SimulatedNode:
             self._timetable.once(lambda: self._say(found, status))
             return
         self.begun += 1
-        now = _utc_now()
+        now = api_time()
         running = {"running": {"startedAt": now}}
         self._timetable.once(lambda: self._say(found, _containers("Running", now, running)))
         if found.seconds is not None:
             self._timetable.once(lambda: self._end(found, now), found.seconds)
 
     def _end(self, found: BoundPod, began: str) -> None:
-        ended = {"terminated": {"exitCode": 0, "startedAt": began, "finishedAt": _utc_now(), "reason": "Completed"}}
+        ended = {"terminated": {"exitCode": 0, "startedAt": began, "finishedAt": api_time(), "reason": "Completed"}}
         self._say(found, _containers("Succeeded", began, ended))
         self._kubelet.release(found.pod.key)
         self._timetable.wake(self._passing)
@@ -258,7 +258,3 @@ def _containers(phase: str, began: str, state: Mapping[str, Any]) -> dict[str, A
     main = {"name": "main", "image": "example.invalid/work", "imageID": "", "restartCount": 0}
     ready = phase == "Running"
     return {"phase": phase, "startTime": began, "containerStatuses": [{**main, "ready": ready, "state": state}]}
-
-
-def _utc_now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

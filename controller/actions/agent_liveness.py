@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -33,6 +32,7 @@ from crds.v1alpha1.names import (
 )
 from kube import apply
 from kube.taints import taint_patch
+from kube.timestamps import api_time
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class AgentLiveness:
             "status": liveness.status,
             "reason": liveness.reason.value,
             "message": liveness.message,
-            "lastTransitionTime": live.last_transition_time if live is not None and same else _utc(self._now()),
+            "lastTransitionTime": live.last_transition_time if live is not None and same else api_time(self._now()),
         }
 
     def _apply(self, reading: PlanReading, conditions: list[dict[str, Any]]) -> None:
@@ -196,7 +196,3 @@ def _ready_message(name: str, why: Reason) -> str:
         Reason.CANNOT_REPORT: f"The agent of node {name} cannot write its status",
     }
     return f"{causes.get(why, f'The agent of node {name} is silent')}: what is ready there is not known."
-
-
-def _utc(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

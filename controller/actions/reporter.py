@@ -11,7 +11,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any
 
 from controller.actions.environment import Environment
@@ -27,6 +26,7 @@ from controller.model.views import PodKey, PodView
 from crds.v1alpha1.names import API_VERSION, KIND
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
+from kube.timestamps import api_time
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Reporter:
         self._log(result, outcomes, seconds, why)
         self.decisions = Decisions(
             number=self.decisions.number + 1,
-            finished_at=self._environment.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            finished_at=api_time(self._environment.now()),
             pods=tuple(
                 sorted(
                     [*(_placed(pod) for pod in result.placed), *(_unplaced(pod) for pod in result.unplaced)],

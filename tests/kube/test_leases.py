@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kube import clients, leases
-from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path, micro_time
+from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path
+from kube.timestamps import micro_time
 from tests.kube.fake_api import Answer, FakeApi, Hang, LeaseStore, Request, Route, status
 from tests.waiting import eventually
 

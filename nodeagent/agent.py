@@ -66,6 +66,8 @@ class Agent:
         changes = _changes(desired, observation)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
         acting = () if self.advertiser.rival(observation) else changes.values()
+        if self.advertiser.withhold(acting):
+            acting = ()
         newest = self.observer.cache.newest_spec_version
         actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
         if any(done.acted for done in actuated.values()):
@@ -132,7 +134,7 @@ class Pacing:
             waited = self._ages.seconds("allocatable", work.advertised.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
         under_way = any(outcome.state in UNDER_WAY for outcome in result.outcomes)
-        if under_way or result.doubts_held_back or work.advertised.fault_is_young:
+        if under_way or result.doubts_held_back or work.advertised.fault_is_young or work.advertised.delivery.waits:
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()
         return max(min(seconds), 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from kubernetes.client import ApiClient
@@ -23,11 +24,15 @@ from kube.timestamps import api_time
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.delivery import ContainerDelivery
 from nodeagent.advertise.taint import NodeGuard, NodeWriter
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
+from nodeagent.cdi.publisher import SpecificationPublisher
+from nodeagent.cdi.runtime_support import read_containerd
 from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.boot import boot_id
+from nodeagent.handover.config import DeviceListStrategy
 from nodeagent.handover.watch import DirectoryWatch
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
@@ -142,11 +147,21 @@ class AgentProcess:
                 journal=journal,
             ),
             actuator=Actuator(self._driver, journal, clock=clock, stopping=self._stopping.is_set),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, clock=clock),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, self._build_delivery(), clock=clock),
             confirmations=Confirmations(),
             outcomes=Outcomes(clock),
             reporter=self._build_reporter(),
             pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
+        )
+
+    def _build_delivery(self) -> ContainerDelivery:
+        settings = self._settings
+        folders = settings.cdi_spec_dirs
+        return ContainerDelivery(
+            SpecificationPublisher(folders[-1], proc=settings.proc_dir, folders=folders),
+            strategy=DeviceListStrategy(settings.device_list_strategy),
+            containerd=partial(read_containerd, settings.containerd_config_dir),
+            clock=time.monotonic,
         )
 
     def _build_reporter(self) -> Reporter:

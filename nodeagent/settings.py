@@ -44,6 +44,16 @@ class Settings(Section):
     driver_timeout_seconds: Interval = 20.0
     """A GPU whose driver call has no answer for this long is reported and left alone until the call returns and one
     more minute is over; the other GPUs are not affected."""
+    device_list_strategy: Literal["cdi-cri", "envvar"] = "cdi-cri"
+    """How containers get their devices, in the words of NVIDIA's device plugin: cdi-cri, by CDI names, which containerd
+    2 and CRI-O resolve; or envvar, by NVIDIA_VISIBLE_DEVICES, where NVIDIA's runtime is the node's default one."""
+    cdi_spec_dirs: Annotated[tuple[Path, ...], Field(min_length=1)] = (Path("/etc/cdi"), Path("/var/run/cdi"))
+    """Where the container runtime looks for CDI specifications, as in its own configuration; ours is written into the
+    last one, which is also the device plugin's --cdi-dir."""
+    proc_dir: Path = Path("/proc")
+    """The host's procfs, for the driver's device numbers."""
+    containerd_config_dir: Path = Path("/etc/containerd")
+    """Where containerd's config.toml lies, to see whether it uses CDI."""
     write_allocatable: bool = False
     """Write the Node's capacity and allocatable of our resources at once, instead of waiting for the kubelet's tick
     behind a taint. Needs the right to patch nodes/status."""

@@ -14,7 +14,8 @@ import yaml
 from kubernetes.client import ApiClient
 
 from cli.hardware import Gpu
-from sandbox.driver import machine
+from sandbox.driver import machine, toolkit
+from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.mps import directory as mps_directory
@@ -51,6 +52,7 @@ class SandboxNode:
         self._supervisor = supervisor
         self._metrics_port = HeldPort()
         self.machine = root / "gpus.json"
+        self._cdi = root / "cdi"
         for folder in (root / "kubelet", root / "state", root / "mps"):
             folder.mkdir(parents=True, exist_ok=True)
         self.runtime = ScriptedRuntime(GpuContainers(self.machine))
@@ -61,6 +63,7 @@ class SandboxNode:
             status_tick_seconds=status_tick_seconds,
             runtime=self.runtime,
             switches=Switches.of(kubernetes),
+            cdi_dirs=(self._cdi,),
         )
 
     @property
@@ -85,11 +88,13 @@ class SandboxNode:
         self.kubelet.start()
         if not self._gpus:
             return
+        minors = range(len(self._gpus))
+        toolkit.install(self.root / "driver", self._cdi, machine.observe(self.machine)["driver_version"], minors)
         state, kubelet, mps = str(self.root / "state"), str(self.root / "kubelet"), str(self.root / "mps")
         self._supervisor.add(
             self.plugin,
             "nodeagent.device_plugin",
-            ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps],
+            ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps, "--cdi-dir", str(self._cdi)],
             # This Python before any other: the stand-in is a script that starts for every command.
             env={"PATH": f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"},
         )
@@ -108,6 +113,8 @@ class SandboxNode:
         return {
             "stateDir": state,
             "kubeletDir": kubelet,
+            "cdiSpecDirs": [str(self._cdi)],
+            "procDir": str(proc_of(self.machine)),
             "metricsPort": self._metrics_port.number,
             "kubeletStartSeconds": KUBELET_START_SECONDS,
             "releaseSlackSeconds": RELEASE_SLACK_SECONDS,

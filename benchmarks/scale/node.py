@@ -29,11 +29,13 @@ from kube.timestamps import api_time
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.delivery import ContainerDelivery
 from nodeagent.advertise.taint import NodeGuard, NodeWriter, stale
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
+from nodeagent.cdi.publisher import SpecificationPublisher
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.handover.config import Loaded, write_loaded
+from nodeagent.handover.config import DeviceListStrategy, Loaded, write_loaded
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
@@ -130,6 +132,9 @@ class SimulatedNode:
             loaded_deadline_seconds=settings.loaded_deadline_seconds,
             allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
         )
+        # No container runtime is simulated, so there is none to describe devices to.
+        publisher = SpecificationPublisher(self._state.root / "cdi", proc=self._state.root, folders=())
+        delivery = ContainerDelivery(publisher, strategy=DeviceListStrategy.ENVVAR, containerd=dict, clock=clock)
         return Agent(
             observer=Observer(
                 cache=cache,
@@ -141,7 +146,7 @@ class SimulatedNode:
                 journal=journal,
             ),
             actuator=Actuator(self._driver, journal, clock=clock),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, clock=clock),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, clock=clock),
             confirmations=Confirmations(),
             outcomes=Outcomes(clock),
             reporter=self._build_reporter(),

@@ -14,7 +14,7 @@ from typing import Any
 
 from kube.pods import add, all_containers, is_sidecar, largest, pod_amounts
 from kube.quantities import cpu_milli, parse_quantity, to_int
-from partitioning.resources import AckRequest, MpsRequest, classify
+from partitioning.resources import AckRequest, MigRequest, MpsRequest, WholeRequest, classify
 
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
@@ -81,18 +81,18 @@ def most_mps_per_container(spec: Raw) -> int:
 
 
 def mixed_container(spec: Raw) -> tuple[str, ...]:
-    """GPU resources of the first container that requests several kinds, sorted.
+    """GPU resources of the first container that requests an MPS slice and another kind, sorted.
 
-    The kubelet passes each kind to the container by the same environment variables, so that one of them is lost.
+    Its processes can talk to one MPS daemon only, and see what that one serves. MIG instances and whole GPUs add up.
     """
     for container in all_containers(spec):
-        kinds = sorted(
-            resource
+        found = {
+            resource: kind
             for resource, number in container_requests(container).items()
-            if number and classify(resource) is not None
-        )
-        if len(kinds) > 1:
-            return tuple(kinds)
+            if number and (kind := classify(resource)) is not None
+        }
+        if len(found) > 1 and not all(isinstance(kind, MigRequest | WholeRequest) for kind in found.values()):
+            return tuple(sorted(found))
     return ()
 
 

@@ -115,7 +115,7 @@ def _unusable(pod: PodView, serving: Serving) -> Unplaced | None:
         kinds_of = " and ".join(pod.mixed_container)
         return _not_served(
             pod,
-            f"A container can use only one kind of GPU resource, but one here requests {kinds_of}. "
+            f"A container can use an MPS slice and no other GPU resource, but one here requests {kinds_of}. "
             "Request one kind, or use several containers.",
         )
     if pod.most_mps_per_container > 1:

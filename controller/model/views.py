@@ -56,7 +56,7 @@ class PodView:
     """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
     most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
     mixed_container: tuple[str, ...] = ()
-    """GPU resources of the first container that requests several kinds: it would see one of them."""
+    """GPU resources of the first container that requests an MPS slice and another kind: it would see the slice only."""
     misnamed: tuple[str, ...] = ()
     """Requested resources that are named like a slice and are none."""
     host_ipc: bool = False

@@ -100,6 +100,7 @@ class Reason(StrEnum):
     DRIVER_ERROR = "DriverError"
     DEVICE_PLUGIN_ERROR = "DevicePluginError"
     ADVERTISE_TIMEOUT = "AdvertiseTimeout"
+    CDI_UNAVAILABLE = "CDIUnavailable"
     DRIFT = "Drift"
     FOREIGN_OWNER = "ForeignOwner"
     UNHEALTHY = "Unhealthy"

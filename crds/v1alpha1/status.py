@@ -133,6 +133,10 @@ class DevicePluginStatus(Wire):
 
     backend: Annotated[str | None, Field(max_length=16, description="The device plugin in charge.")] = None
     config: Annotated[str | None, Field(max_length=253, description="Its config file or config map key.")] = None
+    device_list_strategy: Annotated[
+        Literal["cdi-cri", "envvar"] | None,
+        Field(description="How containers get their devices: by CDI names, or by NVIDIA_VISIBLE_DEVICES."),
+    ] = None
     desired_hash: Annotated[str | None, Field(max_length=64, description="Hash of the config that was written.")] = None
     confirmed_hash: Annotated[
         str | None, Field(max_length=64, description="Hash of the config last seen in force.")

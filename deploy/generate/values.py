@@ -110,7 +110,8 @@ ControllerSettings = _settings(
         "known_mig_geometries_file",
     ),
 )
-AgentSettings = _settings("AgentSettings", AgentProgram, (*COMMON, "state_dir", "kubelet_dir"))
+OF_THE_POD = ("state_dir", "kubelet_dir", "cdi_spec_dirs", "proc_dir", "containerd_config_dir")
+AgentSettings = _settings("AgentSettings", AgentProgram, (*COMMON, *OF_THE_POD))
 
 
 class Controller(Program):
@@ -170,6 +171,8 @@ class Nodes(Section):
     """What agent and device plugin remember; on the node's disk."""
     mps_dir: Annotated[str, Field(pattern="^/[^:]*[^/:]$", max_length=40)] = "/run/gpuplan/mps"
     """Pipe and log directories of the MPS daemons, mounted into pods with MPS slices."""
+    cdi_dir: Directory = "/var/run/cdi"
+    """Where the container runtime looks for generated CDI specifications; the agent writes that of its node there."""
 
 
 class Agent(Program):
@@ -227,7 +230,8 @@ class Policies(Section):
     """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
 
     one_gpu_resource_per_container: bool = True
-    """Refuse pods with two kinds of GPU resource in one container, of which the kubelet would give only one."""
+    """Refuse pods with an MPS slice and another GPU resource in one container, which would see the slice only; with
+    `agent.settings.deviceListStrategy: envvar` with any two."""
 
 
 class NetworkPolicy(Section):

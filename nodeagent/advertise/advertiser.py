@@ -8,12 +8,13 @@ same GPUs. Must never decide what is destroyed: a later pass does, once it obser
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crds.v1alpha1.names import Reason
 from kube.latest import LatestVersion
 from nodeagent.advertise.config_file import ConfigFile, capacities, counts, render, understood, withdraw_all
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
+from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
 from nodeagent.handover.config import PluginConfig
@@ -39,6 +40,8 @@ class Advertised:
     """Why the config of this pass's changes is not on disk yet, or advertises nothing."""
     unwritten: str = ""
     """Why the Node could not be written."""
+    delivery: Delivery = field(default_factory=Delivery)
+    """How containers get the devices."""
     fault_is_young: bool = False
     """Some GPU has reported a fault, and not for long enough to count."""
 
@@ -52,6 +55,10 @@ class Advertised:
         """How far the partitions of one GPU have come."""
         if self.rival:
             return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=self.rival, failed=True)
+        refused = [why for partition in change.advertise if (why := self.delivery.missing.get(partition.id))]
+        if refused:
+            overdue = self.delivery.overdue
+            return Stage(schedulable=False, reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=overdue)
         desired = {partition.device for partition in change.advertise}
         if desired != {device for device in self.config.advertised() if device.gpu == change.gpu.uuid}:
             return Stage(schedulable=False, reason=Reason.ADVERTISING, message=self.pending)
@@ -67,10 +74,12 @@ class Advertiser:
         guard: NodeGuard,
         confirmer: Confirmer,
         node: LatestVersion[ObservedNode],
+        delivery: ContainerDelivery,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._file, self._guard, self._confirmer, self._node = file, guard, confirmer, node
+        self._delivery = delivery
         self._faults = Faults(clock)
 
     def rival(self, observation: Observation) -> str:
@@ -83,8 +92,13 @@ class Advertiser:
             )
         return ""
 
+    def withhold(self, changes: Iterable[GpuChange]) -> str:
+        """Before steps on hardware: no container may start with an instance that is destroyed now. Returns why that
+        cannot be ruled out; then nothing may be destroyed."""
+        return self._delivery.forget(instance for change in changes for instance in change.destroy)
+
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
-        pending = self._push(observation, changes)
+        pending, delivery = self._push(observation, changes)
         readings = replace(
             observation.readings,
             config=self._file.config,
@@ -99,30 +113,39 @@ class Advertiser:
             rival=rival,
             pending=pending,
             unwritten=self._release_node(readings, confirmation, rival=rival),
+            delivery=delivery,
             fault_is_young=self._faults.waits,
         )
 
-    def _push(self, observation: Observation, changes: Iterable[GpuChange]) -> str:
+    def _push(self, observation: Observation, changes: Collection[GpuChange]) -> tuple[str, Delivery]:
         """Write the plugin's config; returns why it could not be written yet, or advertises nothing."""
         if observation.driver_problem is not None:
-            return f"the driver does not answer: {observation.driver_problem}"
+            return f"the driver does not answer: {observation.driver_problem}", Delivery()
         file, readings = self._file, observation.readings
         broken = self._faults.broken(observation.gpus)
         config = render(changes, file.config, broken=broken, boot_id=file.boot_id)
-        config = understood(config, readings.loaded)
+        delivery = self._delivery.prepare(
+            config,
+            observation.gpus,
+            readings,
+            driver_version=observation.driver_version,
+            doomed=[instance for change in changes for instance in change.destroy],
+        )
+        config = understood(delivery.apply(config), readings.loaded)
         rival = self.rival(observation)
         if rival:
             config = withdraw_all(config)
         if config != file.config and not rival:
             why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
             if why:
-                return why
+                return why, delivery
         overdue, again = self._confirmer.overdue(readings), self._confirmer.reminds(readings)
         try:
             written = file.write(config, in_force=readings.in_force, overdue=overdue, again=again)
         except OSError as error:
-            return f"the device plugin's config cannot be written: {error}"
-        return rival if written else "the device plugin has not loaded the config before this one yet"
+            return f"the device plugin's config cannot be written: {error}", delivery
+        late = "" if written else "the device plugin has not loaded the config before this one yet"
+        return late or rival or delivery.reason, delivery
 
     def _release_node(self, readings: Readings, confirmation: Confirmation, *, rival: str) -> str:
         """Lift the taint, or write the counts, where that may be; returns why the Node could not be written."""

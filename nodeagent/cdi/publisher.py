@@ -60,7 +60,7 @@ class SpecificationPublisher:
         self._folders = SpecificationFolders(folders)
         self._files: DriverFiles | None = None
         """The last that were found."""
-        self._change_log = ChangeLog(log)
+        self._change_log, self._forget_log = ChangeLog(log), ChangeLog(log)
 
     def publish(self, devices: Iterable[OnGpu], *, driver_version: str, mps_root: Path | None) -> Published:
         """Make the file describe exactly these devices, as far as that is possible."""
@@ -91,8 +91,11 @@ class SpecificationPublisher:
 
     def forget(self, ids: Iterable[str]) -> str:
         """Take entries out before their instances are destroyed; returns why that was not possible, else nothing."""
-        known = self._on_disk()
-        return self._replace(known.without(ids)) if known is not None else ""
+        gone = frozenset(ids)
+        known = self._on_disk() if gone else None
+        problem = self._replace(known.without(gone)) if known is not None else ""
+        self._forget_log.warn(problem)
+        return problem
 
     @property
     def exists(self) -> bool:

@@ -25,7 +25,7 @@ OR_ENVVAR = (
 
 
 def why_no_cdi(runtime: str, kubelet: str, containerd: Mapping[str, bool]) -> str:
-    """`runtime` and `kubelet` as in `status.nodeInfo`; `containerd` is what its files set, by path."""
+    """`runtime` and `kubelet` as in `status.nodeInfo`; `containerd` is what its files set, by name."""
     if (version := _version(kubelet)) and version < FIRST_KUBELET:
         return f"kubelet {kubelet} does not pass CDI devices on: upgrade it to 1.29 or later, {OR_ENVVAR}"
     name, _, text = runtime.partition("://")
@@ -48,7 +48,7 @@ def _why_not_containerd(text: str, version: tuple[int, int], files: Mapping[str,
     if last:
         return ""
     if off:
-        return f"CDI is off in containerd {text}: set enable_cdi = true in {off[-1]} and restart it, {OR_ENVVAR}"
+        return f"CDI is off in containerd {text}: set enable_cdi = true in its {off[-1]} and restart it, {OR_ENVVAR}"
     return (
         f"containerd {text} has CDI off by default, and no file that the agent sees turns it on: set enable_cdi = true "
         f"in its CRI plugin's section and restart it, upgrade it to 2.0 or later, {OR_ENVVAR}"
@@ -64,7 +64,7 @@ def read_containerd(directory: Path) -> dict[str, bool]:
         except (OSError, ValueError):
             continue  # containerd itself does not start with a file that it cannot read
         if values:
-            found[str(path)] = values[-1]
+            found[path.relative_to(directory).as_posix()] = values[-1]
     return found
 
 

@@ -30,6 +30,9 @@ class ObservedNode:
     """Of GPU resources only; a resource that is not in it counts 0."""
     changing: bool = False
     """Our taint is on the Node."""
+    container_runtime: str = ""
+    """Name and version, as `containerd://2.2.9`."""
+    kubelet_version: str = ""
 
     @property
     def generation(self) -> int:
@@ -45,12 +48,15 @@ class ObservedNode:
 def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
     """Read a Node of the API."""
     status = raw.get("status") or {}
+    info = status.get("nodeInfo") or {}
     amounts = status.get("allocatable") or {}
     return ObservedNode(
         name=raw["metadata"]["name"],
         uid=raw["metadata"].get("uid", ""),
-        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        boot_id=info.get("bootID", ""),
         version=raw["metadata"].get("resourceVersion", ""),
         allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
         changing=has_taint(raw, TAINT_CHANGING),
+        container_runtime=info.get("containerRuntimeVersion", ""),
+        kubelet_version=info.get("kubeletVersion", ""),
     )

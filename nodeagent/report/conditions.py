@@ -101,13 +101,16 @@ def _applied(result: PassResult) -> ConditionValue:
 
 
 def _advertised(result: PassResult) -> ConditionValue:
+    delivery = result.work.advertised.delivery
+    if delivery.missing:
+        return False, Reason.CDI_UNAVAILABLE, delivery.reason
     if not result.advertised:
         why = result.work.advertised.message or "The kubelet and the Node do not show every advertised device yet."
         return False, Reason.ADVERTISING, why
     loaded = result.observation.readings.loaded
     # The plugin's own troubles, which no GPU or resource feels yet.
     general = [problem.message for problem in loaded.errors if not (problem.gpu or problem.resource)] if loaded else []
-    message = "; ".join(f"device plugin: {message}" for message in general)
+    message = "; ".join([*(f"device plugin: {message}" for message in general), *filter(None, [delivery.note])])
     return True, Reason.CONFIRMED, message or "The kubelet and the Node show every advertised device."
 
 

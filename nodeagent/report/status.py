@@ -144,6 +144,7 @@ def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any]
     return DevicePluginStatus(
         backend="gpuplan",
         config=config_path[:253],
+        device_list_strategy=result.work.advertised.config.device_list_strategy.value,
         desired_hash=desired,
         confirmed_hash=confirmed,
         confirmed_at=live.get("confirmedAt") if confirmed == known else now,

@@ -5,11 +5,13 @@ CDI names. First answer wins per key, in a random order of resources, as in the 
 wins over all. Pure.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 
 from kube.kubelet_api import deviceplugin_pb2 as api
+from sandbox import cdi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,18 @@ class ContainerOptions:
     devices: tuple[DeviceNode, ...] = ()
     annotations: Mapping[str, str]
     cdi_names: tuple[str, ...] = ()
+    nodes: tuple[cdi.Node, ...] = ()
+    """Device nodes with their numbers, from the CDI names."""
+
+    def resolved(self, folders: Sequence[Path]) -> "ContainerOptions":
+        """As the container runtime makes the container. Raises CdiError where it cannot."""
+        if not self.cdi_names:
+            return self
+        got = cdi.inject(folders, self.cdi_names)
+        mounts = {mount.container_path: mount for mount in self.mounts}
+        for path, host_path, read_only in got.mounts:
+            mounts[path] = Mount(container_path=path, host_path=host_path, read_only=read_only)
+        return replace(self, env={**self.env, **got.env}, mounts=tuple(mounts.values()), nodes=got.nodes)
 
 
 def merge(

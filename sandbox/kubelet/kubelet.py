@@ -7,6 +7,7 @@ leave dead sockets behind, as a real one does; a new Kubelet on the same folder 
 
 import threading
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -48,6 +49,7 @@ class Kubelet:
         runtime: ScriptedRuntime | None = None,
         timings: Timings | None = None,
         switches: Switches | None = None,
+        cdi_dirs: Sequence[Path] = (),
     ) -> None:
         self.node_name = node_name
         self.paths = KubeletPaths(root)
@@ -55,6 +57,7 @@ class Kubelet:
         self._clock = clock or Clock()
         self._timings = timings or Timings()
         self._switches = switches or Switches()
+        self._cdi_dirs = tuple(cdi_dirs)
         self._owns_runtime = runtime is None
         self.runtime = runtime or ScriptedRuntime(clock=self._clock)
         # One source per node, so that the same cluster gives the same choices.
@@ -158,6 +161,7 @@ class Kubelet:
                 runtime=self.runtime,
                 timings=self._timings,
                 random=self._random,
+                cdi_dirs=self._cdi_dirs,
             ),
             runtime=self.runtime,
             loop=self._loop,

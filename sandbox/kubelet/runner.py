@@ -187,8 +187,11 @@ class PodRunner:
         if failure is not None or entry.run.stopping:
             self._start_failed(entry, name, failure or StartFailure("ContainerCreating", ""))
             return
-        record = self._around.starts.start(entry.pod, name)
-        entry.run.starting(name, record.container_id)
+        started = self._around.starts.start(entry.pod, name)
+        if isinstance(started, StartFailure):
+            self._start_failed(entry, name, started)
+        else:
+            entry.run.starting(name, started.container_id)
 
     def _start_failed(self, entry: Entry, name: str, failure: StartFailure) -> None:
         if entry.run is None:

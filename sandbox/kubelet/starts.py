@@ -6,10 +6,12 @@ take 30 s, so it runs in a thread of its own where a plugin asked for it.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
+from sandbox.cdi import CdiError
 from sandbox.kubelet.containers import ContainerRecord, ContainerRequest
 from sandbox.kubelet.devices import DeviceTable, Holding
 from sandbox.kubelet.injection import merge
@@ -37,12 +39,14 @@ class ContainerStarts:
         runtime: ScriptedRuntime,
         timings: Timings,
         random: Random,
+        cdi_dirs: Sequence[Path] = (),
     ) -> None:
         self._table = table
         self._endpoints = endpoints
         self._runtime = runtime
         self._timings = timings
         self._random = random
+        self._cdi_dirs = tuple(cdi_dirs)
 
     def prepare(self, pod: Pod, name: str, done: Callable[[StartFailure | None], None]) -> None:
         """Call PreStartContainer where it is wanted; `done` is called once, perhaps from another thread."""
@@ -73,17 +77,22 @@ class ContainerStarts:
                 return
         done(None)
 
-    def start(self, pod: Pod, name: str) -> ContainerRecord:
+    def start(self, pod: Pod, name: str) -> ContainerRecord | StartFailure:
         container = pod.container(name)
         holdings = self._holdings(pod, name)
         script, timings = pod.script, self._timings
+        given = merge({resource: h.answer for resource, h in holdings.items()}, container.env, self._random)
+        try:
+            options = given.resolved(self._cdi_dirs)
+        except CdiError as error:
+            return StartFailure("CreateContainerError", str(error))
         return self._runtime.start(
             ContainerRequest(
                 pod_uid=pod.uid,
                 namespace=pod.namespace,
                 pod=pod.name,
                 container=name,
-                options=merge({resource: h.answer for resource, h in holdings.items()}, container.env, self._random),
+                options=options,
                 device_ids={resource: tuple(sorted(h.device_ids)) for resource, h in sorted(holdings.items())},
                 run_seconds=container.run_seconds,
                 exit_code=script.exit_code if container.role is Role.APP else 0,

@@ -75,7 +75,12 @@ FULL = PlanStatus(
         )
     ],
     device_plugin=DevicePluginStatus(
-        backend="gpuplan", config="/c", desired_hash="x", confirmed_hash="x", confirmed_at=TIME
+        backend="gpuplan",
+        config="/c",
+        device_list_strategy="cdi-cri",
+        desired_hash="x",
+        confirmed_hash="x",
+        confirmed_at=TIME,
     ),
 )
 

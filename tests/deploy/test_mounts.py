@@ -42,13 +42,14 @@ def agent_paths() -> set[Path]:
     (config,) = (b for b in ALL if b["kind"] == "ConfigMap" and b["metadata"]["name"] == "gpuplan-agent")
     settings = Settings.model_validate(yaml.safe_load(config["data"]["config.yaml"]))
     modules = (module for module in PROGRAM.rglob("*.py") if PLUGIN not in module.parents)
-    return {settings.state_dir, *kubelet_paths_used_in(modules, settings.kubelet_dir)}
+    read = {*settings.cdi_spec_dirs, settings.proc_dir, settings.containerd_config_dir}
+    return {settings.state_dir, *read, *kubelet_paths_used_in(modules, settings.kubelet_dir)}
 
 
 def plugin_paths() -> set[Path]:
     arguments = parse_arguments(container("gpuplan-device-plugin")["args"][2:])
     used = kubelet_paths_used_in(PLUGIN.rglob("*.py"), arguments.kubelet_dir)
-    return {arguments.state_dir, arguments.mps_root, *used}
+    return {arguments.state_dir, arguments.mps_root, arguments.cdi_dir, *used}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_every_path_that_a_program_uses_is_mounted(name: str, paths: set[Path], 
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("gpuplan-agent", {"/var/lib/gpuplan", "/tmp"}),
+        ("gpuplan-agent", {"/var/lib/gpuplan", "/var/run/cdi", "/tmp"}),
         ("gpuplan-device-plugin", {"/var/lib/gpuplan", "/var/lib/kubelet/device-plugins", "/run/gpuplan/mps", "/tmp"}),
     ],
 )
@@ -87,4 +88,12 @@ def test_host_paths_are_mounted_where_they_lie(name: str) -> None:
     volumes = {volume["name"]: volume for volume in body["spec"]["template"]["spec"]["volumes"]}
     for mount in container(name)["volumeMounts"]:
         host = volumes[mount["name"]].get("hostPath")
-        assert host is None or host["path"] == mount["mountPath"]
+        # A container has an /etc and a /proc of its own.
+        elsewhere = {"/etc": "/host/etc", "/proc": "/host/proc"}
+        assert host is None or elsewhere.get(host["path"], host["path"]) == mount["mountPath"]
+
+
+def test_agent_and_device_plugin_use_one_specification() -> None:
+    (config,) = (b for b in ALL if b["kind"] == "ConfigMap" and b["metadata"]["name"] == "gpuplan-agent")
+    settings = Settings.model_validate(yaml.safe_load(config["data"]["config.yaml"]))
+    assert parse_arguments(container("gpuplan-device-plugin")["args"][2:]).cdi_dir == settings.cdi_spec_dirs[-1]

@@ -41,17 +41,19 @@ def verdict(spec: dict[str, Any]) -> tuple[bool, str]:
         ("nvidia.com/mig-1g.10gb", "cpu"),
         ("nvidia.com/gpu-10gb", "nvidia.com/nic"),
         ("aliyun.com/gpu-mem", "aliyun.com/other"),
+        ("nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"),
+        ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb.me"),
     ],
 )
-def test_a_container_with_one_gpu_resource_is_admitted(resources: tuple[str, ...]) -> None:
+def test_a_container_with_one_gpu_resource_or_without_slices_is_admitted(resources: tuple[str, ...]) -> None:
     assert verdict({"containers": [container("main", *resources)]}) == (True, "")
 
 
 @pytest.mark.parametrize(
     "resources",
     [
-        ("nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"),
-        ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb.me"),
+        ("nvidia.com/gpu", "nvidia.com/gpu-10gb"),
+        ("nvidia.com/gpu-10gb", "nvidia.com/mig-1g.5gb.me"),
         ("nvidia.com/gpu.shared", "nvidia.com/gpu-10gb"),
         ("aliyun.com/gpu-mem", "nvidia.com/gpu-10gb"),
     ],

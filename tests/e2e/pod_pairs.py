@@ -13,9 +13,9 @@ PATH = "/api/v1/namespaces/default/pods"
 PODS = [
     Pair(
         policy="gpuplan-pods",
-        rule="a container can request one GPU resource only",
+        rule="a container can request an MPS slice and no other GPU resource",
         keeps=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", "example.com/nic", "cpu")),
-        breaks=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb")),
+        breaks=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb")),
         says="container main requests two kinds of GPU resource",
     ),
 ]

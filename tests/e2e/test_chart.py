@@ -191,6 +191,10 @@ def folder() -> Iterator[Path]:
         yield found
 
 
+SETTINGS = {"kubeletStartSeconds": 3, "releaseSlackSeconds": 2, "deviceListStrategy": "envvar"}
+"""By environment: there is no procfs and no toolkit of a GPU below the chart's fixed mounts here."""
+
+
 def values_for(folder: Path, controller_port: int, agent_port: int) -> dict[str, Any]:
     """Directories and ports of this machine, and shorter waits."""
     return {
@@ -202,7 +206,7 @@ def values_for(folder: Path, controller_port: int, agent_port: int) -> dict[str,
             "kubeletDir": str(folder / "kubelet"),
             "mpsDir": str(folder / "mps"),
         },
-        "agent": {"metricsPort": agent_port, "settings": {"kubeletStartSeconds": 3, "releaseSlackSeconds": 2}},
+        "agent": {"metricsPort": agent_port, "settings": SETTINGS},
     }
 
 

@@ -261,6 +261,18 @@ def test_the_policy_about_two_resources_can_be_left_out(render: Any) -> None:
     assert "gpuplan-pods" not in left
 
 
+@pytest.mark.parametrize(("strategy", "any_two"), [("cdi-cri", False), ("envvar", True)])
+def test_the_policy_about_two_resources_refuses_what_the_strategy_cannot_deliver(
+    render: Any, strategy: str, any_two: bool
+) -> None:
+    found = render(f"agent: {{settings: {{deviceListStrategy: {strategy}}}}}")
+    (policy,) = (body for body in found.all("ValidatingAdmissionPolicy") if body["metadata"]["name"] == "gpuplan-pods")
+    (rule,) = policy["spec"]["validations"]
+    assert ("one GPU resource only" in rule["message"]) is any_two
+    (crowded,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "crowded")
+    assert ("exists(r" in crowded) is not any_two
+
+
 # ------------------------------------------------------------------------------------------------- optional objects
 
 

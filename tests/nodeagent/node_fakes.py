@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from nodeagent.handover.cdi import NamedDevices
 from nodeagent.handover.config import (
     Allocation,
     DeviceKind,
+    DeviceListStrategy,
     Loaded,
     PluginConfig,
     PluginFiles,
@@ -13,6 +15,7 @@ from nodeagent.handover.config import (
     write_ledger,
     write_loaded,
 )
+from nodeagent.handover.files import Unreadable
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 
 
@@ -27,6 +30,9 @@ class Plugin:
         self.boot = ""
         self.knows_unhealthy = True
         """False: an earlier version, whose hash leaves the Unhealthy ids out, so that it refuses such a file."""
+        self.strategies: tuple[str, ...] = (DeviceListStrategy.ENVVAR,)
+        """Without cdi-cri: an earlier version."""
+        self.named = NamedDevices(files.directory.parent / "no CDI")
         self.unready: set[str] = set()
         """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
         self.allocations: dict[str, Allocation] = {}
@@ -50,17 +56,23 @@ class Plugin:
                 registered=resources,
                 errors=self.problems,
                 knows_unhealthy=self.knows_unhealthy,
+                device_list_strategies=self.strategies,
+                mps_root="/run/mps",
             ),
         )
 
     def listed(self) -> dict[str, dict[str, bool]]:
         """Whether each id of each resource is healthy."""
+        names = self.named.names()
+        assert not isinstance(names, Unreadable)
         found: dict[str, dict[str, bool]] = {device.resource: {} for device in self.config.devices}
         for device in self.config.devices if self.alive else ():
             if device.id not in self.config.withdrawn:
                 ready = device.kind is not DeviceKind.MPS or device.gpu not in self.unready
                 real = device.kind is not DeviceKind.MIG or self.config.boot_id == self.boot
-                found[device.resource][device.id] = ready and real and device.id not in self.config.unhealthy
+                resolves = self.config.device_list_strategy == DeviceListStrategy.ENVVAR or device.id in names
+                healthy = device.id not in self.config.unhealthy and resolves
+                found[device.resource][device.id] = ready and real and healthy
         return found
 
     def advertised(self) -> dict[str, tuple[str, ...]]:

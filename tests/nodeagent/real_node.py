@@ -16,8 +16,10 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
 from sandbox.apiserver import ApiServer
+from sandbox.driver import incidents, toolkit
 from sandbox.driver.install import install
-from sandbox.driver.machine import create
+from sandbox.driver.machine import DRIVER_VERSION, create
+from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
 from tests.builders.objects import container, manifest, pod
@@ -39,13 +41,22 @@ class Node:
         self._undo = install(create(self.machine, [(H100, {"mig_enabled": True})] * 2, "seed"))
         self.runtime = ScriptedRuntime(GpuContainers(self.machine))
         (directory / "kubelet").mkdir()
+        self.cdi = cdi = directory / "cdi"
+        toolkit.install(directory / "driver", cdi, DRIVER_VERSION, range(2))
         self.kubelet = Kubelet(
-            NODE, directory / "kubelet", ClusterApi(self.api, NODE), status_tick_seconds=0.3, runtime=self.runtime
+            NODE,
+            directory / "kubelet",
+            ClusterApi(self.api, NODE),
+            status_tick_seconds=0.3,
+            runtime=self.runtime,
+            cdi_dirs=(cdi,),
         )
         self.settings = Settings.model_validate(
             {
                 "stateDir": str(directory / "state"),
                 "kubeletDir": str(directory / "kubelet"),
+                "cdiSpecDirs": [str(cdi)],
+                "procDir": str(proc_of(self.machine)),
                 "metricsPort": 0,
                 "kubeletStartSeconds": 0,
                 "statusIntervalSeconds": 0.1,
@@ -56,6 +67,7 @@ class Node:
             state_dir=directory / "state",
             kubelet_dir=directory / "kubelet",
             mps_root=directory / "mps",
+            cdi_dir=cdi,
             environment=os.environ,
         )
         self._plugin_thread = threading.Thread(target=self.plugin.run, daemon=True)
@@ -64,6 +76,11 @@ class Node:
         self.agent: AgentProcess | None = None
         self.ended_by = ""
         """Why the last agent ended by itself."""
+
+    def replace_driver(self, version: str) -> None:
+        """As the GPU Operator upgrades it: the toolkit follows."""
+        incidents.replace_driver(self.machine, version)
+        toolkit.install(self.directory / "driver", self.cdi, version, range(2))
 
     def start_agent(self) -> AgentProcess:
         agent = self.agent = AgentProcess(

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodeagent.advertise.config_file import ConfigFile
-from nodeagent.handover.config import Allocation, PluginConfig, PluginFiles
+from nodeagent.advertise.delivery import ContainerDelivery
+from nodeagent.cdi.publisher import SpecificationPublisher
+from nodeagent.cdi.specification import Specification
+from nodeagent.handover.config import Allocation, DeviceListStrategy, PluginConfig, PluginFiles
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.holdings import Holdings
@@ -33,9 +36,12 @@ class Effects:
 
     kill_after: int = -1
     done: list[str] = field(default_factory=list)
+    check: Callable[[str], None] = lambda _what: None
+    """What must hold after each of them."""
 
     def __call__(self, what: str) -> None:
         self.done.append(what)
+        self.check(what)
         if len(self.done) == self.kill_after:
             raise Killed(what)
 
@@ -111,6 +117,25 @@ class WatchedConfigFile(ConfigFile):
         if self.config != before:
             self._effect("config.json")
         return written
+
+
+class WatchedDelivery(ContainerDelivery):
+    def __init__(self, cdi: Path, effect: Effects, *, proc: Path, strategy: DeviceListStrategy, clock: Clock) -> None:
+        publisher = WatchedPublisher(cdi, effect, proc=proc)
+        super().__init__(publisher, strategy=strategy, containerd=dict, clock=clock)
+
+
+class WatchedPublisher(SpecificationPublisher):
+    def __init__(self, cdi: Path, effect: Effects, *, proc: Path) -> None:
+        super().__init__(cdi, proc=proc, folders=(cdi,))
+        self._effect = effect
+
+    def _replace(self, specification: Specification | None) -> str:
+        before = self._text()
+        problem = super()._replace(specification)
+        if self._text() != before:
+            self._effect("CDI specification")
+        return problem
 
 
 class WatchedHoldings(Holdings):

@@ -17,7 +17,7 @@ from nodeagent.advertise.taint import NodeGuard
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import parse_plan
-from nodeagent.handover.config import PluginConfig
+from nodeagent.handover.config import DeviceListStrategy, PluginConfig
 from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
@@ -38,6 +38,7 @@ from partitioning.models import GpuModel
 from sandbox.driver import incidents
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
+from sandbox.driver.procfs import proc_of
 from sandbox.driver.state import Quirks
 from tests.clock import Clock
 from tests.nodeagent.api_memory import ApiMemory
@@ -48,6 +49,7 @@ from tests.nodeagent.watched import (
     Effects,
     Killed,
     WatchedConfigFile,
+    WatchedDelivery,
     WatchedDriver,
     WatchedHoldings,
     WatchedJournal,
@@ -74,6 +76,9 @@ class World(ApiMemory, PodsMemory):
         self.pods_late = False
         """The watch of pods brings nothing for now."""
         self.write_allocatable = False
+        self.device_list_strategy = DeviceListStrategy.ENVVAR
+        self.cdi = path / "cdi"
+        """From the next `restart` on, as are the others."""
         self.driver_timeout_seconds = 0.0
         """Above zero the agent's driver calls have threads and this deadline, from the next `restart` on."""
         self.restart()
@@ -111,6 +116,13 @@ class World(ApiMemory, PodsMemory):
                 NodeGuard(self, write_allocatable=self.write_allocatable),
                 Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
                 self.cache.node,
+                WatchedDelivery(
+                    self.cdi,
+                    self.effect,
+                    proc=proc_of(self.machine),
+                    strategy=self.device_list_strategy,
+                    clock=self.clock,
+                ),
                 clock=self.clock,
             ),
             confirmations=Confirmations(),

@@ -47,6 +47,9 @@ scheduler:
 namespace: {{ .Release.Namespace }}
 stateDir: {{ .Values.nodes.stateDir }}
 kubeletDir: {{ .Values.nodes.kubeletDir }}
+cdiSpecDirs: [/host/etc/cdi, {{ .Values.nodes.cdiDir }}]
+containerdConfigDir: /host/etc/containerd
+procDir: /host/proc
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.agent.metricsPort }}
 {{- with .Values.agent.settings }}

@@ -79,8 +79,14 @@ def requesting(*names: str) -> Json:
         pytest.param([requesting("nvidia.com/mig-1g.5gb")], (), id="one kind"),
         pytest.param(
             [requesting("nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb", "cpu")],
-            ("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"),
-            id="two profiles",
+            (),
+            id="two profiles add up",
+        ),
+        pytest.param([requesting("nvidia.com/mig-2g.10gb", "nvidia.com/gpu")], (), id="so do an instance and a GPU"),
+        pytest.param(
+            [requesting("nvidia.com/mig-2g.10gb", "nvidia.com/gpu-10gb")],
+            ("nvidia.com/gpu-10gb", "nvidia.com/mig-2g.10gb"),
+            id="a slice stays alone",
         ),
         pytest.param(
             [requesting("nvidia.com/mig-1g.5gb"), requesting("nvidia.com/gpu")], (), id="two kinds in two containers"
@@ -92,7 +98,7 @@ def requesting(*names: str) -> Json:
         ),
     ],
 )
-def test_a_container_that_requests_two_kinds_of_gpu(containers: list[Json], mixed: tuple[str, ...]) -> None:
+def test_a_container_that_requests_a_slice_and_another_kind(containers: list[Json], mixed: tuple[str, ...]) -> None:
     assert pod_view(pod({"containers": containers})).mixed_container == mixed
     assert pod_view(pod({"initContainers": containers, "containers": []})).mixed_container == mixed
 

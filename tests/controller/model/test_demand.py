@@ -65,9 +65,9 @@ def test_these_are_no_demand(candidate: PodView) -> None:
             id="two slices, one container",
         ),
         pytest.param(
-            replaced(pod("a", MIG, "2g.10gb"), mixed_container=("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb")),
+            replaced(pod("a", MIG, "10gb"), mixed_container=("nvidia.com/gpu-10gb", "nvidia.com/mig-1g.5gb")),
             UnplacedReason.NOT_SERVED,
-            "requests nvidia.com/mig-1g.5gb and nvidia.com/mig-2g.10gb. Request one kind, or use several containers.",
+            "requests nvidia.com/gpu-10gb and nvidia.com/mig-1g.5gb. Request one kind, or use several containers.",
             id="two kinds, one container",
         ),
         pytest.param(

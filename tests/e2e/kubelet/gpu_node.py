@@ -104,6 +104,8 @@ class GpuNode:
         kubeconfig.write_text(self.cluster.plane.kubeconfig_with(self.mounted_token()))
         config = self.folder / "agent.yaml"
         folders = {"stateDir": str(self.folder / "state"), "kubeletDir": str(self.kubelet.paths.root)}
+        # The runtime below this kubelet records what a container is given, and resolves no CDI names.
+        folders["deviceListStrategy"] = "envvar"
         config.write_text(yaml.safe_dump({**folders, "metricsPort": 0, **self._settings}))
         words = [str(self.machine), "-m", "nodeagent", "--node-name", self.name]
         words += ["--config", str(config), "--kubeconfig", str(kubeconfig)]

@@ -16,11 +16,11 @@ NONE: Mapping[str, bool] = {}
         ("containerd://2.2.9", "v1.36.3", NONE, ""),
         ("containerd://2.0.0-rc.1", "v1.30.14", NONE, ""),
         ("containerd://2.1.4-k3s2", "v1.33.1+k3s1", NONE, ""),
-        ("containerd://2.2.9", "v1.36.3", {"/c": False}, "set enable_cdi = true in /c"),
+        ("containerd://2.2.9", "v1.36.3", {"/c": False}, "set enable_cdi = true in its /c"),
         ("containerd://2.2.9", "v1.36.3", {"/c": False, "/d": True}, ""),
         ("containerd://1.7.28", "v1.30.14", NONE, "off by default, and no file that the agent sees"),
         ("containerd://1.7.28", "v1.30.14", {"/c": True}, ""),
-        ("containerd://1.7.28", "v1.30.14", {"/c": True, "/d": False}, "set enable_cdi = true in /d"),
+        ("containerd://1.7.28", "v1.30.14", {"/c": True, "/d": False}, "set enable_cdi = true in its /d"),
         ("containerd://1.6.20", "v1.30.14", {"/c": True}, "containerd 1.6.20 drops CDI devices without an error"),
         ("cri-o://1.30.2", "v1.30.14", NONE, ""),
         ("cri-o://1.27.0", "v1.30.14", NONE, "upgrade it to 1.28"),
@@ -45,6 +45,6 @@ def test_containerds_files_are_read_in_its_order(tmp_path: Path) -> None:
     (folder / "20-broken.toml").write_text("enable_cdi = tr")
     (folder / "99-nvidia.toml").write_text('[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n')
     assert list(read_containerd(tmp_path).items()) == [
-        (str(tmp_path / "config.toml"), False),
-        (str(folder / "99-nvidia.toml"), True),
+        ("config.toml", False),
+        ("conf.d/99-nvidia.toml", True),
     ]

@@ -13,7 +13,6 @@ from kube import apply
 from nodeagent.__main__ import main
 from nodeagent.statedir import StateDir
 from sandbox.apiserver import ApiServer
-from sandbox.driver import incidents
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, Node
 from tests.waiting import eventually
@@ -47,7 +46,7 @@ def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Nod
     node.plan(mig(0, ("2g.20gb", 0)))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as first:
         eventually(node.ready, "the plan to be Ready")
-        incidents.replace_driver(node.machine, "590.48.01")
+        node.replace_driver("590.48.01")
         _, log = first.communicate(timeout=60)
     assert first.returncode == 3
     assert "the NVIDIA driver was replaced" in log.decode()

@@ -60,6 +60,7 @@ class Bench:
             runtime=self.runtime,
             timings=timings,
             switches=switches,
+            cdi_dirs=(self.root / "cdi",),
         )
         self.kubelets.append(kubelet)
         kubelet.start()

@@ -1,5 +1,6 @@
 """Rules 10 and 17: what happens before a container starts, on a restart, and what it gets from several plugins."""
 
+import json
 from dataclasses import replace
 
 from kube.kubelet_api import deviceplugin_pb2 as api
@@ -73,8 +74,35 @@ def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: Bench) 
     )
 
 
+def specify(bench: Bench, *names: str, env: str = "BY=cdi") -> None:
+    """A specification of the runtime with these devices."""
+    node = {"path": "/dev/x", "type": "c", "major": 195, "minor": 3}
+    devices = [{"name": name, "containerEdits": {"env": [env], "deviceNodes": [node]}} for name in names]
+    folder = bench.root / "cdi"
+    folder.mkdir(exist_ok=True)
+    document = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    (folder / "nvidia.json").write_text(json.dumps(document))
+
+
+def test_cdi_name_that_no_specification_has_keeps_the_container_waiting(bench: Bench) -> None:
+    bench.kubelet(timings=QUICK)
+    bench.plugin("MIG-0").answer = lambda ids: api.ContainerAllocateResponse(
+        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=1")]
+    )
+    raw = bench.api.add(pod(containers=[container(devices=1) | {"env": [{"name": "BY", "value": "pod"}]}]))
+    text = "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=1"
+    wait_until(lambda: waiting(bench, raw) == ("CreateContainerError", text), "the runtime's error")
+    specify(bench, "1")
+    bench.wait_phase(raw, "Running")
+    (record,) = bench.runtime.containers()
+    options = record.request.options
+    assert options.env["BY"] == "cdi", "an edit is the last word on a variable"
+    assert [(node.path, node.major, node.minor) for node in options.nodes] == [("/dev/x", 195, 3)]
+
+
 def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: Bench) -> None:
     bench.kubelet()
+    specify(bench, "1", env="A=mig")
     bench.plugin("MIG-0").answer = lambda ids: api.ContainerAllocateResponse(
         envs={"A": "mig", "BOTH": "mig", "OWN": "mig"},
         mounts=[api.Mount(container_path="/p", host_path="/mig")],

@@ -1,0 +1,139 @@
+"""Makes sure that a container can really use what is advertised: each device has an entry for the container runtime.
+
+Takes the config that a pass would write, keeps the CDI specification in step with it, and returns a `Delivery`: which
+way containers get their devices, and which devices no container could use yet, with the reasons. `apply` withdraws
+these. By environment variable nothing can be verified, so nothing is withheld. Must be called before the config is
+written, and `forget` before an instance is destroyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from nodeagent.ages import Ages
+from nodeagent.cdi.publisher import Published, SpecificationPublisher
+from nodeagent.cdi.runtime_support import why_no_cdi
+from nodeagent.handover.config import DeviceListStrategy, PluginConfig
+from nodeagent.hardware.driver import GpuInstance, ObservedGpu
+from nodeagent.observation import Readings
+
+PATIENCE_SECONDS = 60.0
+"""NVIDIA's toolkit needs some time to write the files of a new driver, and the device plugin to start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How containers get devices now, and which they cannot get."""
+
+    strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
+    missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By device id, why no container could use it."""
+    note: str = ""
+    """What an administrator should know although everything works."""
+    overdue: bool = False
+    """Something has been missing for long enough that a person must act."""
+    waits: bool = False
+    """Something is missing that may come by itself, without an event."""
+
+    def apply(self, config: PluginConfig) -> PluginConfig:
+        """The same devices, those that no container could use withdrawn."""
+        withdrawn = {*config.withdrawn, *(device.id for device in config.devices if device.id in self.missing)}
+        return replace(config, withdrawn=tuple(sorted(withdrawn)), device_list_strategy=self.strategy)
+
+    @property
+    def reason(self) -> str:
+        """The sentences, each once."""
+        return "; ".join(sorted(set(self.missing.values())))
+
+
+class ContainerDelivery:
+    """`prepare` is called once a pass."""
+
+    def __init__(
+        self,
+        publisher: SpecificationPublisher,
+        *,
+        strategy: DeviceListStrategy,
+        containerd: Callable[[], Mapping[str, bool]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._publisher, self._strategy, self._containerd = publisher, strategy, containerd
+        self._ages = Ages(clock)
+
+    def forget(self, instances: Iterable[GpuInstance]) -> str:
+        """Take out what names an instance that is about to be destroyed; returns why that was not possible."""
+        return self._publisher.forget(_ids(instances))
+
+    def prepare(
+        self,
+        config: PluginConfig,
+        gpus: Collection[ObservedGpu],
+        readings: Readings,
+        *,
+        driver_version: str,
+        doomed: Iterable[GpuInstance] = (),
+    ) -> Delivery:
+        """`doomed` are instances that will be destroyed, and that no pod can get any more."""
+        strategy, note = self._in_use(readings)
+        published = Published()
+        if strategy is DeviceListStrategy.CDI_CRI or self._publisher.exists:
+            published = self._publish(config, gpus, readings, driver_version=driver_version, doomed=doomed)
+        missing: Mapping[str, str] = {}  # by environment variable the file is kept only for containers that have a name
+        if strategy is DeviceListStrategy.CDI_CRI:
+            why = self._unsupported(readings)
+            missing = dict.fromkeys((device.id for device in config.devices), why) if why else published.missing
+            note = note or published.problem
+        seconds = max((self._ages.seconds(why) for why in set(missing.values())), default=0.0)
+        self._ages.end_pass()
+        overdue = seconds >= PATIENCE_SECONDS
+        return Delivery(
+            strategy=strategy, missing=missing, note=note, overdue=overdue, waits=bool(missing) and not overdue
+        )
+
+    def _in_use(self, readings: Readings) -> tuple[DeviceListStrategy, str]:
+        loaded = readings.loaded
+        if loaded is None or self._strategy in loaded.device_list_strategies:
+            return self._strategy, ""
+        note = (
+            "the device plugin of this node is of an earlier version and answers with NVIDIA_VISIBLE_DEVICES: "
+            "delete its pod of DaemonSet gpuplan-device-plugin, so that containers get devices by CDI"
+        )
+        return DeviceListStrategy.ENVVAR, note
+
+    def _unsupported(self, readings: Readings) -> str:
+        node = readings.node
+        return why_no_cdi(node.container_runtime, node.kubelet_version, self._containerd()) if node is not None else ""
+
+    def _publish(
+        self,
+        config: PluginConfig,
+        gpus: Collection[ObservedGpu],
+        readings: Readings,
+        *,
+        driver_version: str,
+        doomed: Iterable[GpuInstance],
+    ) -> Published:
+        by_uuid = {gpu.uuid: gpu for gpu in gpus}
+        without = _ids(doomed)
+        # A GPU that does not even report its UUID keeps its entries, as it keeps its devices.
+        devices = [
+            (
+                device,
+                by_uuid.get(device.gpu) or ObservedGpu(index=-1, uuid=device.gpu, problem="its GPU was not observed"),
+            )
+            for device in config.devices
+            if device.id not in without
+        ]
+        loaded = readings.loaded
+        return self._publisher.publish(
+            devices,
+            driver_version=driver_version,
+            mps_root=Path(loaded.mps_root) if loaded is not None and loaded.mps_root else None,
+        )
+
+
+def _ids(instances: Iterable[GpuInstance]) -> frozenset[str]:
+    return frozenset(compute.uuid for instance in instances for compute in instance.compute)

@@ -70,7 +70,9 @@ class Lab:
         self.plane.stop()
 
     def install(self) -> None:
-        """As deploy/README.md says, with the image of this checkout."""
+        """As deploy/README.md says, with the image of this checkout; once."""
+        if hasattr(self, "release"):
+            return
         self.kubectl("create", "namespace", names.NAMESPACE)
         self.kubectl("label", "namespace", names.NAMESPACE, "pod-security.kubernetes.io/enforce=privileged")
         self.release = Release(self.cluster, self._prepared.helm, self._folder / "clients")
@@ -97,6 +99,12 @@ class Lab:
         """True, False or Unknown; empty where the plan has no such condition."""
         conditions = self.plan().get("status", {}).get("conditions", [])
         return next((str(one["status"]) for one in conditions if one["type"] == kind), "")
+
+    def told(self, kind: str, status: str) -> str:
+        """The message of a condition that has this status; empty before it has."""
+        plans = apply.get(self.cluster.admin, PLANS)["items"]
+        found = [one for plan in plans for one in plan.get("status", {}).get("conditions", [])]
+        return next((str(one["message"]) for one in found if one["type"] == kind and one["status"] == status), "")
 
     def used(self, resource: str) -> int:
         """How many partitions of a resource the plan's status reports in use."""

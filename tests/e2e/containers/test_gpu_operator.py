@@ -1,0 +1,80 @@
+"""docs/gpu-operator.md, followed literally on a node where the operator's device plugin and mig-manager run."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from kube import apply
+from tests.e2e.containers import operator
+from tests.e2e.containers.lab import SHELL_IMAGE, WAIT, Lab
+from tests.e2e.real_cluster import NODES, ROOT
+from tests.e2e.rig.containers.node import NODE
+from tests.waiting import eventually
+
+PAGE = ROOT / "docs/gpu-operator.md"
+PLUGIN, MIG_MANAGER, VALIDATOR = operator.PARTS
+CONFLICT = "OwnershipConflict"
+
+
+def commands(heading: str) -> list[list[str]]:
+    """The kubectl commands below a heading of the page, for the node of the lab."""
+    section = re.split(r"(?m)^## ", PAGE.read_text())
+    text = next(part for part in section if part.startswith(heading))
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    kubectl ")]
+    return [shlex.split(line.replace("gpu-node-1", NODE))[1:] for line in lines]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_operator(lab: Lab) -> Iterator[None]:
+    """gpuplan is installed and no node enabled; the operator runs its parts on the node."""
+    lab.install()
+    apply.merge_patch(lab.cluster.admin, f"{NODES}/{NODE}", {"metadata": {"labels": operator.labels()}})
+    found = json.dumps({"apiVersion": "v1", "kind": "List", "items": operator.objects(SHELL_IMAGE, WAIT)})
+    lab.kubectl("apply", "-f", "-", stdin=found)
+    yield
+    lab.kubectl("delete", "-f", "-", "--wait=true", stdin=found)
+    gone = dict.fromkeys(operator.labels())
+    apply.merge_patch(lab.cluster.admin, f"{NODES}/{NODE}", {"metadata": {"labels": gone}})
+
+
+def running(lab: Lab) -> set[str]:
+    """The operator's parts that have a pod."""
+    names = lab.kubectl("-n", operator.NAMESPACE, "get", "pods", "-o", "jsonpath={.items[*].metadata.labels.app}")
+    return set(names.split())
+
+
+def test_enabled_too_early_gpuplan_waits_and_says_what_to_do(lab: Lab) -> None:
+    eventually(lambda: running(lab) == set(operator.PARTS), "the operator's parts run", seen=lambda: running(lab))
+    off, on, _ = commands("Enable a node")
+
+    lab.kubectl(*on)
+
+    conflict = eventually(lambda: lab.told(CONFLICT, "True"), "the conflict is reported", 120.0, seen=lab.report)
+    assert "nvidia.com/gpu.deploy.device-plugin=false" in conflict
+    assert "nvidia.com/gpu.deploy.device-plugin=false" in off
+    assert lab.allocatable("nvidia.com/gpu") == 0, "nothing is advertised while another plugin runs"
+
+
+def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
+    off, on, wait = commands("Enable a node")
+
+    for command in (off, on):
+        lab.kubectl(*command)
+
+    eventually(lambda: running(lab) == {VALIDATOR}, "plugin and mig-manager leave", seen=lambda: running(lab))
+    eventually(lambda: lab.told(CONFLICT, "False"), "the conflict is over", 120.0, seen=lab.report)
+    lab.kubectl(*wait)
+    eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 120.0, seen=lab.report)
+
+
+def test_disabled_the_node_is_the_operators_again(lab: Lab) -> None:
+    off, on = commands("Disable a node")
+
+    lab.kubectl(*off)
+    eventually(lambda: not lab.pods_of("ds/gpuplan-agent"), "the agent leaves", seen=lab.report)
+    lab.kubectl(*on)
+
+    eventually(lambda: running(lab) == set(operator.PARTS), "the operator's parts run", seen=lambda: running(lab))

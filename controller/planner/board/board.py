@@ -6,7 +6,7 @@ one pod at a time; which pods to try, and in which order, is decided by its call
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappush
 
 from controller.model.capacity import Capacity
@@ -58,6 +58,10 @@ class Board:
             memory_bytes=sum(max(0, one.memory_bytes) for one in free),
             pods=sum(max(0, one.pods) for one in free),
         )
+
+    def once_ready(self, resource: str) -> Mapping[int, int]:
+        """Nodes that had some of it without any cut before this pass, and how much."""
+        return self._lists.ready(resource)
 
     def has_partitions(self, assignment: Assignment, node: int) -> bool:
         """Partitions alone: whether the node's devices could give them now."""

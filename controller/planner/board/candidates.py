@@ -103,6 +103,10 @@ class NodeLists:
             for resource in device.pool.serves:
                 self._ready.setdefault(resource, Counter())[device.node] += device.base
 
+    def ready(self, resource: str) -> Mapping[int, int]:
+        """How many partitions of a resource needed no cut at first, per node that had any."""
+        return self._ready.get(resource, {})
+
     def nodes(self, wants: Wants, group: int, reach: Reach) -> list[int]:
         """May be shortened: it is the same list until `renew`, except for CHANGED."""
         if reach is Reach.CHANGED:
@@ -123,7 +127,7 @@ class NodeLists:
         if nodes is None:
             nodes = self._fullest_first(group)
             for resource, count in wants:
-                ready = self._ready.get(resource, Counter())
+                ready = self.ready(resource)
                 nodes = [node for node in nodes if ready.get(node, 0) >= count]
             self._once_ready[wants, group] = nodes
         return nodes

@@ -40,7 +40,6 @@ class ConstrainedPlacement:
         self._synced: dict[str, int] = {}
         self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
         self._starts: dict[Hashable, int] = {}
-        self._ready: dict[str, frozenset[int]] = {}
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
         self._cluster = _cluster(snapshot, options, [one.pod for one in assignments])
         self._single = frozenset(one.pod.uid for one in assignments if self._depends(one.pod))
@@ -142,23 +141,12 @@ class ConstrainedPlacement:
             devices = self._board.devices
             nodes = [node for group in assignment.groups for node in self._board.groups[group].nodes]
             if reach <= Reach.UNDER_WAY:
-                nodes = [node for node in nodes if all(node in self._with_ready(name) for name in resources)]
+                nodes = [node for node in nodes if all(node in self._board.once_ready(name) for name in resources)]
             elif reach is Reach.CHANGED:
                 nodes = [node for node in nodes if any(device.changed for device in devices[node])]
             load = {node: sum(len(device.parts) for device in devices[node]) for node in nodes}
             found = self._lists[key] = sorted(nodes, key=lambda node: (-load[node], node))
         return found
-
-    def _with_ready(self, resource: str) -> frozenset[int]:
-        """Nodes that have, or had before this pass, some of it without any cut."""
-        if resource not in self._ready:
-            self._ready[resource] = frozenset(
-                device.node
-                for devices in self._board.devices
-                for device in devices
-                if resource in device.ready or (device.gpu < 0 and resource in device.pool.serves)
-            )
-        return self._ready[resource]
 
     def _accepts(self, assignment: Assignment, node: int) -> bool:
         return self._refusal(assignment, node) is None

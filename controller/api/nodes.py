@@ -15,8 +15,8 @@ from controller.model.scheduling import Taint
 from controller.model.views import NodeView
 from crds.v1alpha1 import names
 
-MODES = ("mig", "mps", "auto")
-FOREIGN_MODES = ("mig", "mps")
+MODES = tuple(names.Partitioning)
+FOREIGN_MODES = (names.Partitioning.MIG, names.Partitioning.MPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

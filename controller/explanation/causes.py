@@ -6,14 +6,20 @@ Never looks at what is free on GPUs that may be changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from controller.explanation.capability import most_on_empty
 from controller.model.demand import Wants, kind_of
 from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
+from crds.v1alpha1.names import Partitioning
 from partitioning.resources import WHOLE, MigRequest
 
-_CUTS = {"mig": (Cut.MIG,), "mps": (Cut.MPS,), "auto": (Cut.MIG, Cut.MPS)}
+_CUTS: Mapping[str, tuple[Cut, ...]] = {
+    Partitioning.MIG: (Cut.MIG,),
+    Partitioning.MPS: (Cut.MPS,),
+    Partitioning.AUTO: (Cut.MIG, Cut.MPS),
+}
 
 
 class Cause(NamedTuple):

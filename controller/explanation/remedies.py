@@ -6,14 +6,14 @@ decides what a cause is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, gpus_on, listed, sentence
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Ineligible
-from crds.v1alpha1.names import LABEL_PARTITIONING
+from crds.v1alpha1.names import LABEL_PARTITIONING, Partitioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ _ROWS = {
     ),
 }
 _NEARNESS = {ineligible: rank for rank, ineligible in enumerate(_ROWS)}
-_KINDS = {"mig": "MIG instances", "mps": "MPS slices"}
+_KINDS: Mapping[str, str] = {Partitioning.MIG: "MIG instances", Partitioning.MPS: "MPS slices"}
 
 
 def in_flight(causes: Sequence[Cause]) -> list[tuple[int, Answer]]:

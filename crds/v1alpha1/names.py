@@ -31,7 +31,7 @@ ANNOTATION_STATUS_PROBLEM = "gpuplan.dev/status-problem"
 """On that Lease: why the API server refuses the status that the agent writes. Absent while it takes it."""
 
 LABEL_PARTITIONING = "gpuplan.dev/gpu-partitioning"
-"""Enables a node: `mig`, `mps` or `auto`."""
+"""Enables a node; its values are those of `Partitioning`."""
 
 FOREIGN_PARTITIONING_LABELS = (
     "nos.nebuly.com/gpu-partitioning",
@@ -47,6 +47,14 @@ LABEL_MEMORY = "nvidia.com/gpu.memory"
 TAINT_CHANGING = "gpuplan.dev/changing"
 CHANGING_TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
 """Set by the agent while the node's allocatable still counts a slice that is being withdrawn."""
+
+
+class Partitioning(StrEnum):
+    """How the GPUs of a node are partitioned."""
+
+    MIG = "mig"
+    MPS = "mps"
+    AUTO = "auto"  # each GPU as its MIG mode is
 
 
 class Mode(StrEnum):

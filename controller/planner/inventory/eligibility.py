@@ -17,7 +17,7 @@ from controller.model.views import GpuView, MigDesired, MpsDesired, NodeView, Pa
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
-from crds.v1alpha1.names import GpuState, Mode
+from crds.v1alpha1.names import GpuState, Mode, Partitioning
 from partitioning.layouts import Layout, with_model_names
 from partitioning.models import GpuModel
 from partitioning.mps import VOLTA
@@ -105,11 +105,11 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuSto
 def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
     """The node's label decides; `auto` takes each GPU as it is, since switching MIG modes is not done yet."""
     match node.partitioning:
-        case "mig":
+        case Partitioning.MIG:
             return Cut.MIG
-        case "mps":
+        case Partitioning.MPS:
             return Cut.MPS
-        case "auto":
+        case Partitioning.AUTO:
             return Cut.MIG if gpu.mig_enabled else Cut.MPS
     return None
 

@@ -22,7 +22,7 @@ def health(obj: dict[str, Any]) -> tuple[str, str]:
     lua = LuaRuntime(unpack_returned_tuples=True)
     rule = yaml.safe_load((FOLDER / "argocd/argocd-cm.yaml").read_text())["data"][RULE]
     lua.globals()["obj"] = lua.table_from(obj, recursive=True)
-    found = lua.execute(rule)
+    found: Any = lua.execute(rule)
     return str(found["status"]), str(found["message"])
 
 

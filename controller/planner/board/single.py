@@ -48,7 +48,7 @@ def _idle_partition(
         if -free != nodes[node].free.cpu_milli:
             heapreplace(heap, (-nodes[node].free.cpu_milli, node, gpu))
             continue
-        if -free < demand.needs.cpu_milli:
+        if 0 < demand.needs.cpu_milli > -free:
             break
         device = group.gpus[node, gpu]
         fitting = device.pool.fit_ready(device, device.state, resource, 0)
@@ -92,7 +92,7 @@ def _most_cpu(pool: Pool, key: int, nodes: Nodes, demand: Demand) -> Device | No
             heappop(heap)
         elif -free != nodes[node].free.cpu_milli:
             heapreplace(heap, (-nodes[node].free.cpu_milli, node, position))
-        elif -free < demand.needs.cpu_milli:
+        elif 0 < demand.needs.cpu_milli > -free:
             break
         elif nodes[node].fits(demand):
             found = device

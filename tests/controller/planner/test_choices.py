@@ -156,3 +156,21 @@ def test_the_bound_shows_how_much_more_was_possible() -> None:
     result = planned(cluster(server("node-1", mig()), pending=[pod(f"p{n}", "3g.20gb") for n in range(5)]))
 
     assert (len(result.placed), result.bound) == (2, 2)
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+@pytest.mark.parametrize("idle", [[], [("1g.5gb", 0)]], ids=["to be created", "idle"])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_pod_that_requests_none_of_it_fits_a_node_that_is_overcommitted(
+    resource: str, idle: list[tuple[str, int]], partitions: int
+) -> None:
+    """As for kube-scheduler, which never finds too little of what a pod does not request."""
+    full, view = server("node-1", mig(idle=idle))
+    hog = replace(pod("hog"), node="node-1", gpu=(), requests=((resource, 2 * full.allocatable[resource]),))
+    waiting = pod("waiting", ("1g.5gb", partitions))
+    modest = replace(waiting, requests=tuple(pair for pair in waiting.requests if pair[0] != resource))
+
+    result = plan(cluster((full, view), pods=[hog], pending=[modest]))
+
+    assert [placed.node for placed in result.placed] == ["node-1"]
+    assert not plan(cluster((full, view), pods=[hog], pending=[waiting])).placed

@@ -107,7 +107,7 @@ def filled(cluster: Snapshot) -> Turn:
 
 
 def reading_of(view: PlanView) -> PlanReading:
-    """A plan whose agent is heard, with nothing left to write."""
+    """A plan whose agent is alive, with nothing left to write."""
     alive, ready = (
         ConditionReading(status="True", reason=reason.value, observed_generation=1, last_transition_time="")
         for reason in (Reason.HEARTBEAT, Reason.CONFIRMED)

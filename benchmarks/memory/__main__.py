@@ -96,7 +96,7 @@ def _wait(done: Callable[[], bool]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while not done():
         if time.monotonic() > until:
-            raise TimeoutError("the controller has not heard of the whole cluster")
+            raise TimeoutError("the controller has not listed the whole cluster")
         time.sleep(1.0)
 
 

@@ -100,9 +100,9 @@ def test_what_fewer_pods_cost_is_not_compared(tmp_path: Path) -> None:
 
 
 def test_hardware_that_does_not_exist_is_not_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    odd = workload(nodes=[{"name": "n0", "model": "NVIDIA-Z9", "count": 1, "status": {}}])
+    broken = workload(nodes=[{"name": "n0", "model": "NVIDIA-Z9", "count": 1, "status": {}}])
 
-    assert main([written(tmp_path, odd)]) == 0
+    assert main([written(tmp_path, broken)]) == 0
     assert "small: not run: there is no GPU model NVIDIA-Z9" in capsys.readouterr().out
 
 
@@ -167,8 +167,8 @@ def test_cards_that_cannot_exist(kind: str, used: dict[str, int], words: str) ->
 
 
 def test_profiles_go_by_the_names_that_the_file_uses() -> None:
-    asks = [{"name": "p", "req": {"nvidia.com/mig-7g.79gb": "1"}}]
-    old = workload(nodes=[{"name": "n0", "model": "NVIDIA-A100-80GB-PCIe", "count": 1, "status": {}}], pods=asks)
+    requests = [{"name": "p", "req": {"nvidia.com/mig-7g.79gb": "1"}}]
+    old = workload(nodes=[{"name": "n0", "model": "NVIDIA-A100-80GB-PCIe", "count": 1, "status": {}}], pods=requests)
 
     assert nos_baseline.replay(cluster_of(old), cycles=1).placed == (0, 1)
 
@@ -213,7 +213,7 @@ def test_what_a_workload_leaves_out_is_nothing(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    ("odd", "words"),
+    ("broken", "words"),
     [
         (3, "3 is no workload"),
         ({"nodes": [{}]}, "nodes[0].model is missing"),
@@ -229,13 +229,13 @@ def test_what_a_workload_leaves_out_is_nothing(tmp_path: Path, capsys: pytest.Ca
     ],
 )
 def test_a_malformed_workload_is_not_run(
-    odd: Any, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken: Any, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([written(tmp_path, odd, workload())]) == 0
+    assert main([written(tmp_path, broken, workload())]) == 0
 
-    said = capsys.readouterr().out
-    assert "workload 0: not run: " in said
-    assert words in said
+    printed = capsys.readouterr().out
+    assert "workload 0: not run: " in printed
+    assert words in printed
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"workloads": 3}'])

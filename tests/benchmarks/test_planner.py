@@ -23,7 +23,7 @@ def test_prints_what_was_found_as_json(mix: str, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--repeat", "0"], "argument --repeat: 0 is less than 1"),
         (["--pods", "-1"], "argument --pods: -1 is less than 0"),
@@ -31,9 +31,11 @@ def test_prints_what_was_found_as_json(mix: str, capsys: pytest.CaptureFixture[s
         (["--mix", "spiced"], "argument --mix: invalid choice: 'spiced'"),
     ],
 )
-def test_refuses_what_cannot_be_measured(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_what_cannot_be_measured(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         planner.main(arguments)
 
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_files_that_were_put_together_without_a_line_between(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "problem"),
     [
         ({"spec": None}, "spec: is missing: a Pod without one cannot be planned for"),
         ({"spec": {"containers": None}}, "spec.containers: must be a list of containers"),
@@ -104,8 +104,8 @@ def test_files_that_were_put_together_without_a_line_between(
     ],
 )
 def test_a_broken_object_is_named_with_field_and_remedy(
-    change: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    change: dict[str, Any], problem: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lines = refusal(capsys, dump(tmp_path, node(), {**pod("one"), **change}))
 
-    assert lines[0].startswith(f"gpuplan: {tmp_path}/dump.yaml: document 0.items[1]: {said}")
+    assert lines[0].startswith(f"gpuplan: {tmp_path}/dump.yaml: document 0.items[1]: {problem}")

@@ -94,9 +94,9 @@ def test_a_refused_node_is_planned_around_at_once(rig: Rig) -> None:
     assert list(rig.bench.state.reservations().values()) == ["n2"]
     (decision,) = rig.loop.decisions()["pods"]
     assert (decision["outcome"], decision["node"]) == ("underWay", "n2")
-    told = [(reason, message) for about, _, reason, message in rig.recorder.emitted if about == "Pod/p"]
-    assert [message for reason, message in told if reason == "Planned"] == [told[-1][1]]
-    assert "on node n2 " in told[-1][1]
+    events = [(reason, message) for about, _, reason, message in rig.recorder.emitted if about == "Pod/p"]
+    assert [message for reason, message in events if reason == "Planned"] == [events[-1][1]]
+    assert "on node n2 " in events[-1][1]
 
 
 def test_while_every_plan_is_refused_pods_get_the_server_s_message(rig: Rig) -> None:

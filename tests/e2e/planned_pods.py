@@ -20,7 +20,7 @@ from controller.planning import plan
 from kube import apply
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, NODES, call
-from tests.e2e.scheduler_rig import Rig, said_of
+from tests.e2e.scheduler_rig import Rig, verdict_of
 from tests.waiting import eventually
 
 NAMESPACE = "red"
@@ -161,7 +161,7 @@ def wait_until_tried(rig: Rig, snapshot: Snapshot) -> None:
     names = {pod.name for pod in snapshot.pending}
 
     def untried() -> list[str]:
-        return [name for name, pod in rig_pods(rig).items() if name in names and said_of(pod) is None]
+        return [name for name, pod in rig_pods(rig).items() if name in names and verdict_of(pod) is None]
 
     eventually(lambda: not untried(), "the scheduler to try every pod", seen=untried)
 

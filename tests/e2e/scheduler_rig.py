@@ -43,7 +43,7 @@ _COUNTED = re.compile(r"(?P<count>\d+) (?P<reason>.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """What the scheduler said of a pod: a node, or a message with its reasons counted over all nodes."""
+    """The verdict of the scheduler on a pod: a node, or a message with its reasons counted over all nodes."""
 
     node: str = ""
     message: str = ""
@@ -160,14 +160,14 @@ class Rig:
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods"
         query = {"fieldSelector": f"metadata.name={metadata['name']}"}
         stream = WatchStream(self.api, path, query, version=metadata["resourceVersion"], timing=TIMING)
-        last = Word(message="the scheduler said nothing")
+        last = Word(message="no verdict of the scheduler")
         for event in stream:
             if event.type == "MODIFIED":
-                said = said_of(event.object)
-                if said is not None and (said.node or not patient):
+                verdict = verdict_of(event.object)
+                if verdict is not None and (verdict.node or not patient):
                     stream.close()
-                    return said
-                last = said or last
+                    return verdict
+                last = verdict or last
         return last
 
     # --------------------------------------------------------------------------------------------- end
@@ -196,7 +196,7 @@ class Rig:
             return
 
 
-def said_of(pod: Json) -> Word | None:
+def verdict_of(pod: Json) -> Word | None:
     """The scheduler's last verdict on a pod; None while there is none."""
     if pod["spec"].get("nodeName"):
         return Word(node=pod["spec"]["nodeName"])

@@ -100,8 +100,8 @@ class Simulated:
 def _translated(word: Word) -> Counter[str]:
     counted: Counter[str] = Counter()
     for reason, count in word.reasons:
-        said = _TAINT.sub(TAINTED, reason)
-        counted[_OLD_WORDS.get(said, said)] += count
+        plain = _TAINT.sub(TAINTED, reason)
+        counted[_OLD_WORDS.get(plain, plain)] += count
     return counted
 
 

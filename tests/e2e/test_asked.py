@@ -7,4 +7,4 @@ import pytest
 
 def test_the_real_control_plane_is_requested() -> None:
     if os.environ.get("GPUPLAN_E2E") != "1":
-        pytest.skip("the real control plane is not asked for: set GPUPLAN_E2E=1, or use `make e2e`")
+        pytest.skip("the real control plane is not requested: set GPUPLAN_E2E=1, or use `make e2e`")

@@ -159,10 +159,10 @@ def test_refused(cluster: RealCluster, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, case in REFUSED.items() if case[1] and "planned" not in name])
 def test_what_kubectl_prints(cluster: RealCluster, name: str) -> None:
     body, field, sentence = REFUSED[name]
-    said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
-    assert "is invalid" in said
-    assert sentence in said
-    assert field in said
+    printed = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
+    assert "is invalid" in printed
+    assert sentence in printed
+    assert field in printed
 
 
 def test_node_name_never_changes(cluster: RealCluster) -> None:

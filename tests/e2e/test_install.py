@@ -35,8 +35,8 @@ def empty(programs: Binaries, tmp_path: Path) -> Iterator[RealCluster]:
 def test_kustomize_ships_the_same_in_the_same_order(empty: RealCluster) -> None:
     made = list(objects_of(empty.kubectl("kustomize", str(MANIFESTS.parent), check=True)))
     assert _words(made) == _words(list(manifests_of(MANIFESTS)))
-    said = empty.kubectl("apply", "-k", str(MANIFESTS.parent), check=True)
-    assert said.count(" created") == len(made)
+    printed = empty.kubectl("apply", "-k", str(MANIFESTS.parent), check=True)
+    assert printed.count(" created") == len(made)
 
 
 def _words(found: Any) -> Any:

@@ -112,8 +112,8 @@ def test_pods_of_a_node_whose_plan_is_refused_run_elsewhere(cluster: Cluster, tm
     assert tried, "the refused node was planned first"
     assert set(tried) == {422}
     assert len(tried) <= 6
-    told = [
+    messages = [
         event["message"] for event in apply.get(cluster.api, "/api/v1/events")["items"] if event["reason"] == "Planned"
     ]
-    assert told
-    assert not [message for message in told if " first" in message]
+    assert messages
+    assert not [message for message in messages if " first" in message]

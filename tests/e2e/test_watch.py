@@ -107,7 +107,7 @@ def test_a_reflector_that_was_cut_off_until_its_version_was_too_old(
         live = {item["metadata"]["name"]: item for item in apply.get(mortal.admin, MAPS)["items"]}
         versions = {name: item["metadata"]["resourceVersion"] for name, item in live.items()}
         assert {name: version for (_, name), version in reflector.items().items()} == versions
-        assert "too old resource version" in caplog.text, "the watch was resumed, and told 410"
+        assert "too old resource version" in caplog.text, "the watch was resumed, and answered 410"
         assert seen.count(("cut-goes", False)) == seen.count(("cut-comes", True)) == 1
         assert seen.count(("cut-changes", True)) == 2
         assert seen.count(("cut-stays", True)) == 1

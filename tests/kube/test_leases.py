@@ -239,18 +239,18 @@ def test_a_heartbeat_can_be_requested_at_once(serve: Serve) -> None:
 
 def test_annotations_of_the_lease_come_and_go(serve: Serve) -> None:
     server = serve(Store())
-    said = {"gpuplan.dev/x": "y"}
+    written = {"gpuplan.dev/x": "y"}
     heart = Heartbeat(
         clients.for_url(server.url),
         namespace="system",
         name="node-1",
         identity="agent-1",
         manager="agent",
-        annotations=lambda: said,
+        annotations=lambda: written,
     )
 
     heart.beat()
-    said.clear()
+    written.clear()
     heart.beat()
 
     first, second = (request.body["metadata"] for request in server.requests)

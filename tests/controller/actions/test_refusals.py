@@ -89,5 +89,5 @@ def test_requests_and_reports(
             bench.clock.now += TURN_SECONDS
     # Pauses of at most 1, 2, 4, ... 32, 60, 60 s, and at least half of that.
     assert 6 <= requests <= 24
-    told = [record for record in caplog.records if "no, says the policy" in record.getMessage()]
-    assert len(told) == bench.errors(work.stage) == {"once": 1, "each": requests, "never": 0}[reports]
+    logged = [record for record in caplog.records if "no, says the policy" in record.getMessage()]
+    assert len(logged) == bench.errors(work.stage) == {"once": 1, "each": requests, "never": 0}[reports]

@@ -85,8 +85,8 @@ def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) 
     pending = tuple(pod_view(pod(name, requests=requests, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
     result = replace(PlanningResult(), placed=(placed("a"), placed("b")))
     desk.reporter.report(Snapshot(pending=pending), result, (), 0.25, why="1 pod")
-    heard = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]
-    assert heard == [
+    events = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]
+    assert events == [
         ("Pod/a", "Warning", "HostIPCMissing"),
         ("Pod/a", "Normal", "Planned"),
         ("Pod/b", "Normal", "Planned"),
@@ -95,8 +95,8 @@ def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) 
 
 
 def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: Desk) -> None:
-    (heard,) = desk.report(unplaced=(missed("a", "gated", UnplacedReason.SCHEDULING_GATED),))
-    assert heard == ("Pod/a", "Normal", "SchedulingGated", "gated")
+    (events,) = desk.report(unplaced=(missed("a", "gated", UnplacedReason.SCHEDULING_GATED),))
+    assert events == ("Pod/a", "Normal", "SchedulingGated", "gated")
 
 
 def test_a_pod_that_comes_back_to_the_queue_gets_its_event_again(desk: Desk) -> None:
@@ -106,9 +106,9 @@ def test_a_pod_that_comes_back_to_the_queue_gets_its_event_again(desk: Desk) -> 
 
 
 def test_a_planned_pod_gets_an_event_and_one_that_takes_what_is_there_does_not(desk: Desk) -> None:
-    heard = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
+    events = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
     words = f"Creating 1 {SLICE} on node n1 for this pod."
-    assert heard == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
+    assert events == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
     assert desk.report(placed=(placed("a", Supply.UNDER_WAY), placed("c", Supply.EXISTING))) == []
     assert desk.report(placed=(placed("a", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
 
@@ -132,13 +132,13 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1", planned={"gpus": [item(0, 3)]})
     bench.load()
-    heard = desk.report(
+    events = desk.report(
         Outcome(node="n1", written=Written.APPLIED, seconds=0.1),
         Outcome(node="n2", written=Written.FAILED, message="away"),
         placed=(placed("a"), placed("b")),
         node_changes=(NodeChange(node="n1", gpus=(), changed=(0, 2)),),
     )
-    assert heard[-1] == (
+    assert events[-1] == (
         "GPUPartitionPlan/n1",
         "Normal",
         "PlanWritten",

@@ -144,8 +144,8 @@ def test_a_model_that_the_catalogue_lacks_is_used_where_nvml_confirms_it(caplog:
     snapshot = cluster(server("n", gpu), pending=[pod(f"p{n}", "1g.50gb") for n in range(3)])
     options = PlannerOptions(geometries=known)
     with caplog.at_level(logging.WARNING):
-        told = warn_about_geometries(plan, options)
-        assert [len(told(snapshot, options).placed) for _ in range(2)] == [2, 2]
+        warned = warn_about_geometries(plan, options)
+        assert [len(warned(snapshot, options).placed) for _ in range(2)] == [2, 2]
     assert sum("2g.100gb" in line for line in caplog.messages) == 1
 
 

@@ -170,7 +170,7 @@ def test_the_schedulers_queue_decides_the_order() -> None:
 
 
 def test_a_request_is_taken_apart() -> None:
-    asked = replaced(
+    requesting = replaced(
         pod("a", "1g.5gb", ("3g.20gb", 2), "nvidia.com/gpu", cpu=2500),
         requests=tuple(
             sorted(
@@ -185,7 +185,7 @@ def test_a_request_is_taken_apart() -> None:
             )
         ),
     )
-    demand = demand_of(asked)
+    demand = demand_of(requesting)
 
     assert demand.wants == (("nvidia.com/gpu", 1), ("nvidia.com/mig-1g.5gb", 1), ("nvidia.com/mig-3g.20gb", 2))
     assert (demand.needs.cpu_milli, demand.needs.memory_bytes) == (2500, 7)

@@ -69,7 +69,7 @@ def test_a_taint_may_be_taken_as_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "matches"),
+    ("requirement", "matches"),
     [
         (requirement("zone", "In", "a", "b"), True),
         (requirement("zone", "In", "c"), False),
@@ -89,11 +89,11 @@ def test_a_taint_may_be_taken_as_gone() -> None:
         (requirement("size", "Unheard"), False),
     ],
 )
-def test_node_affinity(asked: Requirement, matches: bool) -> None:
+def test_node_affinity(requirement: Requirement, matches: bool) -> None:
     labelled = node(labels={"zone": "a", "size": "8"})
 
     expected = "" if matches else "NodeAffinity: node(s) didn't match Pod's node affinity/selector"
-    assert verdict(pod("a", affinity=[asked]), labelled) == expected
+    assert verdict(pod("a", affinity=[requirement]), labelled) == expected
 
 
 def test_one_matching_term_is_enough_and_an_empty_one_matches_nothing() -> None:

@@ -42,9 +42,9 @@ def test_the_messages_are_the_same(name: str) -> None:
 def test_the_benchmark_prints_how_many_agree(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(DATA / FILES[0]), "--json"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["pairs"] == said["agreeing"] > 0
-    assert said["disagreements"] == []
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["pairs"] == printed["agreeing"] > 0
+    assert printed["disagreements"] == []
 
 
 def write(path: Path, clusters: Any) -> str:
@@ -60,8 +60,8 @@ def test_the_benchmark_names_each_disagreement(tmp_path: Path, capsys: pytest.Ca
     row[node] = ["NodeName", "made up"]
 
     assert main([write(tmp_path / "verdicts.json", [cluster])]) == 1
-    (said, *figures) = capsys.readouterr().out.splitlines()
-    assert said.startswith(
+    (printed, *figures) = capsys.readouterr().out.splitlines()
+    assert printed.startswith(
         f"cluster 0, pod p0, node {node}: kube-scheduler NodeName: made up, the simulator {plugin}: "
     )
     assert "agreeing  719" in "\n".join(figures)
@@ -122,8 +122,8 @@ def test_pods_of_one_name_are_distinguished_by_their_namespace(tmp_path: Path) -
         for space in ("a", "b")
     ]
     pod = {"metadata": {"name": "p", "namespace": "a"}, "spec": {"containers": containers}}
-    said = ["NodeResourcesFit", "Insufficient cpu"]
-    cluster = {"Nodes": [node], "Existing": running, "Pods": [pod], "Expected": {"p": {"n": said}}}
+    printed = ["NodeResourcesFit", "Insufficient cpu"]
+    cluster = {"Nodes": [node], "Existing": running, "Pods": [pod], "Expected": {"p": {"n": printed}}}
 
     assert main([write(tmp_path / "verdicts.json", [cluster])]) == 0
 
@@ -132,7 +132,7 @@ BARE: dict[str, Any] = {"Nodes": [], "Existing": [], "Pods": [], "Expected": {}}
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     [
         ("", "neither JSON nor gzipped JSON"),
         ("{}", "holds an object, a list of clusters is needed"),
@@ -166,14 +166,14 @@ BARE: dict[str, Any] = {"Nodes": [], "Existing": [], "Pods": [], "Expected": {}}
     ],
 )
 def test_a_file_of_another_form_is_refused(
-    content: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: Any, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "other.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
     assert main([str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{path}: cannot be compared: {said}")
+    assert line.startswith(f"{path}: cannot be compared: {printed}")
 
 
 def test_half_a_gzipped_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

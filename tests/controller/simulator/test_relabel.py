@@ -67,7 +67,7 @@ IN, NOT_IN = "In", "NotIn"
 
 
 @pytest.mark.parametrize(
-    ("asks", "now", "selector", "relabelled", "kept"),
+    ("limits", "now", "selector", "relabelled", "kept"),
     [
         # MIG -> MPS: a device plugin that relabels adds -SHARED; with ours the label may have it or not.
         (MPS, PLAIN, (IN, PLAIN), False, True),
@@ -89,12 +89,12 @@ IN, NOT_IN = "In", "NotIn"
     ],
 )
 def test_selectors_are_tried_against_the_labels_after_the_cut(
-    asks: Json, now: Json, selector: tuple[str, Json], relabelled: bool, kept: bool
+    limits: Json, now: Json, selector: tuple[str, Json], relabelled: bool, kept: bool
 ) -> None:
     operator, wanted = selector
     expression = {"key": PRODUCT, "operator": operator, "values": [wanted[PRODUCT]]}
     required = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
-    containers = [{"name": "c", "resources": {"limits": asks}}]
+    containers = [{"name": "c", "resources": {"limits": limits}}]
     pod = a_pod("p", spec={"containers": containers, "affinity": {"nodeAffinity": required}})
 
     assert (why_not(pod, node(labels=now), relabels=True) is None) == relabelled

@@ -54,7 +54,8 @@ class Bench:
         plugin = FakePlugin(self.node.paths.plugin_dir, resource or self.resource, socket_name).offer(*ids)
         plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers, pre_start_required=prestart)
         self.register(plugin)
-        self.wait(lambda: self.offered(plugin.resource) == sorted(ids), f"{plugin.resource} is offered")
+        self.wait(lambda: plugin.streams, f"the kubelet follows the list of {plugin.resource}")
+        self.wait(lambda: self.offered(plugin.resource) == sorted(ids), f"{plugin.resource} is advertised")
         return plugin
 
     def register(self, plugin: FakePlugin) -> None:
@@ -67,7 +68,7 @@ class Bench:
         """Register as a plugin should that lost its kubelet."""
         self.register(plugin)
         healthy = sorted(device.ID for device in plugin.devices if device.health == "Healthy")
-        self.wait(lambda: self.offered(plugin.resource) == healthy, f"{plugin.resource} is offered again")
+        self.wait(lambda: self.offered(plugin.resource) == healthy, f"{plugin.resource} is advertised again")
 
     # --------------------------------------------------------------------------------- pod-resources
 

@@ -182,7 +182,7 @@ def test_a_preference_is_requested_and_foreign_ids_in_it_are_ignored(bench: Benc
     plugin.preference = lambda available, size: [*plugin.allocated[0]][:size]
     last = sorted({"a", "b", "c"} - set(plugin.allocated[0]))
     raw = bench.run(wanting(bench))
-    assert plugin.preferred_requests[1] == (set(last), set(), 1), "asked also when nothing is left to choose"
+    assert plugin.preferred_requests[1] == (set(last), set(), 1), "requested also when nothing is left to choose"
     assert bench.held()[raw["metadata"]["name"]] == last, "ids in use are ignored"
 
 

@@ -65,9 +65,9 @@ def message(found: Binaries | Missing) -> str:
 
 
 def test_built_once_and_taken_from_the_cache_after(places: Places, tmp_path: Path) -> None:
-    said: list[str] = []
-    first = obtain(None, places, report=said.append)
-    second = obtain(CURRENT, places, report=said.append)
+    output: list[str] = []
+    first = obtain(None, places, report=output.append)
+    second = obtain(CURRENT, places, report=output.append)
 
     assert isinstance(first, Binaries)
     assert first == second
@@ -78,7 +78,7 @@ def test_built_once_and_taken_from_the_cache_after(places: Places, tmp_path: Pat
         f"kubernetes-v{CURRENT}",
         f"etcd-v{ETCD}",
     ]
-    assert len(said) == 2
+    assert len(output) == 2
 
 
 def test_a_build_of_other_pins_replaces_the_old_one(places: Places) -> None:
@@ -101,15 +101,15 @@ def test_a_failed_build_says_why_and_leaves_nothing(places: Places) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "begins", "broken"),
+    ("output", "begins", "broken"),
     [
         ("dial tcp: no route to host", "the sources of kubernetes-v1.36.3 could not be fetched: dial tcp", False),
         ("verifying module: checksum mismatch", "what was fetched for kubernetes-v1.36.3 is not what is pinned", True),
     ],
     ids=["no module proxy", "forged"],
 )
-def test_sources_that_cannot_be_fetched(places: Places, said: str, begins: str, broken: bool) -> None:
-    found = obtain(None, with_environ(places, GO_FETCHES=said))
+def test_sources_that_cannot_be_fetched(places: Places, output: str, begins: str, broken: bool) -> None:
+    found = obtain(None, with_environ(places, GO_FETCHES=output))
 
     assert begins in message(found)
     assert "downloading" not in message(found)
@@ -167,7 +167,7 @@ def test_given_assets_of_another_version_are_refused(places: Places, tmp_path: P
     folder = assets(tmp_path / "assets", *SERVERS, "etcd")
     given = Places(cache=places.cache, assets=folder, environ=places.environ)
 
-    assert "holds Kubernetes 1.36.9, and 1.30.14 was asked for" in message(obtain("1.30.14", given))
+    assert "holds Kubernetes 1.36.9, and 1.30.14 was requested" in message(obtain("1.30.14", given))
 
 
 def test_assets_without_an_api_server(places: Places, tmp_path: Path) -> None:

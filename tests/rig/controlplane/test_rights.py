@@ -32,9 +32,9 @@ BODIES: list[dict[str, Any]] = [
 
 
 def test_one_question_per_binding_and_account() -> None:
-    asked = [(review["user"], review["resourceAttributes"]) for review in reviews(BODIES)]
+    requested = [(review["user"], review["resourceAttributes"]) for review in reviews(BODIES)]
     who = "system:serviceaccount:n:s"
-    assert asked == [
+    assert requested == [
         (who, {"group": "g", "resource": "a", "subresource": "b", "verb": "patch", "namespace": "", "name": ""}),
         (who, {"group": "", "resource": "c", "subresource": "", "verb": "get", "namespace": "n", "name": "x"}),
     ]

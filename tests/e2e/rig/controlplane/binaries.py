@@ -78,7 +78,7 @@ def obtain(
         if there is None:
             return Missing(f"KUBEBUILDER_ASSETS is {places.assets}, but no kube-apiserver runs there")
         if version is not None and version != there:
-            return Missing(f"KUBEBUILDER_ASSETS holds Kubernetes {there}, and {version} was asked for")
+            return Missing(f"KUBEBUILDER_ASSETS holds Kubernetes {there}, and {version} was requested")
         version = there
     version = version or CURRENT
     found = dict(given)

@@ -7,7 +7,7 @@ of reading is part of the safety: first what the plugin has in force, then the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -72,6 +72,8 @@ class Observation:
     """Why our device plugin may not serve this node: another one does. A sentence for people."""
     believed_in_seconds: float | None = None
     """Until the List of a kubelet that has just started is believed."""
+    hidden_processes: str = ""
+    """Why the processes on the GPUs are not known, and so no partition is known to be free."""
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The verdict of all witnesses on one partition."""
@@ -136,10 +138,16 @@ class Observer:
             gpus=hardware.gpus,
             driver_version=hardware.driver_version,
             driver_problem=hardware.problem,
-            processes=self.hardware.processes_of(gpu for gpu in hardware.gpus if not gpu.problem),
+            processes=self._processes(hardware.gpus, found.hidden_processes),
+            hidden_processes=found.hidden_processes,
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
             believed_in_seconds=found.believed_in_seconds,
         )
+
+    def _processes(self, gpus: Iterable[ObservedGpu], hidden: str) -> Mapping[str, tuple[GpuProcess, ...] | str]:
+        readable = [gpu for gpu in gpus if not gpu.problem]
+        # An empty list of processes that cannot be seen would count as proof that none is there.
+        return {gpu.uuid: hidden for gpu in readable} if hidden else self.hardware.processes_of(readable)
 
     def observe_hardware(self, observation: Observation) -> Observation:
         """The same with the hardware read again, after it was changed."""

@@ -160,6 +160,9 @@ class SimulatedKubelet:
     def rival_sockets(self) -> tuple[str, ...]:
         return ()
 
+    def shares_processes(self) -> bool:
+        return True
+
     def seconds_since_start(self) -> float | None:
         return 3600.0
 

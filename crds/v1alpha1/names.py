@@ -76,6 +76,7 @@ class Condition(StrEnum):
     OWNERSHIP_CONFLICT = "OwnershipConflict"
     AGENT_ALIVE = "AgentAlive"
     GPUS_HEALTHY = "GPUsHealthy"
+    HOST_ACCESS = "HostAccess"
 
 
 class Reason(StrEnum):
@@ -109,6 +110,7 @@ class Reason(StrEnum):
     DEVICE_PLUGIN_ERROR = "DevicePluginError"
     ADVERTISE_TIMEOUT = "AdvertiseTimeout"
     CDI_UNAVAILABLE = "CDIUnavailable"
+    HOST_NOT_VISIBLE = "HostNotVisible"
     DRIFT = "Drift"
     FOREIGN_OWNER = "ForeignOwner"
     UNHEALTHY = "Unhealthy"

@@ -31,6 +31,8 @@ class Delivery:
     strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
     missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By device id, why no container could use it."""
+    unseen: str = ""
+    """What of the driver the agent cannot see, and devices need."""
     note: str = ""
     """What an administrator should know although everything works."""
     overdue: bool = False
@@ -90,7 +92,12 @@ class ContainerDelivery:
         self._ages.end_pass()
         overdue = seconds >= PATIENCE_SECONDS
         return Delivery(
-            strategy=strategy, missing=missing, note=note, overdue=overdue, waits=bool(missing) and not overdue
+            strategy=strategy,
+            missing=missing,
+            unseen=published.unseen,
+            note=note,
+            overdue=overdue,
+            waits=bool(missing) and not overdue,
         )
 
     def _in_use(self, readings: Readings) -> tuple[DeviceListStrategy, str]:

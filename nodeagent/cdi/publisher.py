@@ -50,6 +50,8 @@ class Published:
     """By device id, the reason why it has no entry."""
     problem: str = ""
     """Why no device of this node has one."""
+    unseen: str = ""
+    """What the driver does not show to the agent although devices need it."""
 
 
 class SpecificationPublisher:
@@ -87,7 +89,8 @@ class SpecificationPublisher:
             there = known.devices if known is not None and known.common == desired.common else {}
             missing |= {name: problem for name, edits in entries.items() if there.get(name) != edits}
         self._change_log.warn(problem or "; ".join(sorted(set(missing.values()))))
-        return Published(missing=missing, problem=problem)
+        unseen = numbers.problem if numbers.problem in missing.values() else ""
+        return Published(missing=missing, problem=problem, unseen=unseen)
 
     def forget(self, ids: Iterable[str]) -> str:
         """Take entries out before their instances are destroyed; returns why that was not possible, else nothing."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,8 @@ from nodeagent.hardware.partitions import concerns_gpus
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
+PEER = struct.Struct("3i")
+"""Process, user and group: `struct ucred`."""
 
 Held: TypeAlias = Mapping[str, tuple[str, ...]]
 """Device ids by resource."""
@@ -109,6 +113,20 @@ class Kubelet:
     def rival_sockets(self) -> tuple[str, ...]:
         """Names of the sockets that another GPU device plugin serves on this node."""
         return rival_sockets(self._paths.plugin_dir)
+
+    def shares_processes(self) -> bool:
+        """Whether this process sees the kubelet's, and with it those of all containers; True while it is not served.
+
+        The kernel names the peer of a socket by its id in the caller's PID namespace: 0 where it is in none below.
+        """
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(ANSWER_SECONDS)
+                probe.connect(str(self._paths.pod_resources_socket))
+                pid, _, _ = PEER.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
+        except OSError:
+            return True
+        return bool(pid)
 
     def seconds_since_start(self) -> float | None:
         """Since this kubelet began to serve; None while it does not. A new socket means a new kubelet."""

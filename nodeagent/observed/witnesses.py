@@ -18,6 +18,11 @@ from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoA
 from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.usage import Usage, judge
 
+HIDDEN_PROCESSES = (
+    "the agent does not see the processes of other containers, so the driver lists none of them: run its pod with "
+    "hostPID: true"
+)
+
 
 class KubeletReader(Protocol):
     """What a pass reads from the kubelet; see `kubelet.Kubelet`."""
@@ -32,6 +37,8 @@ class KubeletReader(Protocol):
 
     def seconds_since_start(self) -> float | None: ...
 
+    def shares_processes(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witnessed:
@@ -43,6 +50,8 @@ class Witnessed:
     rival_sockets: tuple[str, ...]
     believed_in_seconds: float | None
     """Until the List of a kubelet that has just started is believed."""
+    hidden_processes: str = ""
+    """Why the driver's list of processes proves nothing: a sentence for people."""
 
 
 class Witnesses:
@@ -74,6 +83,7 @@ class Witnesses:
             usage=judge(pods, listed, votes, too_early=too_early or self._holdings.problem),
             rival_sockets=self._kubelet.rival_sockets(),
             believed_in_seconds=self._kubelet_start_seconds - seconds if seconds is not None else None,
+            hidden_processes="" if self._kubelet.shares_processes() else HIDDEN_PROCESSES,
         )
 
     def _too_early(self, seconds: float | None) -> str:

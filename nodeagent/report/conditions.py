@@ -37,6 +37,7 @@ def conditions(
         Condition.DRIFTED: _drifted(result),
         Condition.OWNERSHIP_CONFLICT: _ownership(result),
         Condition.GPUS_HEALTHY: _health(result),
+        Condition.HOST_ACCESS: _host_access(result),
     }
     written = []
     for kind, (is_so, reason, message) in sorted(values.items()):
@@ -154,6 +155,16 @@ def _health(result: PassResult) -> ConditionValue:
     if ill:
         return False, Reason.UNHEALTHY, "; ".join(ill)
     return True, Reason.HEALTHY, "No GPU reports a fault."
+
+
+def _host_access(result: PassResult) -> ConditionValue:
+    """What the agent's pod must see of its node; without it the agent would have to guess."""
+    if result.observation.driver_problem is not None:
+        return False, Reason.DRIVER_ERROR, str(result.observation.driver_problem)
+    hidden = "; ".join(filter(None, (result.observation.hidden_processes, result.work.advertised.delivery.unseen)))
+    if hidden:
+        return False, Reason.HOST_NOT_VISIBLE, hidden
+    return True, Reason.CONFIRMED, "The agent sees the driver, its files and the processes of this node."
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

@@ -102,6 +102,8 @@ class FakeKubelet:
         self.age_seconds: float | None = 3600.0
         self.refuses = ""
         self.rivals: tuple[str, ...] = ()
+        self.same_processes = True
+        """The agent has the node's PID namespace."""
 
     def step(self) -> None:
         # A resource that was registered once stays for ever, with nothing in it.
@@ -126,6 +128,9 @@ class FakeKubelet:
 
     def rival_sockets(self) -> tuple[str, ...]:
         return self.rivals
+
+    def shares_processes(self) -> bool:
+        return self.same_processes
 
     def seconds_since_start(self) -> float | None:
         return self.age_seconds

@@ -1,6 +1,10 @@
 """What the agent reads of the kubelet's own files: its checkpoint, and since when it serves."""
 
 import json
+import socket
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -51,11 +55,43 @@ def test_a_checkpoint_of_another_form_is_no_witness_and_logged_once(
 def test_a_kubelet_is_no_older_than_its_machine_has_been_up(
     tmp_path: Path, uptime_seconds: float, ahead_seconds: float, seconds: float
 ) -> None:
-    socket = KubeletPaths(tmp_path).pod_resources_socket
-    socket.parent.mkdir(parents=True)
-    socket.touch()
-    wall_clock = Clock(socket.stat().st_ctime + ahead_seconds)
+    path = KubeletPaths(tmp_path).pod_resources_socket
+    path.parent.mkdir(parents=True)
+    path.touch()
+    wall_clock = Clock(path.stat().st_ctime + ahead_seconds)
 
     found = Kubelet(tmp_path, clock=Clock(uptime_seconds), wall_clock=wall_clock).seconds_since_start()
 
     assert found == pytest.approx(seconds)
+
+
+SHARES = (
+    "import sys; from pathlib import Path; from nodeagent.observed.kubelet import Kubelet\n"
+    "print(Kubelet(Path(sys.argv[1]), clock=float, wall_clock=float).shares_processes())"
+)
+
+
+@pytest.mark.parametrize(
+    ("around", "seen"),
+    [
+        pytest.param([], "True", id="host PID namespace"),
+        pytest.param(["unshare", "--pid", "--fork"], "False", id="a PID namespace of its own"),
+    ],
+)
+def test_processes_are_shared_where_the_kubelets_is_visible(around: list[str], seen: str) -> None:
+    if around and subprocess.run([*around, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may make no PID namespace")
+    with tempfile.TemporaryDirectory(prefix="gp", dir="/tmp") as root:  # a socket's path has 107 bytes at most
+        path = KubeletPaths(Path(root)).pod_resources_socket
+        path.parent.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as kubelet:
+            kubelet.bind(str(path))
+            kubelet.listen()
+            found = subprocess.run(
+                [*around, sys.executable, "-c", SHARES, root], capture_output=True, text=True, check=True
+            )
+    assert found.stdout.strip() == seen
+
+
+def test_processes_are_not_doubted_while_no_kubelet_serves(tmp_path: Path) -> None:
+    assert Kubelet(tmp_path, clock=Clock(), wall_clock=Clock()).shares_processes()

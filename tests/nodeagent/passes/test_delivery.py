@@ -183,6 +183,7 @@ def test_capability_files_that_are_not_visible_concern_mig_only(make_world: Make
     world.settle(8)
     assert world.advertised() == {"nvidia.com/gpu": 1}
     assert "does not see the driver's capability files" in world.condition("Advertised")["message"]
+    assert world.condition("HostAccess")["reason"] == "HostNotVisible"
 
 
 def test_earlier_plugin_is_answered_by_environment_and_said_so(make_world: MakeWorld) -> None:

@@ -52,11 +52,27 @@ def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: 
         "Applied",
         "Drifted",
         "GPUsHealthy",
+        "HostAccess",
         "OwnershipConflict",
         "Ready",
         "Reconciling",
         "Stalled",
     ]
+
+
+def test_agent_that_does_not_see_processes_says_so_and_destroys_nothing(make_world: MakeWorld) -> None:
+    world = make_world(cut(("1g.10gb", 0), ("1g.10gb", 1)))
+    world.kubelet.same_processes = False
+    world.apply(mig(0, ("3g.40gb", 0)))
+    world.settle(20)
+    assert world.layout() == "1g.10gb at 0, 1g.10gb at 1"
+    found = world.condition("HostAccess")
+    assert (found["status"], found["reason"]) == ("False", "HostNotVisible")
+    assert "run its pod with hostPID: true" in found["message"]
+    world.kubelet.same_processes = True
+    world.settle()
+    assert world.layout() == "3g.40gb at 0"
+    assert world.condition("HostAccess")["status"] == "True"
 
 
 def test_drift_is_shown_while_it_is_healed(make_world: MakeWorld) -> None:

@@ -1,17 +1,13 @@
-"""Faults injected into single calls: fail with a code, stall, or kill the calling process before or after the act.
+"""Applies the faults in a machine's state file to single calls: fail with a code, stall, or kill the calling process.
 
-A fault lies in the machine's state file, so that a parent process or a test can set it while an agent runs. It names
-the C symbol (`nvmlGpuInstanceDestroy`), strikes `times` calls after letting `skip` pass, and may be bound to one GPU.
+A fault names the C symbol (`nvmlGpuInstanceDestroy`), applies to `times` calls after `skip` others, and may be bound to
+one GPU. A parent process or a test writes it while an agent runs.
 """
 
 from enum import StrEnum
-from pathlib import Path
 
 from sandbox.driver.state import FaultState, MachineState
-from sandbox.driver.status import Status
 from sandbox.driver.store import Store
-
-ALWAYS = -1
 
 
 class Action(StrEnum):
@@ -19,37 +15,6 @@ class Action(StrEnum):
     DELAY = "delay"
     DIE_BEFORE = "die_before"
     DIE_AFTER = "die_after"  # the act is done and saved, its caller never hears of it
-
-
-def inject(
-    path: Path | str,
-    function: str,
-    action: Action,
-    *,
-    status: Status = Status.UNKNOWN,
-    seconds: float = 0.0,
-    skip: int = 0,
-    times: int = 1,
-    gpu: str | None = None,
-) -> None:
-    """Add a fault; the first that matches a call wins. `times=ALWAYS` never wears off."""
-    with Store(path).writing() as machine:
-        machine["faults"].append(
-            FaultState(
-                function=function,
-                action=action.value,
-                status=int(status),
-                seconds=seconds,
-                skip=skip,
-                times=times,
-                gpu=gpu,
-            )
-        )
-
-
-def clear(path: Path | str) -> None:
-    with Store(path).writing() as machine:
-        machine["faults"] = []
 
 
 def take(store: Store, function: str, gpu_index: int | None) -> FaultState | None:

@@ -1,4 +1,4 @@
-"""Sets the MIG mode of a card, and does what a reboot does to it.
+"""Sets the MIG mode of a card.
 
 Setting the mode always succeeds as a call; what became of it is the activation status it returns. Ampere changes mode
 through a GPU reset and keeps it over reboots, Hopper and later change it at once and lose it with the driver.
@@ -23,15 +23,3 @@ def set_mig_mode(machine: MachineState, gpu: GpuState, mode: int) -> Status:
         return Status.IN_USE
     gpu["mig_mode"] = gpu["mig_mode_pending"]
     return Status.SUCCESS
-
-
-def reboot(machine: MachineState) -> None:
-    for gpu in machine["gpus"]:
-        gpu["gpu_instances"] = []
-        gpu["processes"] = []
-        gpu["lost"] = False
-        gpu["remapped_rows"][2] = 0
-        if not board_of(gpu).mode_persists:
-            gpu["mig_mode_pending"] = False
-        gpu["mig_mode"] = gpu["mig_mode_pending"]
-    machine["driver_loaded"] = True

@@ -222,9 +222,6 @@ class PodBook:
         with self._lock:
             return self._entries.get(uid)
 
-    def find(self, namespace: str, name: str) -> Entry | None:
-        return next((e for e in self.entries() if (e.pod.namespace, e.pod.name) == (namespace, name)), None)
-
     def entries(self) -> tuple[Entry, ...]:
         """In the order in which the kubelet came to know them."""
         with self._lock:

@@ -72,19 +72,6 @@ class PodResources(services.PodResourcesListerServicer):
         entries = self._book.active() if self._switches.list_active_pods_only else self._book.entries()
         return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
 
-    def Get(  # noqa: N802 - the name in the proto
-        self, request: api.GetPodResourcesRequest, context: grpc.ServicerContext
-    ) -> api.GetPodResourcesResponse:
-        self._admit(context)
-        if not self._switches.get_offered:
-            context.abort(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
-        entry = self._book.find(request.pod_namespace, request.pod_name)
-        if entry is None or not entry.active:
-            text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-            context.abort(grpc.StatusCode.UNKNOWN, text)
-        self._free_inactive()
-        return api.GetPodResourcesResponse(pod_resources=self._pod(entry))
-
     def GetAllocatableResources(  # noqa: N802 - the name in the proto
         self,
         request: api.AllocatableResourcesRequest,  # noqa: ARG002 - it has no fields

@@ -58,8 +58,6 @@ class Switches:
     """Off on 1.30: a force-deleted pod's containers get the pod's own grace period, not two seconds."""
     keeps_other_files: bool = True
     """Off on 1.30: every file in the plugin directory but the checkpoint is removed at the start."""
-    get_offered: bool = True
-    """Off up to 1.33: Get answers UNIMPLEMENTED."""
     resource_health_status: bool = True
     """On from 1.36: containerStatuses[].allocatedResourcesStatus."""
 
@@ -74,6 +72,5 @@ class Switches:
             frees_last_admitted=newer,
             short_forced_grace=newer,
             keeps_other_files=newer,
-            get_offered=minor >= FIRST_WITH_HEALTH,
             resource_health_status=minor >= FIRST_WITH_HEALTH,
         )

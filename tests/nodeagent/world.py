@@ -35,11 +35,11 @@ from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.confirmations import Confirmations
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
-from sandbox.driver import incidents
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.procfs import proc_of
 from sandbox.driver.state import Quirks
+from tests import incidents
 from tests.clock import Clock
 from tests.nodeagent.api_memory import ApiMemory
 from tests.nodeagent.items import NODE, Raw

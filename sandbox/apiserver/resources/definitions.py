@@ -15,6 +15,7 @@ from sandbox.apiserver.resources.resource import CustomForm, Resource
 from sandbox.apiserver.schema.rules import RuleError, Rules
 from sandbox.apiserver.schema.structural import Schema, compile_schema
 from sandbox.apiserver.tables.custom import columns_of
+from sandbox.apiserver.tables.jsonpath import compile_path
 
 # What this server evaluates of a schema. Another word is refused: it would be ignored in silence.
 KEYWORDS = {
@@ -76,6 +77,12 @@ def check(crd: Obj) -> list[FieldError]:
             errors.append(FieldError(path=path, reason="FieldValueRequired", detail="schemas are required"))
         else:
             errors += _check_schema(source)
+        for column in version.get("additionalPrinterColumns") or []:
+            try:
+                compile_path(column["jsonPath"])
+            except ValueError as error:
+                path = f"spec.versions[{index}].additionalPrinterColumns[{column['name']}].jsonPath"
+                errors.append(_invalid(path, str(error), column["jsonPath"]))
     return errors
 
 

@@ -9,19 +9,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from sandbox.apiserver.objects import json_type
-from sandbox.apiserver.schema.structural import GO_STRUCT, Schema
+from sandbox.apiserver.schema.structural import Schema
 
-_GO_TYPES: Final = {"string": "string", "integer": "int32", "boolean": "bool", "number": "float64"}
 _MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def decode_errors(value: Any, schema: Schema, trusted: Any = None) -> list[str]:
-    return list(_walk(value, schema, "", "", trusted))
+    return list(_walk(value, schema, "", trusted))
 
 
-def _walk(value: Any, schema: Schema, owner: str, path: str, trusted: Any) -> Iterator[str]:
-    """`owner` is the Go struct that the value is a field of."""
+def _walk(value: Any, schema: Schema, path: str, trusted: Any) -> Iterator[str]:
     if value is None or value is trusted:
         return
     if schema.quantity:
@@ -31,28 +29,18 @@ def _walk(value: Any, schema: Schema, owner: str, path: str, trusted: Any) -> It
     wanted, found = schema.type, json_type(value)
     if wanted and found != wanted and not (wanted == "number" and found == "integer"):
         shown = "number" if found == "integer" else found
-        yield f"json: cannot unmarshal {shown} into Go struct field {owner}.{path} of type {_go_type(schema)}"
+        yield f"json: cannot unmarshal {shown} into Go struct field {path} of type {wanted}"
     elif isinstance(value, dict):
         before = trusted if isinstance(trusted, dict) else {}
-        inner_owner = schema.source.get(GO_STRUCT, owner)
         for name, member in value.items():
             sub = schema.field(name)
             if sub is not None:
-                yield from _walk(member, sub, inner_owner, f"{path}.{name}" if path else name, before.get(name))
+                yield from _walk(member, sub, f"{path}.{name}" if path else name, before.get(name))
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            yield from _walk(item, schema.items, owner, path, None)
+            yield from _walk(item, schema.items, path, None)
     elif isinstance(value, str):
         yield from _time(value, schema)
-
-
-def _go_type(schema: Schema) -> str:
-    if schema.type == "array":
-        return f"[]{_go_type(schema.items)}" if schema.items else "[]interface {}"
-    if schema.additional is not None:
-        return f"map[string]{_go_type(schema.additional)}"
-    struct = schema.source.get(GO_STRUCT)
-    return f"v1.{struct}" if struct else _GO_TYPES.get(schema.type, "interface {}")
 
 
 def _time(value: str, schema: Schema) -> Iterator[str]:

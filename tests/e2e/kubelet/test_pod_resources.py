@@ -5,12 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-import pytest
 
 from kube.kubelet_api import podresources_pb2 as api
-from sandbox.kubelet.settings import FIRST_WITH_HEALTH
 from tests.e2e.kubelet.bench import Bench, container, pod
-from tests.e2e.real_cluster import RealCluster
 
 
 def test_one_entry_per_device(bench: Bench) -> None:
@@ -53,20 +50,3 @@ def test_the_rate_limit_is_shared_by_all_methods(bench: Bench) -> None:
     assert set(refused) == {"rejected by rate limit"}
     assert len(answers) - len(refused) >= 10
     assert bench.offered() == ["a"]
-
-
-def test_get(bench: Bench, cluster: RealCluster) -> None:
-    bench.plugin("a")
-    raw = bench.run(pod(container(devices={bench.resource: 1})))
-    if cluster.minor < FIRST_WITH_HEALTH:
-        pytest.skip("Get is on from 1.36")
-    name = raw["metadata"]["name"]
-    found = bench.lister.Get(api.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=60)
-    (mine,) = found.pod_resources.containers
-    assert [list(devices.device_ids) for devices in mine.devices] == [["a"]]
-    for pod_name, namespace in (("missing", "default"), (name, "kube-system")):
-        with pytest.raises(grpc.RpcError) as caught:
-            bench.lister.Get(api.GetPodResourcesRequest(pod_name=pod_name, pod_namespace=namespace), timeout=60)
-        error: Any = caught.value
-        assert error.code() is grpc.StatusCode.UNKNOWN
-        assert error.details() == f"pod {pod_name} in namespace {namespace} not found"

@@ -12,7 +12,7 @@ from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition, whole
 from nodeagent.steps.changes import GpuChange
-from sandbox.driver import incidents
+from tests import incidents
 from tests.clock import Clock
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.halves import THREE

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sandbox.driver import faults
 from sandbox.driver.state import Quirks
 from sandbox.driver.status import Status
+from tests import faults
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
 

@@ -13,8 +13,9 @@ from nodeagent.hardware.driver import (
 )
 from nodeagent.hardware.nvml import NvmlDriver
 from partitioning.layouts import Instance
-from sandbox.driver import faults, incidents, processes
+from sandbox.driver import processes
 from sandbox.driver.status import Status
+from tests import faults, incidents
 from tests.nodeagent.conftest import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make
 

@@ -13,10 +13,11 @@ from nodeagent.hardware.driver import (
 )
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel, known_models
-from sandbox.driver import faults, incidents, processes
+from sandbox.driver import processes
 from sandbox.driver.install import install
 from sandbox.driver.machine import create
 from sandbox.driver.status import Status
+from tests import faults, incidents
 from tests.nodeagent.conftest import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make
 

@@ -6,7 +6,7 @@ import pynvml
 
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from partitioning.layouts import Instance
-from sandbox.driver import faults
+from tests import faults
 from tests.nodeagent.conftest import MakeWorld, empty, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig, whole

@@ -6,8 +6,8 @@ import pynvml
 import pytest
 
 from partitioning.layouts import Instance
-from sandbox.driver import faults, incidents
 from sandbox.driver.status import Status
+from tests import faults, incidents
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
 from tests.nodeagent.items import RUNNING, mig, mps, whole
 

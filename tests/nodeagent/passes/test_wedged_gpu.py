@@ -8,8 +8,8 @@ import pynvml
 import pytest
 
 from nodeagent.hardware.driver_thread import COOL_DOWN_SECONDS, ThreadedDriver
-from sandbox.driver import faults
 from sandbox.driver.status import Status
+from tests import faults
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World

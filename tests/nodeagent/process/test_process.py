@@ -16,8 +16,8 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.health import NoPassError
 from nodeagent.process import AgentProcess
 from nodeagent.statedir import AnotherAgentError, StateDir
-from sandbox.driver import faults
 from sandbox.driver.status import Status
+from tests import faults
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, PODS, Node
 from tests.waiting import eventually

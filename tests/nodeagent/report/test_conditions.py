@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.handover.config import Problem
-from sandbox.driver import incidents
+from tests import incidents
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
 from tests.nodeagent.report.schema import check

@@ -61,14 +61,7 @@ OBJ = {
         (".spec.on", [False]),
         ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
         ("{.status.conditions[?(@.type=='Ready')].status}", ["True"]),
-        ('.status.conditions[?(@.type!="Ready")].status', []),
-        (".spec.list[*].v", [1, 2]),
-        (".spec.list[1].n", ["y"]),
-        (".spec.list[-1].n", ["y"]),
-        (".spec.list[7].n", []),
-        (".spec.list[?(@.v==2)].n", ["y"]),
         (r".spec.a\.b", [1]),
-        (".spec['a.b']", [1]),
         (".nothing.at.all", []),
     ],
 )
@@ -76,9 +69,10 @@ def test_paths(path: str, found: list[Any]) -> None:
     assert compile_path(path)(OBJ) == found
 
 
-def test_paths_that_columns_do_not_use_are_refused() -> None:
+@pytest.mark.parametrize("path", [".spec.list[0:1]", ".spec.list[1].n", ".spec.list[*].v", ".spec['a.b']"])
+def test_paths_that_columns_do_not_use_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match="cannot read"):
-        compile_path(".spec.list[0:1]")
+        compile_path(path)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.driver import incidents, processes
+from sandbox.driver import processes
 from sandbox.driver.processes import UnknownDeviceError
+from tests import incidents
 from tests.sandbox.driver.calls import code_of, create, gpu, mig_handle, nvml
 from tests.sandbox.driver.conftest import Simulate
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.driver import faults
 from sandbox.driver.abi.library import KILLED_EXIT_STATUS
-from sandbox.driver.faults import ALWAYS, Action
 from sandbox.driver.status import Status
+from tests import faults
+from tests.faults import ALWAYS, Action
 from tests.sandbox.driver.calls import (
     code_of,
     compute_instances,

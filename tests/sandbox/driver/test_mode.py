@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.driver import incidents, processes
+from sandbox.driver import processes
 from sandbox.driver.store import Store
+from tests import incidents
 from tests.sandbox.driver.calls import code_of, create, gpu, mig_devices, nvml
 from tests.sandbox.driver.conftest import Simulate
 

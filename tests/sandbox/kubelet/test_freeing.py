@@ -116,7 +116,7 @@ def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: Benc
 
 
 def test_an_older_kubelet_lists_ended_pods_without_devices(bench: Bench) -> None:
-    bench.kubelet(switches=Switches(list_active_pods_only=False, get_offered=False))
+    bench.kubelet(switches=Switches(list_active_pods_only=False))
     bench.plugin("MIG-0")
     bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
 

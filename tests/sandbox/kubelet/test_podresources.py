@@ -7,7 +7,7 @@ import pytest
 
 from kube.kubelet_api import deviceplugin_pb2 as plugin_api
 from kube.kubelet_api import podresources_pb2 as api
-from sandbox.kubelet import Clock, Switches
+from sandbox.kubelet import Clock
 from sandbox.kubelet.podresources import RateLimit
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
@@ -64,7 +64,6 @@ def test_one_entry_per_device(bench: Bench) -> None:
     assert [(d.resource_name, len(d.device_ids), d.HasField("topology")) for d in devices] == [(MIG, 1, False)] * 6
     orders = {tuple(d.device_ids[0] for d in bench_list(bench)) for _ in range(5)}
     assert len(orders) > 1, "in no particular order"
-    assert get(bench, "p") != get(bench, "q")
 
 
 def bench_list(bench: Bench) -> list[api.ContainerDevices]:
@@ -86,29 +85,14 @@ def test_topology_without_nodes_hides_a_device_and_two_nodes_name_it_twice(bench
     wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node counts both")
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_get_knows_living_pods_only(bench: Bench, ended: bool) -> None:
-    bench.kubelet()
-    raw = bench.run(pod("p", containers=[container(sleep=0.02)]), "Succeeded") if ended else pod("p")
-    name = raw["metadata"]["name"]
-
-    assert get(bench, name) == (grpc.StatusCode.UNKNOWN, f"pod {name} in namespace default not found")
-
-
-def test_get_can_be_missing(bench: Bench) -> None:
-    bench.kubelet(switches=Switches(get_offered=False))
-    bench.run(pod("p", containers=[container()]))
-
-    assert get(bench, "p") == (grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
-
-
 def test_all_methods_share_one_rate_limit(bench: Bench) -> None:
     bench.kubelet(timings=replace(QUICK, rate_per_second=0.001, rate_burst=3))
     bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
     bench.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=20)
-    get(bench, "p")
+    bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
 
-    assert get(bench, "p") == (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    with pytest.raises(grpc.RpcError, match="rejected by rate limit"):
+        bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
 
 
 def test_the_bucket_refills() -> None:

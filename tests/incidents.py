@@ -1,12 +1,12 @@
 """Does to simulated hardware what happens to real hardware: a lost GPU, broken memory rows, a new driver, a reboot.
 
-Tests call these on a machine's state file while agents run on it. Each is one write of the state.
+Each function is one write of a machine's state file, while agents may run on it.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox.driver.mode import reboot as reboot_machine
+from sandbox.driver.boards import board_of
 from sandbox.driver.processes import find
 from sandbox.driver.store import Store
 
@@ -37,8 +37,13 @@ def replace_driver(path: Path | str, version: str) -> None:
 
 
 def reboot(path: Path | str, order: Sequence[int] | None = None) -> None:
-    """Restart the machine; `order` lists the old indexes in the order the GPUs now come up in."""
+    """Restart the machine: instances are gone, from Hopper on the MIG mode too. `order` lists the old GPU indexes."""
     with Store(path).writing() as machine:
-        reboot_machine(machine)
+        machine["driver_loaded"] = True
+        for gpu in machine["gpus"]:
+            gpu.update({"gpu_instances": [], "processes": [], "lost": False})
+            gpu["remapped_rows"][2] = 0
+            gpu["mig_mode_pending"] &= board_of(gpu).mode_persists
+            gpu["mig_mode"] = gpu["mig_mode_pending"]
         if order is not None:
             machine["gpus"] = [machine["gpus"][index] for index in order]

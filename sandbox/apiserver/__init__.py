@@ -21,7 +21,6 @@ It refuses, or does not have:
   normalised quantities (a number becomes text, text stays as it is written), gzip.
 """
 
-from sandbox.apiserver.faults import Delay, Disconnect, Fault, Refuse
 from sandbox.apiserver.server import ApiServer
 
-__all__ = ["ApiServer", "Delay", "Disconnect", "Fault", "Refuse"]
+__all__ = ["ApiServer"]

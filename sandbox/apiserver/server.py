@@ -1,15 +1,14 @@
-"""The API server as a value of one process: `ApiServer().start()`, then `url`, at the end `stop()`.
+"""Runs the API server in this process: `ApiServer().start()`, then `url`, at the end `stop()`.
 
-Comes in: a port (0: any) on the loopback interface. Goes out: HTTP, served on a thread and event loop of its own. All
-state belongs to that thread; `faults`, `drop_watches` and `compact` are for tests. Must never listen elsewhere.
+Takes a port (0: any) on the loopback interface and serves HTTP on a thread and event loop of its own. All state belongs
+to that thread. Must never listen elsewhere.
 """
 
 import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Self
 
 import yaml
 from aiohttp import web
@@ -19,7 +18,6 @@ from sandbox.apiserver.api.dispatch import Dispatcher
 from sandbox.apiserver.api.requests import Reply, Request, json_reply
 from sandbox.apiserver.api.watches import Watch
 from sandbox.apiserver.errors import ApiError
-from sandbox.apiserver.faults import Delay, Disconnect, Fault, Refuse
 from sandbox.apiserver.furnish import furnish
 from sandbox.apiserver.lifecycle.context import Cluster
 
@@ -28,7 +26,6 @@ LOOPBACK: Final = "127.0.0.1"
 _MOST_BODY_BYTES: Final = 64 << 20
 _START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 3600.0  # clients keep connections in pools and stumble over those that were closed meanwhile
-_T = TypeVar("_T")
 
 
 class ApiServer:
@@ -36,7 +33,6 @@ class ApiServer:
 
     def __init__(self, port: int = 0, *, watch_window: int = 5000, bookmark_seconds: float = 60.0) -> None:
         """`watch_window`: how many events of each kind a watch may lie behind before it is told 410."""
-        self.faults: list[Fault] = []
         self._port = port
         self._cluster = Cluster(watch_window=watch_window)
         self._dispatcher = Dispatcher(self._cluster, bookmark_seconds=bookmark_seconds)
@@ -65,7 +61,7 @@ class ApiServer:
             sort_keys=False,
         )
 
-    def start(self) -> "ApiServer":
+    def start(self) -> Self:
         """Returns once the port is open; raises what kept it shut."""
         self._thread.start()
         if not self._ready.wait(_START_SECONDS):
@@ -79,38 +75,11 @@ class ApiServer:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_START_SECONDS)
 
-    def __enter__(self) -> "ApiServer":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_exception: object) -> None:
         self.stop()
-
-    def drop_watches(self, *, abort: bool = False) -> int:
-        """End every open watch, in good order or by cutting its connection; returns how many there were."""
-
-        def drop() -> int:
-            for watch, http in self._watches.items():
-                watch.stop()
-                if abort and http.transport is not None:
-                    http.transport.abort()
-            return len(self._watches)
-
-        return self._on_loop(drop)
-
-    def compact(self) -> None:
-        """Forget the history, as etcd's compaction does: older watches and lists are told 410."""
-
-        def forget() -> None:
-            for collection in self._cluster.store.collections():
-                collection.forget()
-
-        self._on_loop(forget)
-
-    def _on_loop(self, call: Callable[[], _T]) -> _T:
-        async def run() -> _T:
-            return call()
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_START_SECONDS)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -156,12 +125,7 @@ class ApiServer:
             body=await http.read(),
         )
         try:
-            disconnect = await self._faulted(request)
-            if disconnect is not None and not disconnect.after_write:
-                return _cut(http)
-            answer = await self._dispatcher.answer(request)
-            if disconnect is not None:
-                return _cut(http)
+            answer = await self._answer(request)
         except ApiError as error:
             answer = json_reply(error.code, error.status())
         except Exception as error:
@@ -170,16 +134,8 @@ class ApiServer:
             answer = json_reply(broken.code, broken.status())
         return await self._stream(http, answer) if isinstance(answer, Watch) else _response(answer)
 
-    async def _faulted(self, request: Request) -> Disconnect | None:
-        for fault in list(self.faults):
-            effect = fault(request)
-            if isinstance(effect, Refuse):
-                raise effect.error()
-            if isinstance(effect, Disconnect):
-                return effect
-            if isinstance(effect, Delay):
-                await asyncio.sleep(effect.seconds)
-        return None
+    async def _answer(self, request: Request) -> Reply | Watch:
+        return await self._dispatcher.answer(request)
 
     async def _stream(self, http: web.Request, watch: Watch) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -204,9 +160,3 @@ def _response(reply: Reply) -> web.Response:
     for warning in reply.warnings:
         headers.add("Warning", f"299 - {json.dumps(warning)}")
     return web.Response(status=reply.code, body=reply.body, headers=headers)
-
-
-def _cut(http: web.Request) -> web.Response:
-    if http.transport is not None:
-        http.transport.abort()
-    return web.Response()

@@ -22,7 +22,7 @@ from crds.definition import definition
 from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESPACE, agent_lease
 from kube import apply, clients
 from kube.leases import lease_path
-from sandbox.apiserver import ApiServer, Fault, Refuse
+from tests.apiserver import ApiServer, Fault, Refuse
 from tests.builders.objects import Json, confirmed, manifest, plan
 from tests.clock import Clock
 

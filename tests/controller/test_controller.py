@@ -23,7 +23,7 @@ from crds.v1alpha1.names import NAMESPACE
 from crds.v1alpha1.plan import GPUPartitionPlan
 from kube.concurrency import REQUESTS
 from kube.leases import lease_path
-from sandbox.apiserver import Refuse
+from tests.apiserver import Refuse
 from tests.builders.objects import gpu, node, pod
 from tests.controller.cluster import Bench
 from tests.controller.world import QUICK_ELECTION, World, decisions, instances

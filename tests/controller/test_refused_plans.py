@@ -15,7 +15,7 @@ from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from controller.model.views import MigDesired, PlannerOptions
 from controller.planning import plan as plan_pods
-from sandbox.apiserver import Disconnect, Refuse
+from tests.apiserver import Disconnect, Refuse
 from tests.builders.objects import gpu, item, node, pod, status
 from tests.controller.actions.test_reporter import missed, placed
 from tests.controller.actions.writing import planned

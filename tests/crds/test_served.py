@@ -9,7 +9,7 @@ from crds.definition import definition
 from crds.v1alpha1 import names
 from crds.v1alpha1.plan import GPUPartitionPlan
 from kube import apply, clients
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.builders.objects import manifest, plan
 from tests.crds.status_transitions import FULL, body
 from tests.sandbox.apiserver.probe import Kubectl

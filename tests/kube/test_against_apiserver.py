@@ -13,7 +13,7 @@ from kube.events import EventRecorder, ObjectReference
 from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path
 from kube.reflector import Key, Reflector
 from kube.watch import WatchTiming
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.waiting import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"

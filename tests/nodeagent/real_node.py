@@ -22,6 +22,7 @@ from sandbox.driver.machine import DRIVER_VERSION, create
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.apiserver import ApiServer
 from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.conftest import H100
 

@@ -11,7 +11,7 @@ from kube import apply, clients
 from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 
 PATH = "/api/v1/nodes/n"
 

@@ -9,8 +9,8 @@ from kubernetes.client import ApiClient
 
 from kube import apply, clients
 from sandbox import held_pods
-from sandbox.apiserver import ApiServer
 from sandbox.held_pods import HeldPods
+from tests.apiserver import ApiServer
 
 MIG = "nvidia.com/mig-1g.10gb"
 

@@ -6,8 +6,7 @@ Comes in: the registry's groups. Goes out: the documents under /api and /apis. M
 from typing import Final
 
 from sandbox.apiserver.objects import Obj
-from sandbox.apiserver.resources.registry import Groups
-from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.resources.resource import Groups, Resource
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _OBJECT_VERBS: Final = ("get", "patch", "update")

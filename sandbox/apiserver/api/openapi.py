@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from sandbox.apiserver.objects import Obj, encode
 from sandbox.apiserver.resources import models
-from sandbox.apiserver.resources.registry import Groups
-from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.resources.resource import Groups, Resource
 from sandbox.apiserver.schema.structural import GO_STRUCT, OMIT_EMPTY
 
 _QUERY: Final = [

@@ -47,31 +47,29 @@ def _predicate(request: Request, target: Target) -> Predicate | None:
 async def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
     matches = _predicate(request, target)
     await _wait_for(cluster, request)
-    exact = _matches_exactly(request)
+    _check_match(request)
     options = ListOptions(
         namespace=target.namespace,
         matches=matches,
         limit=max(request.number("limit"), 0),
         continue_token=request.query.get("continue", ""),
-        exact_version=request.number("resourceVersion") if exact else 0,
     )
     page = list_page(cluster.store.collection(target.resource.collection), options, cluster.store.version)
     form = form_of(request.accept)
     return Reply(body=many(target.resource, page.entries, page.metadata, form, _include(request)))
 
 
-def _matches_exactly(request: Request) -> bool:
+def _check_match(request: Request) -> None:
     match, path = request.query.get("resourceVersionMatch", ""), "resourceVersionMatch"
     problem: FieldError | None = None
     if match and not request.query.get("resourceVersion"):
         detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
         problem = FieldError(path=path, reason="FieldValueForbidden", detail=detail)
-    elif match not in ("", "Exact", "NotOlderThan"):
-        detail = 'supported values: "Exact", "NotOlderThan", ""'
+    elif match not in ("", "NotOlderThan"):
+        detail = 'the sandbox lists the newest state only; supported values: "NotOlderThan", ""'
         problem = FieldError(path=path, reason="FieldValueNotSupported", value=match, detail=detail)
     if problem is not None:
         raise invalid("meta.k8s.io", "ListOptions", "", [problem])
-    return match == "Exact"
 
 
 async def _wait_for(cluster: Cluster, request: Request) -> None:

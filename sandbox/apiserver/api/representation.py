@@ -10,10 +10,9 @@ from typing import Any
 from sandbox.apiserver.api.requests import Form
 from sandbox.apiserver.lifecycle.context import as_served
 from sandbox.apiserver.objects import Obj, encode, meta
-from sandbox.apiserver.resources.column import Column
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.store import Entry
-from sandbox.apiserver.tables.custom import AGE, NAME
+from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
 _META_VERSION = "meta.k8s.io/v1"
 

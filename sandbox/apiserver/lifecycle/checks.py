@@ -1,21 +1,52 @@
-"""The checks that every written object passes: decoding, pruning, validation.
+"""Completes and checks every written object: priority classes, decoding, pruning, validation.
 
-Comes in: an object as the client wants it. Goes out: the object as it would be stored, or the error of a real server:
-400 for what cannot be decoded or, under fieldValidation=Strict, for unknown fields; 422 for what breaks the schema, a
-CEL rule or a rule of its kind. Must never store.
+Takes an object as the client sent it and returns it as it would be stored, or the error of a real server: 400 for what
+cannot be decoded or, under fieldValidation=Strict, for unknown fields; 422 for what breaks the schema, a CEL rule or a
+rule of its kind. Must never store.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.admission.metadata import check_metadata
-from sandbox.apiserver.errors import ApiError, FieldError, bad_request, invalid
-from sandbox.apiserver.lifecycle.context import WriteOptions
+from sandbox.apiserver.errors import ApiError, FieldError, bad_request, forbidden, invalid
+from sandbox.apiserver.lifecycle.context import Cluster, WriteOptions
 from sandbox.apiserver.objects import MISSING, Obj, encode, meta
+from sandbox.apiserver.resources.definitions import established
 from sandbox.apiserver.resources.resource import CustomForm, Resource
-from sandbox.apiserver.schema.decoding import decode_errors
-from sandbox.apiserver.schema.pruning import Pruner
+from sandbox.apiserver.schema.conform import Pruner, decode_errors
 from sandbox.apiserver.schema.validation import NOT_CHECKED, blocks_rules, validate, validate_status
+
+PRIORITY_CLASSES: Final = ("scheduling.k8s.io", "priorityclasses")
+
+
+def settle_priority(cluster: Cluster, resource: Resource, obj: Obj) -> Obj:
+    """A pod's priority is its class's value, or the default class's."""
+    if (resource.group, resource.kind) != ("", "Pod"):
+        return obj
+    classes = cluster.store.collection(PRIORITY_CLASSES).items
+    spec = dict(obj["spec"])
+    wanted = spec.get("priorityClassName")
+    if wanted:
+        found = classes.get(("", wanted))
+        if found is None:
+            raise forbidden(resource, meta(obj)["name"], f"no PriorityClass with name {wanted} was found")
+        chosen = found.obj
+    else:
+        defaults = [entry.obj for entry in classes.values() if entry.obj.get("globalDefault")]
+        if not defaults:
+            return obj
+        chosen = min(defaults, key=lambda candidate: (candidate.get("value", 0), meta(candidate)["name"]))
+        spec["priorityClassName"] = meta(chosen)["name"]
+    spec["priority"] = chosen.get("value", 0)
+    if chosen.get("preemptionPolicy"):
+        spec["preemptionPolicy"] = chosen["preemptionPolicy"]
+    return {**obj, "spec": spec}
+
+
+def settle_definition(cluster: Cluster, resource: Resource, obj: Obj) -> Obj:
+    """A CRD that is accepted is served at once."""
+    return established(obj, cluster.now()) if resource.kind == "CustomResourceDefinition" else obj
 
 
 def check_type(resource: Resource, obj: Any) -> Obj:

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from sandbox.apiserver.errors import not_found
 from sandbox.apiserver.objects import Obj, timestamp
 from sandbox.apiserver.resources.builtin import BUILTIN
-from sandbox.apiserver.resources.registry import Registry
-from sandbox.apiserver.resources.resource import Resource
+from sandbox.apiserver.resources.resource import Registry, Resource
 from sandbox.apiserver.storage.store import Entry, Key, Store
 
 Clock = Callable[[], datetime]

@@ -9,9 +9,8 @@ from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.errors import ApiError, FieldError, already_exists, bad_request, forbidden, invalid, not_found
-from sandbox.apiserver.lifecycle.checks import check, check_type, conform
+from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition, settle_priority
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions
-from sandbox.apiserver.lifecycle.settle import settle_definition, settle_priority
 from sandbox.apiserver.objects import Obj, meta
 from sandbox.apiserver.ownership.fieldsets import compare, difference, without_system_metadata
 from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, store

@@ -18,8 +18,7 @@ from sandbox.apiserver.objects import Obj, meta
 from sandbox.apiserver.ownership.apply import apply
 from sandbox.apiserver.ownership.managedfields import APPLY, Manager
 from sandbox.apiserver.ownership.typed import typed_errors
-from sandbox.apiserver.patches.merge import json_patch, merge_patch
-from sandbox.apiserver.patches.strategic import strategic_merge
+from sandbox.apiserver.patches import json_patch, merge_patch, strategic_merge
 from sandbox.apiserver.resources.resource import Resource
 
 JSON_PATCH: Final = "application/json-patch+json"

@@ -9,9 +9,8 @@ from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.errors import FieldError, bad_request, invalid, stale, wrong_uid
-from sandbox.apiserver.lifecycle.checks import check, check_type, conform
+from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
-from sandbox.apiserver.lifecycle.settle import settle_definition
 from sandbox.apiserver.objects import MISSING, Obj, meta
 from sandbox.apiserver.ownership.fieldsets import compare, without_system_metadata
 from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, decode, store

@@ -14,8 +14,7 @@ from sandbox.apiserver.resources import models
 from sandbox.apiserver.resources.resource import CustomForm, Resource
 from sandbox.apiserver.schema.rules import RuleError, Rules
 from sandbox.apiserver.schema.structural import Schema, compile_schema
-from sandbox.apiserver.tables.custom import columns_of
-from sandbox.apiserver.tables.jsonpath import compile_path
+from sandbox.apiserver.tables.columns import columns_of, compile_path
 
 # What this server evaluates of a schema. Another word is refused: it would be ignored in silence.
 KEYWORDS = {

@@ -1,18 +1,19 @@
-"""One served resource: its names, its form and how its writes behave.
+"""Describes one served resource, and holds all that are served right now.
 
-Builtin kinds are rows of `builtin.py`; a CRD version becomes one in `definitions.py`. A `Resource` is a value that
-never changes: a changed CRD makes a new one. Must never hold objects.
+A `Resource` has its names, its form and how its writes behave. Builtin kinds are rows of `builtin.py`; a CRD version
+becomes one in `definitions.py`. It is a value that never changes: a changed CRD makes a new one. `Registry` finds them
+by path and by group, in the order of discovery. Must never hold objects.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sandbox.apiserver.objects import Obj
 from sandbox.apiserver.resources import models
-from sandbox.apiserver.resources.column import Column
 from sandbox.apiserver.schema.rules import Rules
 from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.storage.store import CollectionId
+from sandbox.apiserver.tables.columns import Column
 
 ALL_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
@@ -77,3 +78,40 @@ class CustomForm:
     schema: Schema
     rules: Rules
     source: Obj
+
+
+Groups = dict[str, dict[str, list[Resource]]]
+
+
+class Registry:
+    """Resources by group, version and plural."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self.revision = 0
+        """Changes with every change, so that documents made from the registry can be kept."""
+        for resource in resources:
+            self.add(resource)
+
+    def add(self, resource: Resource) -> None:
+        self._resources[(resource.group, resource.version, resource.plural)] = resource
+        self.revision += 1
+
+    def remove(self, group: str, plural: str) -> None:
+        """All versions of one resource."""
+        for key in [key for key in self._resources if (key[0], key[2]) == (group, plural)]:
+            del self._resources[key]
+        self.revision += 1
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._resources.get((group, version, plural))
+
+    def namespaced(self) -> list[Resource]:
+        return [resource for resource in self._resources.values() if resource.namespaced]
+
+    def groups(self) -> Groups:
+        """Group, version, resources; the core group is ''."""
+        found: Groups = {}
+        for resource in self._resources.values():
+            found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
+        return found

@@ -1,6 +1,6 @@
-"""Lists: whole or in pages, now or at an older version, always consistent.
+"""Lists a collection, whole or in pages, always consistent.
 
-Comes in: a collection and the options of a list. Goes out: entries in key order and the list's metadata. A page after
+Takes a collection and the options of a list, and returns entries in key order and the list's metadata. A page after
 the first is served from the state at the version of the first, rebuilt from the history; where that is forgotten the
 answer is 410 with a token to go on inconsistently, as Kubernetes does.
 """
@@ -26,13 +26,12 @@ _EXPIRED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What a list asks for. `exact_version` 0: the newest state."""
+    """What a list asks for."""
 
     namespace: str = ""
     matches: Predicate | None = None
     limit: int = 0
     continue_token: str = ""
-    exact_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +62,9 @@ def _decode_token(text: str) -> _Token:
 
 def list_page(collection: Collection, options: ListOptions, current_version: int) -> Page:
     token = _decode_token(options.continue_token) if options.continue_token else None
-    version = token.version if token is not None else options.exact_version
-    version = version or current_version
-    if version < collection.horizon:
-        rest = _Token(version=0, after=token.after).encoded() if token is not None else ""
-        raise (
-            expired(_EXPIRED, {"continue": rest})
-            if rest
-            else expired("The resourceVersion for the provided list is too old.")
-        )
+    version = (token.version if token is not None else 0) or current_version
+    if token is not None and version < collection.horizon:
+        raise expired(_EXPIRED, {"continue": _Token(version=0, after=token.after).encoded()})
     items, keys = _state(collection, version, current_version)
     start = bisect_right(keys, token.after) if token is not None else 0
     return _collect(items, keys[start:], options, version)

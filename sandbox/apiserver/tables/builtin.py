@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sandbox.apiserver.objects import Obj, dig, mappings
-from sandbox.apiserver.resources.column import Column
 from sandbox.apiserver.tables import events, nodes, pods
-from sandbox.apiserver.tables.custom import AGE, NAME
+from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
 NONE: Final = "<none>"
 

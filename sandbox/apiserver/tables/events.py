@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sandbox.apiserver.objects import Obj, dig, meta
-from sandbox.apiserver.resources.column import Column
-from sandbox.apiserver.tables.ages import age
+from sandbox.apiserver.tables.columns import Column, age
 
 
 def _since(stamp: str | None) -> str:

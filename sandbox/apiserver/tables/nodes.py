@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.apiserver.objects import Obj, dig, mappings, meta
-from sandbox.apiserver.resources.column import Column
-from sandbox.apiserver.tables.custom import AGE, NAME
+from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 

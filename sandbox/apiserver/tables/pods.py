@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sandbox.apiserver.objects import Obj, dig, mappings, meta
-from sandbox.apiserver.resources.column import Column
-from sandbox.apiserver.tables.ages import age
-from sandbox.apiserver.tables.custom import AGE, NAME
+from sandbox.apiserver.tables.columns import AGE, NAME, Column, age
 
 _NONE: Final = "<none>"
 

@@ -12,7 +12,7 @@ from controller.api import paths
 from controller.model.views import PlanView
 from kube import apply
 from kube.concurrency import REQUESTS
-from sandbox.apiserver import Refuse
+from tests.apiserver import Refuse
 from tests.builders.objects import SLICE, Json, gpu, item, node, partition, plan, pod, status
 from tests.builders.views import plan_reading, pod_view
 from tests.controller.cluster import Bench

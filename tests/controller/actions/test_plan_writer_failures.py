@@ -8,7 +8,7 @@ from controller.actions.plan_writer import Written
 from controller.model.results import NodeChange, PlanningResult
 from controller.model.views import MigDesired, PlannedGpu
 from partitioning.layouts import Layout
-from sandbox.apiserver import Disconnect
+from tests.apiserver import Disconnect
 from tests.builders.objects import item, node
 from tests.controller.actions.writing import change, plan_edited, plan_recreated, ready, write, writer
 from tests.controller.cluster import Bench

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.apiserver import Refuse
+from tests.apiserver import Refuse
 from tests.builders.objects import node
 from tests.controller.actions import test_agent_liveness, test_nominations, test_plan_lifecycle
 from tests.controller.cluster import Bench

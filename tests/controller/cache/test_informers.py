@@ -21,7 +21,7 @@ from controller.model.scheduling import (
 )
 from controller.model.views import PodView
 from kube import apply, clients
-from sandbox.apiserver import ApiServer, Refuse
+from tests.apiserver import ApiServer, Refuse
 from tests.builders import objects
 from tests.builders.views import pod_view
 from tests.waiting import eventually

@@ -19,7 +19,7 @@ from controller.config.settings import read_settings
 from controller.model.scheduling import FilterProfile
 from kube import apply, clients
 from kube.settings import SettingsError
-from sandbox.apiserver import ApiServer, Refuse
+from tests.apiserver import ApiServer, Refuse
 from tests.waiting import eventually
 
 MINE = json.dumps(

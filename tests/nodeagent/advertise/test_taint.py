@@ -17,7 +17,7 @@ from nodeagent.advertise.taint import NodeGuard, NodeWriter, lowered, stale
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import StatusFailures, StatusWriter
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.clock import Clock
 
 R = "nvidia.com/mig-1g.10gb"

@@ -10,8 +10,8 @@ from kubernetes.client import ApiClient
 from kube import apply, clients
 from kube.kubelet_api.allocatable import read_allocatable
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
-from sandbox.apiserver import ApiServer
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.apiserver import ApiServer
 from tests.nodeagent.device_plugin.conftest import Node, Running
 from tests.waiting import eventually
 

@@ -10,7 +10,7 @@ from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import NotFound
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.nodeagent.real_node import NODE, PLAN, PODS, Node
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from nodeagent.advertise.taint import NodeWriter
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode
 from nodeagent.report.publish import StatusFailures, StatusWriter
-from sandbox.apiserver import Refuse
+from tests.apiserver import Refuse
 from tests.clock import Clock
 from tests.kube.fake_api import FakeApi, Reply, Request
 from tests.nodeagent.report.agent_and_controller import Rig, Silent

@@ -13,7 +13,7 @@ from kube.budget import RequestBudget
 from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusFailures, StatusWriter, same
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.crds.status_transitions import FULL, absent_fields, transitions
 from tests.nodeagent.report.agent_and_controller import Silent
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, NAMESPACE, Http, Kubectl, Plans, eventually
 
 

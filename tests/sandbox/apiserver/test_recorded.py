@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes import client
 
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.sandbox.apiserver.probe import Http
 from tests.sandbox.apiserver.recording import Writes, play, prepare
 

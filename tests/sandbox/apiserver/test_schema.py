@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from sandbox.apiserver.resources import models
-from sandbox.apiserver.schema.decoding import decode_errors
-from sandbox.apiserver.schema.pruning import Pruner
+from sandbox.apiserver.schema.conform import Pruner, decode_errors
 from sandbox.apiserver.schema.structural import compile_schema
 from sandbox.apiserver.schema.validation import validate
 

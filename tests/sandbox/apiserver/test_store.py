@@ -67,9 +67,13 @@ def test_what_is_forgotten_is_expired() -> None:
     store = Store(first_version=100, window=3)
     for number in range(10):
         write(store, f"n{number}", delete=False)
+    page = list_page(store.collection(KIND), ListOptions(limit=1), store.version)
+    for number in range(10):
+        write(store, f"m{number}", delete=False)
 
     with pytest.raises(ApiError) as caught:
-        list_page(store.collection(KIND), ListOptions(exact_version=101), store.version)
+        options = ListOptions(limit=1, continue_token=page.metadata["continue"])
+        list_page(store.collection(KIND), options, store.version)
 
     assert (caught.value.code, caught.value.reason) == (410, "Expired")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.apiserver.patches.strategic import strategic_merge
+from sandbox.apiserver.patches import strategic_merge
 
 A, B = {"name": "a", "image": "1"}, {"name": "b", "image": "1"}
 CASES = [

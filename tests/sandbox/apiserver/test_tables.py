@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.apiserver.tables.ages import age, human_duration
-from sandbox.apiserver.tables.custom import columns_of
-from sandbox.apiserver.tables.jsonpath import compile_path
+from sandbox.apiserver.tables.columns import age, columns_of, compile_path, human_duration
 from sandbox.apiserver.tables.nodes import COLUMNS as NODE_COLUMNS
 from sandbox.apiserver.tables.pods import COLUMNS as POD_COLUMNS
 

@@ -7,8 +7,8 @@ import pytest
 from kubernetes.client import ApiClient
 
 from kube import apply, clients, errors
-from sandbox.apiserver import ApiServer
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests.apiserver import ApiServer
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.builders import MIG, NODE, container
 from tests.sandbox.kubelet.conftest import QUICK, connects

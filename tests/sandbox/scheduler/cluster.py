@@ -13,8 +13,8 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from kube import apply, clients
-from sandbox.apiserver import ApiServer
 from sandbox.scheduler import BackOff, Scheduler
+from tests.apiserver import ApiServer
 
 SLICE = "nvidia.com/mig-1g.10gb"
 PODS = "/api/v1/namespaces/default/pods"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox.apiserver import ApiServer
 from sandbox.scheduler import BackOff
+from tests.apiserver import ApiServer
 from tests.sandbox.scheduler.cluster import Cluster, scheduling
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from kube import apply
 from kube.errors import NotFound
-from sandbox.apiserver import ApiServer
-from sandbox.apiserver.faults import Disconnect, Refuse
+from tests.apiserver import ApiServer, Disconnect, Refuse
 from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, Cluster, Json, scheduling, until
 
 

@@ -1,15 +1,57 @@
-"""Bring an object into the form of its schema: unknown fields out, defaults in.
+"""Brings an object into the form of its schema: types checked, unknown fields removed, defaults added.
 
-Comes in: an object as a client sent it. Goes out: the object as it would be stored, and the paths of what was dropped
-(for fieldValidation). Parts that are already stored (`is` the old object's) are trusted and shared. Must never refuse.
+`decode_errors` names values of the wrong type in a builtin kind, which is 400 and not 422. `Pruner` returns the object
+as it would be stored, and the paths of what was dropped (for fieldValidation). Parts that are already stored (`is` the
+old object's) are trusted and shared. Must never judge values of the right type.
 """
 
 import copy
+import re
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sandbox.apiserver.objects import MISSING, micro_timestamp, timestamp
+from sandbox.apiserver.objects import MISSING, json_type, micro_timestamp, timestamp
 from sandbox.apiserver.schema.structural import GO_STRUCT, Schema
+
+_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def decode_errors(value: Any, schema: Schema, trusted: Any = None) -> list[str]:
+    return list(_walk(value, schema, "", trusted))
+
+
+def _walk(value: Any, schema: Schema, path: str, trusted: Any) -> Iterator[str]:
+    if value is None or value is trusted:
+        return
+    if schema.quantity:
+        if isinstance(value, (dict, list, bool)):
+            yield "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        return
+    wanted, found = schema.type, json_type(value)
+    if wanted and found != wanted and not (wanted == "number" and found == "integer"):
+        shown = "number" if found == "integer" else found
+        yield f"json: cannot unmarshal {shown} into Go struct field {path} of type {wanted}"
+    elif isinstance(value, dict):
+        before = trusted if isinstance(trusted, dict) else {}
+        for name, member in value.items():
+            sub = schema.field(name)
+            if sub is not None:
+                yield from _walk(member, sub, f"{path}.{name}" if path else name, before.get(name))
+    elif isinstance(value, list) and schema.items is not None:
+        for item in value:
+            yield from _walk(item, schema.items, path, None)
+    elif isinstance(value, str):
+        yield from _time(value, schema)
+
+
+def _time(value: str, schema: Schema) -> Iterator[str]:
+    form = schema.source.get("format")
+    if form == "go-micro-time" and not _MICRO_TIME.fullmatch(value):
+        yield f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{value}"'
+    elif form == "go-time" and not _TIME.fullmatch(value):
+        yield f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"'
 
 
 class Pruner:

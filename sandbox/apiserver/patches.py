@@ -1,13 +1,40 @@
-"""Strategic merge patch, which kubectl and the typed client send for builtin kinds.
+"""Applies JSON patches, merge patches and strategic merge patches.
 
-Comes in: the stored object and the patch, with its `$patch`, `$retainKeys`, `$setElementOrder` and
-`$deleteFromPrimitiveList` directives. Goes out: the patched object. Lists merge by the keys below, all others are
-replaced (node taints, tolerations). Must never be used for custom resources: they have no merge keys.
+Takes the stored object and the patch, and returns the patched object. A strategic merge patch has the directives
+`$patch`, `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList`; lists merge by the keys below, all others
+are replaced (node taints, tolerations). It must never be used for custom resources: they have no merge keys.
 """
 
 import json
 from collections.abc import Callable
 from typing import Any, Final
+
+import jsonpatch
+from jsonpointer import JsonPointerException
+
+from sandbox.apiserver.errors import ApiError
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif name not in merged or merged[name] != value:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+def json_patch(target: Any, patch: list[Any]) -> Any:
+    """Raises 422 where an operation, a `test` above all, does not fit the object."""
+    try:
+        return jsonpatch.JsonPatch(patch).apply(target)
+    except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError) as error:
+        message = "the server rejected our request due to an error in our request"  # no more than this, so Kubernetes
+        raise ApiError(422, "Invalid", message, details={}) from error
+
 
 MERGE_KEYS: Final = {
     "containers": "name",

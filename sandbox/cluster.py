@@ -1,8 +1,8 @@
-"""A whole simulated cluster: API server, scheduler, GPU nodes, and the product's real processes on top.
+"""Runs a whole simulated cluster: API server, scheduler, GPU nodes, and the product's real processes.
 
-In: manifests that were checked. Out: a kubeconfig, and parts that run until `stop`. Controller, agents and device
-plugins are processes of their own and run unmodified; only hardware, kubelet, scheduler and API server are
-stand-ins. Everything lies in one short folder (unix sockets allow 108 bytes) and listens on loopback.
+Takes manifests that were checked, writes a kubeconfig, and runs until `stop`. Controller, agents and device plugins are
+processes of their own and run unmodified; only hardware, kubelet, scheduler and API server are stand-ins. Everything is
+in one short folder (unix sockets allow 108 bytes) and listens on loopback.
 """
 
 import contextlib
@@ -123,7 +123,7 @@ class Cluster:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _decide_after(self, held: HeldPods) -> None:
-        """Pods that name their node hold their slices before anybody gives or takes one."""
+        """Pods that name their node hold their slices before any is allocated or repartitioned."""
         held.placed.wait()
         with self._nodes_lock:
             if not self._stopping.is_set():

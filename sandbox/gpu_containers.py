@@ -1,4 +1,4 @@
-"""Containers that were given a GPU, as the simulated driver and the MPS stand-in see them.
+"""Shows containers with a GPU to the simulated driver and to MPS.
 
 Takes container starts and ends from the kubelet stand-in; makes a process on each device that the container has, by its
 device nodes or by NVIDIA_VISIBLE_DEVICES, and an MPS client where a pipe directory was mounted. A device that is not

@@ -1,8 +1,8 @@
-"""Pods that name their node, held back until that node offers what they ask for.
+"""Holds back pods that name their node until that node advertises what they request.
 
-In: pod manifests with a nodeName. Out: a POST of each as soon as its node is there and shows enough allocatable; the
-kubelet would otherwise run it without its devices, for it knows no resource before a plugin has registered it. What is
-still held after a while carries a reason, and goes on waiting.
+Takes pod manifests with a nodeName and creates each as soon as its node exists and has enough allocatable; the kubelet
+would otherwise run it without its devices, since it knows no resource before a plugin has registered it. A pod that is
+held for long carries a reason, and goes on waiting.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""What a process said last: in go its log file and a number of lines, out comes the end of it. Never waits."""
+"""Reads the end of a log file."""
 
 from pathlib import Path
 

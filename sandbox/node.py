@@ -1,7 +1,7 @@
-"""One simulated GPU node: hardware, kubelet, and the product's agent and device plugin as processes of their own.
+"""Runs one simulated GPU node: hardware, kubelet, and the product's agent and device plugin as processes.
 
-In: GPUs as values. Out: parts that run until `stop`. The agent runs unmodified, with the simulated driver beneath
-pynvml and the stand-in of nvidia-cuda-mps-control first on PATH of the plugin.
+Takes GPUs as values and runs until `stop`. The agent runs unmodified, with the simulated driver beneath pynvml and the
+simulated nvidia-cuda-mps-control first on the PATH of the plugin.
 """
 
 import os

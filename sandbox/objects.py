@@ -1,7 +1,7 @@
-"""The objects of a sandbox cluster: the CRD, what manifests declare, and what pods take for granted.
+"""Creates the objects of a sandbox cluster: the CRD, the manifests, and the namespaces that pods need.
 
-In: manifests. Out: POSTs, in an order that a real API server takes as well, or its refusal with the object. Nothing
-is kept.
+Takes manifests and POSTs them in an order that a real API server accepts as well; a refusal names the object. Keeps no
+state.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Loopback ports for servers that run in processes of their own.
+"""Reserves loopback ports for servers that run in processes of their own.
 
-In go nothing, out come ports that stay ours until `close`: a port that is found free and let go may belong to
-somebody else by the time the server has started. Never listens.
+A port stays reserved until `close`: one that is found free and released may be taken by another program before the
+server has started. Never listens.
 """
 
 import socket
@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class HeldPort:
-    """One port that nobody is given while this is open, except who asks for it by number with SO_REUSEADDR.
+    """One port that no program is given while this is open, except one that binds its number with SO_REUSEADDR.
 
     Python's and Go's servers do. A socket that is bound and never listens hinders none of them, nor their restart.
     """

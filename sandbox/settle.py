@@ -1,7 +1,7 @@
-"""Has everything that can happen happened? And what came of each pod?
+"""Decides whether a run is over, and reports what became of each pod.
 
-In: pods and plans as the API holds them, and the controller's /decisions document. Out: one report per pod and what is
-still being waited for. Pure: it reads no clock and asks nobody.
+Takes pods and plans as the API holds them, and the controller's /decisions document; returns one report per pod and
+what is still waited for. Pure: it reads no clock and makes no request.
 """
 
 import math
@@ -74,7 +74,7 @@ def settlement(
 ) -> Settlement:
     """Judge the run. `decisions` is None while the controller has not finished a pass.
 
-    `without_agent` are nodes where no agent runs, so that nobody will ever answer their plans. While a pod lacks room,
+    `without_agent` are nodes where no agent runs, so that their plans are never answered. While a pod lacks room,
     others that end by themselves are waited for, if they do before `patience_until` (epoch seconds).
     """
     at_rest = decisions is not None and decisions["idle"] and not decisions["underWay"]

@@ -1,8 +1,7 @@
-"""Child processes that are started again when they die, as a Deployment or DaemonSet would.
+"""Runs child processes and restarts those that die, as a Deployment or DaemonSet would.
 
-In: a name, a module and its arguments. Out: running processes, each with a log file; `stop` ends them all and
-waits. It ends only what it started. A crash is answered after a back-off from 0.2 to 5 s that starts anew after 30
-s of good running.
+Takes a name, a module and its arguments, and runs the process with a log file until `stop`, which waits for the end. It
+ends only what it started. A crash is followed by a back-off from 0.2 to 5 s, which is reset after 30 s without a crash.
 """
 
 import contextlib

@@ -18,7 +18,7 @@ def lose(path: Path | str, uuid: str) -> None:
 
 
 def remap_rows(path: Path | str, uuid: str, *, pending: bool = False, failed: bool = False) -> None:
-    """Rows were remapped: pending asks for a reset, failed means the card must be replaced."""
+    """Rows were remapped: pending requires a reset, failed means the card must be replaced."""
     with Store(path).writing() as machine:
         rows = find(machine, uuid)[0]["remapped_rows"]
         rows[1] += 1

@@ -1,6 +1,6 @@
-"""What goes wrong, as the Status objects that a real API server answers with.
+"""Makes the Status objects with which a real API server answers errors.
 
-Comes in: a reason and what it is about. Goes out: an `ApiError`, raised by any layer and turned into a Status by the
+Takes a reason and what it is about, and returns an `ApiError`, raised by any layer and turned into a Status by the
 transport. Texts are those of Kubernetes 1.36, because kubectl prints them and people know them.
 """
 

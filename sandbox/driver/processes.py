@@ -1,7 +1,7 @@
 """Clients on the GPUs of a simulated machine, as NVML lists them and as the driver refuses for their sake.
 
 The kubelet stand-in calls this when a container starts and ends; tests call it for clients that no list shows. A
-process is put on a GPU or on a MIG device by its UUID and stays until it is taken off: nobody watches real pids.
+process is put on a GPU or on a MIG device by its UUID and stays until it is taken off: real pids are not watched.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The driver's part of /proc, as files in a folder beside the machine's state.
+"""The driver's part of /proc, as files in a folder next to the machine's state.
 
 Takes a machine, makes the folder show what the driver's own would: majors in `devices`, one file `access` for each live
 GPU instance and compute instance, with the minor that this driver gives that place on every machine. Called with the

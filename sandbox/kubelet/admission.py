@@ -34,7 +34,7 @@ def check_resources(requests: Amounts, others: Iterable[Amounts], allocatable: A
     wanted = {"pods": 1, **{resource: requests[resource] for resource in _order(requests)}}
     for resource, count in wanted.items():
         if resource not in allocatable and (resource == "pods" or is_extended_resource(resource)):
-            continue  # an extended resource that the node never named is somebody else's to count
+            continue  # an extended resource that the node never named is not the kubelet's to count
         capacity = allocatable.get(resource, 0)
         if count > capacity - used.get(resource, 0):
             return Rejection(

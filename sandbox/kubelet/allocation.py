@@ -136,7 +136,7 @@ class Allocator:
         return None
 
     def _account(self, pod: Pod, container: Container, reusable: Reusable) -> None:
-        """A plain init container leaves its devices to later containers; everybody else keeps them."""
+        """A plain init container leaves its devices to later containers; all others keep them."""
         for resource, holding in self._table.holdings_of(pod.uid, container.name).items():
             before = reusable.get(resource, frozenset())
             held = holding.device_ids

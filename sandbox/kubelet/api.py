@@ -1,8 +1,8 @@
-"""What a kubelet reads from and writes to the API server.
+"""Connects a kubelet to the API server.
 
-In: frozen pods and nodes out of two watches; out: status patches, final deletions, Events, the node's Lease.
-`KubeletApi` is all that the rest of the stand-in knows of the API; `ClusterApi` speaks HTTP. A write never raises: it
-says whether it was done, is pointless now, or may work later.
+Reads frozen pods and nodes from two watches; writes status patches, final deletions, Events and the node's Lease.
+`KubeletApi` is all that the rest of the kubelet knows of the API; `ClusterApi` speaks HTTP. A write never raises: it
+returns whether it was done, is pointless now, or may work later.
 """
 
 import logging

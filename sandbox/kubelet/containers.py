@@ -1,7 +1,7 @@
-"""Containers as the scripted runtime keeps them, and the hooks it calls.
+"""Describes containers as the scripted runtime keeps them, and the hooks that it calls.
 
-In: nothing. Out: what a kubelet asks for (`ContainerRequest`), what became of it (`ContainerRecord`), and the
-protocol that a hardware simulation implements to see processes come and go. Values only.
+`ContainerRequest` is what a kubelet requests, `ContainerRecord` what became of it; simulated hardware implements
+`ContainerHooks` to see processes come and go. Values only.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class ContainerHooks(Protocol):
 
 
 class NoHooks:
-    """Nobody simulates hardware."""
+    """No hardware is simulated."""
 
     def container_started(self, container: ContainerRecord) -> str | None:  # noqa: ARG002 - the protocol's signature
         return None

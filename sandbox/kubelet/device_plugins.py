@@ -1,7 +1,7 @@
-"""The device side of one kubelet: table, endpoints, checkpoint, Allocate and Registration, put together.
+"""Assembles the device side of one kubelet: table, endpoints, checkpoint, Allocate and Registration.
 
-In: Register calls and device lists of plugins, the pod book. Out: the parts that admission, starts, pod-resources and
-the status tick use. At its making it takes up what an earlier kubelet left in the checkpoint; without a readable one
+Takes Register calls and device lists of plugins, and the pod book; provides the parts that admission, starts, pod-
+resources and the status tick use. It begins with what an earlier kubelet left in the checkpoint; without a readable one
 all devices count as free.
 """
 

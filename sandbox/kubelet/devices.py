@@ -1,10 +1,10 @@
-"""The device table of one kubelet: who offers which devices, and which container holds which.
+"""Keeps the device table of one kubelet: which plugin advertises which devices, and which container holds which.
 
-In: device lists of plugins, the end of their streams, what admission takes, which pods are active. Out: capacity for
-the node's status, ids for pod-resources, ids that a container may get. Thread-safe and without I/O; the monotonic
-time comes in as `now`. The rules are the real device manager's, odd ones included: a whole list replaces a list,
-counts go by number, a stopped endpoint's devices stay counted for a grace period, and devices of ended pods are freed
-only when somebody looks.
+Takes device lists of plugins, the end of their streams, what admission takes, and which pods are active; returns
+capacity for the status of the node, ids for pod-resources, and ids that a container may get. Thread-safe and without
+I/O; the monotonic time is passed as `now`. The rules are those of the real device manager, odd ones included: a whole
+list replaces a list, counts go by number, the devices of a stopped endpoint stay counted for a grace period, and
+devices of ended pods are freed only by the next List or admission.
 """
 
 import threading

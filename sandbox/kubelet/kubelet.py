@@ -1,8 +1,8 @@
-"""One kubelet stand-in: its sockets, its threads, its start and its end.
+"""Runs one simulated kubelet: its sockets, its threads, its start and its end.
 
-In: a node's name, a folder, the API. Out: what a real kubelet shows around itself: kubelet.sock, pod-resources, the
-checkpoint, pods that run and finish, a node status that follows its device plugins at the tick. `stop` and `kill`
-leave dead sockets behind, as a real one does; a new Kubelet on the same folder and runtime is the restart.
+Takes a node's name, a folder and the API, and provides what a real kubelet does: kubelet.sock, pod-resources, the
+checkpoint, pods that run and finish, a node status that follows its device plugins at the tick. `stop` and `kill` leave
+dead sockets behind, as a real one does; a new Kubelet on the same folder and runtime is the restart.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""The status of a pod as its kubelet writes it.
+"""Builds the status of a pod as its kubelet writes it.
 
-In: a `PodRun`, or a `Rejection`. Out: the JSON of `status`, as a strategic merge patch: conditions are merged by
-type, so the scheduler's PodScheduled stays. Pure; every time in it was given.
+Takes a `PodRun` or a `Rejection` and returns the JSON of `status`, as a strategic merge patch: conditions are merged by
+type, so the scheduler's PodScheduled stays. Pure; every time in it is an argument.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _ENDED_REASON = {True: "Completed", False: "Error"}
 
 
 def rejected_status(rejection: Rejection, now: float) -> Json:
-    """For good: a kubelet never tries a rejected pod again."""
+    """Permanently: a kubelet never retries a rejected pod again."""
     return {
         "phase": "Failed",
         "reason": rejection.reason,

@@ -1,8 +1,9 @@
-"""The pod-resources service of a kubelet: List, Get and GetAllocatableResources.
+"""Serves pod-resources: List and GetAllocatableResources.
 
-In: the pod book and the device table. Out: what the real service answers, its false answers included: empty before
-the pods are known, nothing about plain init containers, and nothing about a container whose pod is gone. List and Get
-free devices of ended pods as a side effect. One rate limit for all methods and clients.
+Reads the pod book and the device table and answers what the real service answers, wrong answers included: empty before
+the pods are known, nothing about plain init containers, and nothing about a container whose pod is gone. List frees
+devices of ended pods as a side effect. One rate limit holds for all methods and clients. Get is not implemented: the
+product does not call it.
 """
 
 import threading

@@ -133,7 +133,7 @@ class Pod:
     host_network: bool = False
     active_deadline_seconds: float | None = None
     grace_seconds: float = 30.0
-    """The pod's own, for ends that nobody asked for: its deadline, and sidecars after its work."""
+    """The pod's own, for ends without a deletion: its deadline, and sidecars after its work."""
     script: Script = field(default_factory=Script)
     deleting: bool = False
     deletion_grace_seconds: float = 0.0

@@ -1,7 +1,7 @@
-"""Carries out the life of admitted pods: start, restart, stop, finish, and the status that tells of it.
+"""Runs admitted pods: start, restart, stop, finish, and the status of each step.
 
-In: entries of the pod book, changes of containers and devices. Out: calls of the runtime, statuses for the writer,
-Events. What is to be done next is `lifecycle`'s decision; everything here runs in the sync loop.
+Takes entries of the pod book and changes of containers and devices; calls the runtime, submits statuses and emits
+Events. `lifecycle` decides what is done next; everything here runs in the sync loop.
 """
 
 from collections.abc import Callable
@@ -114,7 +114,7 @@ class PodRunner:
             self.stop(entry, entry.pod.grace_seconds)
 
     def repair(self, uid: str) -> None:
-        """Somebody else ended the pod's phase while it runs: the kubelet's own view wins in the end."""
+        """Another client ended the pod's phase while it runs: the kubelet's own view wins in the end."""
         entry = self._book.get(uid)
         if entry is not None and entry.run is not None and entry.pod.ended and not entry.run.terminated:
             self.write(entry, again=True)

@@ -1,9 +1,8 @@
-"""A scripted container runtime: containers without processes, on time.
+"""Runs scripted containers: without processes, but on time.
 
-In: start and stop calls of a kubelet, scripts from pod annotations. Out: container records, one call of the listener
-per change, and the hooks for whoever simulates hardware. It outlives its kubelet, as a real runtime does: a new
-kubelet on the same node finds containers that run on. One thread, started with the first container; it never touches
-the API.
+Takes start and stop calls of a kubelet and scripts from pod annotations; keeps container records, calls its listener at
+each change, and calls the hooks of simulated hardware. It outlives its kubelet, as a real runtime does: a new kubelet
+on the same node finds containers that run. One thread, started with the first container; it never calls the API.
 """
 
 import itertools
@@ -97,7 +96,7 @@ class ScriptedRuntime:
                     self._end(record.container_id, 0.0, _KILLED)
 
     def lose_all(self) -> None:
-        """As a reboot: every container is gone, and nobody is told."""
+        """As a reboot: every container is gone, and no listener is called."""
         with self._changed:
             self.boots += 1
             lost = self._running()

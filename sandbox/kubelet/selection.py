@@ -1,7 +1,7 @@
-"""Which devices a container gets: the choice before and after the plugin was asked for its preference.
+"""Chooses the devices of a container, before and after its plugin states a preference.
 
-In: the count, devices to reuse from the pod's init containers, the free ones. Out: `Wanted` (ask the plugin, then
-settle), `Nothing` to do, or `Refusal` with the kubelet's sentence. Pure; the order of devices is random as in the
+Takes the count, devices to reuse from the pod's init containers, and the free ones; returns `Wanted` (call the plugin,
+then settle), `Nothing` to do, or `Refusal` with the kubelet's sentence. Pure; the order of devices is random as in the
 kubelet, from a seeded source.
 """
 
@@ -17,7 +17,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The container has what it asks for, or runs already."""
+    """The container has what it requests, or runs already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

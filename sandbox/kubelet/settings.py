@@ -1,8 +1,7 @@
-"""How long a kubelet takes over things, and which kubelet version it plays.
+"""Holds how long each step of a kubelet takes, and which kubelet version is simulated.
 
-In: nothing. Out: two frozen values that the parts of the stand-in read. The defaults are what kubelet 1.36 was
-measured to do, but for `stop_seconds` and `start_seconds`, which belong to containers. Nothing here reads an
-environment or a file.
+Two frozen values that the parts of the kubelet read. The defaults are what kubelet 1.36 was measured to do, but for
+`stop_seconds` and `start_seconds`, which belong to containers. Nothing here reads an environment or a file.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ class Timings:
     endpoint_grace_seconds: float = 300.0
     """A stopped plugin's devices count as unhealthy for this long, then the resource is 0/0."""
     exit_notice_seconds: float = 1.0
-    """From the end of a container that nobody stopped to the kubelet seeing it."""
+    """From the end of a container that was not stopped to the kubelet seeing it."""
     start_seconds: float = 0.2
     """From the start call to a running container, where the pod's annotation says nothing else."""
     stop_seconds: float = 0.5
@@ -33,7 +32,7 @@ class Timings:
     restart_backoff_seconds: tuple[float, ...] = (0.5, 10.0, 20.0, 40.0)
     """Pauses before a container that ended is started again, the last one repeated."""
     status_repair_seconds: float = 2.5
-    """Until the kubelet writes its own view over a phase that somebody else patched."""
+    """Until the kubelet writes its own view over a phase that another client patched."""
     lease_renew_seconds: float = 10.0
     rate_per_second: float = 100.0
     rate_burst: int = 10

@@ -1,7 +1,7 @@
-"""gRPC servers on unix sockets that die the way a kubelet's do: the socket file stays.
+"""Serves gRPC on unix sockets whose files stay when the server dies, as those of a kubelet do.
 
-In: a path and services. Out: a served path. gRPC removes the file that it has bound when it stops, a kubelet leaves
-its dead one behind; so gRPC binds a hidden name, and the public name is a hard link to the same socket.
+Takes a path and services. gRPC removes the file that it has bound when it stops, a kubelet leaves its dead one behind;
+so gRPC binds a hidden name, and the public name is a hard link to the same socket.
 """
 
 import stat

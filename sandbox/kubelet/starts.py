@@ -1,8 +1,8 @@
-"""Starting one container: the plugins' last word, then what the container gets.
+"""Starts one container, after its plugins' PreStartContainer.
 
-In: an admitted pod and a container's name. Out: a started container with its environment, mounts and devices merged
-from its plugins' answers. No Allocate is made here: a restart uses the answers from admission. PreStartContainer may
-take 30 s, so it runs in a thread of its own where a plugin asked for it.
+Takes an admitted pod and a container's name, and starts the container with environment, mounts and devices merged from
+its plugins' answers. No Allocate is made here: a restart uses the answers from admission. PreStartContainer may take 30
+s, so it runs in a thread of its own where a plugin requires it.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""What a kubelet does when pods appear, change or vanish at the API: admit, and hand over to the runner.
+"""Handles pods that appear, change or vanish at the API: admits them, and passes them to the runner.
 
-In: changes of pods, in the server's order. Out: admitted pods run, rejected ones get their final status and an Event,
-vanished ones leave the book while their containers get a grace of their own. Everything here runs in the sync loop.
+Takes changes of pods in the server's order. Admitted pods run, rejected ones get their final status and an Event,
+vanished ones leave the book while their containers get a grace period. Everything here runs in the sync loop.
 """
 
 from typing import Literal

@@ -122,7 +122,7 @@ class ApiWriter:
         self._thread.start()
 
     def submit(self, pod: Pod, status: Status, *, again: bool = False) -> None:
-        """`again`: also if it is what was written last, because somebody else wrote since."""
+        """`again`: also if it is what was written last, because another client wrote since."""
         with self._changed:
             if not again and pod.uid not in self._pending and self._written.get(pod.uid) == status:
                 return
@@ -131,7 +131,7 @@ class ApiWriter:
             self._changed.notify()
 
     def finish(self, pod: Pod) -> None:
-        """Delete the pod's object for good, after its last status."""
+        """Delete the pod's object permanently, after its last status."""
         with self._changed:
             entry = self._pending.setdefault(pod.uid, _Pending(pod))
             entry.pod, entry.delete = pod, True

@@ -1,6 +1,6 @@
 """Answers single commands: functions from the daemon's state and the arguments to the lines that are printed.
 
-The rest of the real command's commands are unknown here: nobody in the product or the sandbox sends them.
+The rest of the real command's commands are unknown here: neither the product nor the sandbox sends them.
 
 Measured on nvidia-cuda-mps-control 535.261.03. A bad value is ignored without an error, a UUID where an ordinal
 belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set.

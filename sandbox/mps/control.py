@@ -1,7 +1,7 @@
-"""The command `nvidia-cuda-mps-control` without a GPU. In: arguments, environment, commands on stdin; out: its texts.
+"""Imitates the command `nvidia-cuda-mps-control` without a GPU.
 
-There is no daemon process: `-d` leaves a state file in the pipe directory, `quit` removes it. Runs once a command, so
-it imports little.
+Takes arguments, environment and commands on stdin, and prints what the real command prints. There is no daemon process:
+`-d` leaves a state file in the pipe directory, `quit` removes it. It runs once per command, so it imports little.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(arguments: list[str], environment: Mapping[str, str], stdin: TextIO, st
 def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
     """What `-d` prints, and its exit status. Only the last part of the path is created."""
     if len(pipe) > LONGEST_PIPE_DIRECTORY:
-        return "", 1  # the socket's path would not fit, and nobody says so
+        return "", 1  # the socket's path would not fit, and the real command prints nothing
     try:
         if not os.path.isdir(pipe):
             os.mkdir(pipe)

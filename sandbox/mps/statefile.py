@@ -1,6 +1,6 @@
-"""The file in a pipe directory that stands for a running MPS control daemon: reading, replacing, locking it.
+"""The file in a pipe directory that represents a running MPS control daemon: reading, replacing, locking it.
 
-Plain JSON and few imports, because the stand-in of the command starts anew for every question.
+Plain JSON and few imports, because the stand-in of the command starts again for every command.
 """
 
 from __future__ import annotations

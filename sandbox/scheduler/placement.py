@@ -1,6 +1,7 @@
-"""Where one pod goes: filters, the nominated node first, the least allocated node otherwise.
+"""Chooses a node for one pod: filters, the nominated node first, the least allocated node otherwise.
 
-Pure: in go a pod and the book's nodes, usage and nominations, out comes the node or the sentence kube-scheduler writes.
+Takes a pod and the book's nodes, usage and nominations, and returns the node or the sentence that kube-scheduler
+writes. Pure.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ NO_NODES = "no nodes available to schedule pods"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CLAIMS = Misfit(plugin="DynamicResources", reasons=("cannot allocate all claims",))
-# What the scheduler takes a pod to use, for scoring only, that asks for nothing.
+# What a pod without requests counts as using, for scoring only.
 UNASKED = {"cpu": 100, "memory": 200 << 20}
 EMPTY = Usage()
 
@@ -46,7 +47,7 @@ def place(
 
 
 def fits_empty(pod: PodView, node: NodeView) -> bool:
-    """Whether the pod could run there if nobody else did."""
+    """Whether the pod could run there if no other pod did."""
     return not isinstance(filter_room(pod, node, EMPTY), Misfit)
 
 
@@ -54,7 +55,7 @@ def helped(pod: PodView, old: NodeView | None, new: NodeView) -> bool:
     """Whether this change of a node could let the pod in: kube-scheduler's queueing hints.
 
     The pod must fit the node as it is now if that were empty; and the node must be new, must have kept the pod off
-    before by its labels, taints or cordon, or must have grown in something that the pod asks for.
+    before by its labels, taints or cordon, or must have grown in something that the pod requests.
     """
     if isinstance(filter_node(pod, new), Misfit) or not fits_empty(pod, new):
         return False

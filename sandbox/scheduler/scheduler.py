@@ -32,7 +32,7 @@ BINDING_PLUGIN = "DefaultBinder"
 
 
 class Scheduler:
-    """Binds the pods whose schedulerName is `name`; all bound pods count, whoever bound them."""
+    """Binds the pods whose schedulerName is `name`; all bound pods count, by whichever scheduler."""
 
     def __init__(self, api: ApiClient, *, name: str = NAME, back_off: BackOff | None = None) -> None:
         self._name = name

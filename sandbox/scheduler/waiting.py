@@ -133,7 +133,7 @@ class Waiting:
                     self._resume(item, now)
 
     def flush(self, now: float) -> None:
-        """Try again whoever was set aside for five minutes, in case an event was misjudged."""
+        """Retry pods that were set aside for five minutes, in case an event was misjudged."""
         for members in list(self._set_aside.values()):
             for item in list(members.values()):
                 if item.failed_at + FLUSH_SECONDS <= now:

@@ -1,4 +1,4 @@
-"""Pods with a nodeName: created once their node offers what they ask for, explained when it does not."""
+"""Pods with a nodeName: created once their node advertises what they request, explained when it does not."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,4 @@
-"""Events as the API server judges them: an event lies in the namespace of what it is about.
-
-Comes in: an event in its stored form, and whether it came by events.k8s.io, whose rules are stricter.
-"""
+"""Completes and checks Events: an Event lies in the namespace of what it is about."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +16,7 @@ _NEEDED: Final = (
 
 
 def prepare(event: Obj) -> Obj:
-    """Fields that are always there, as Go structs have them, and that nobody owns."""
+    """Fields that are always there, as Go structs have them, and that no manager owns."""
     always: Obj = {
         "source": {},
         "firstTimestamp": None,

@@ -1,6 +1,6 @@
-"""Rules of metadata that hold for every kind: names, labels, what an update may not touch.
+"""Checks the metadata of every kind: names, labels, what an update may not change.
 
-Comes in: an object about to be stored and the stored one. Goes out: FieldErrors. Must never change an object.
+Takes an object that is about to be stored and the stored one, and returns FieldErrors. Must never change an object.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Pods as the API server completes and judges them.
+"""Completes and checks pods as the API server does.
 
-Comes in: a pod of a client. Goes out: the pod with the defaults of its form (requests taken from limits above all) and
-the first status; complaints about what cannot run, and about changes of what is fixed once a pod exists.
+Takes a pod of a client and returns it with the defaults of its form (above all, requests taken from limits) and the
+first status; returns FieldErrors for what cannot run, and for changes of fields that are fixed once a pod exists.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Discovery: what is served, in the old form (the dynamic client) and the aggregated one (kubectl).
+"""Builds the discovery documents: aggregated for kubectl, and one list per group version.
 
-Comes in: the registry's groups. Goes out: the documents under /api and /apis. Must never depend on objects.
+Takes the registry's groups and returns the documents below /api and /apis. Must never depend on objects.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""From a request to its answer: which path is asked for, and who answers it.
+"""Routes a request to the code that answers it.
 
-Comes in: a `Request`. Goes out: a `Reply` or an open `Watch`. Must never know about HTTP or threads.
+Takes a `Request` and returns a `Reply` or an open `Watch`. Must never know about HTTP or threads.
 """
 
 from typing import Final

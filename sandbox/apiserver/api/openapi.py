@@ -1,7 +1,7 @@
-"""OpenAPI v3, as kubectl reads it: `explain`, and whether a PATCH knows fieldValidation.
+"""Builds OpenAPI v3 as kubectl reads it: for `explain`, and for whether a PATCH takes fieldValidation.
 
-Comes in: the registry's groups. Goes out: the index and one document per group version. Builtin kinds are described by
-the client's models, custom ones by their CRD. Must never depend on objects.
+Takes the registry's groups and returns the index and one document per group version. Builtin kinds are described by the
+client's models, custom ones by their CRD. Must never depend on objects.
 """
 
 import hashlib

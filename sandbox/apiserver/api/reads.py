@@ -1,6 +1,7 @@
-"""GET of objects: one, a list, a watch.
+"""Answers GET: one object, a list, a watch.
 
-Comes in: a request and its target. Goes out: a reply. A list from the future waits a little, then answers 504.
+Takes a request and its target, and returns a reply. A list at a version that is not written yet waits a little, then
+answers 504.
 """
 
 import asyncio

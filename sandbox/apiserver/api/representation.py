@@ -1,7 +1,7 @@
 """Shows objects in the form that a client accepts: as they are, or as a table.
 
-Comes in: stored entries. Goes out: JSON bytes; the bytes of a whole object are made once and kept beside it, so that a
-list or a hundred watches share them. Must never change an object.
+Takes stored entries and returns JSON; the bytes of a whole object are encoded once and kept with it, so that a list or
+a hundred watches share them. Must never change an object.
 """
 
 from collections.abc import Iterable

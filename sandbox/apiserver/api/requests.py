@@ -1,7 +1,7 @@
-"""A request as the server understands it, and the answer, without any HTTP library.
+"""Describes a request and its reply, without any HTTP library.
 
-Comes in: method, path, query, headers and body. Goes out: what is addressed (`Route`) and how the client wants it shown
-(`Form`). Must never touch the store.
+Takes method, path, query, headers and body, and returns what is addressed (`Route`) and how the client wants it shown
+(`Form`). Must never read the store.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Watches: a stream of events that starts where the client says and ends when it said.
+"""Streams the events of a watch, from the version and until the timeout that the client gives.
 
-Comes in: a collection and the options of a watch. Goes out: one JSON line per event. A watch holds nothing but its
-position; events come from the collection's history, and a position before the history is told 410 in an ERROR event.
+Takes a collection and the options of a watch, and yields one JSON line per event. A watch keeps nothing but its
+position; events come from the collection's history, and a position before the history ends with 410 in an ERROR event.
 A position in the future stays silent until the timeout, as on a real server.
 """
 
@@ -24,7 +24,7 @@ _INITIAL_BATCH: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """What a watch asks for. `start` 0: begin with the present state."""
+    """The options of a watch. `start` 0: begin with the present state."""
 
     resource: Resource
     namespace: str = ""

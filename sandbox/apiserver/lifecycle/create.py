@@ -1,6 +1,6 @@
-"""Create an object: POST, and server-side apply of something that is not there.
+"""Creates an object: POST, and server-side apply of one that does not exist.
 
-Comes in: the object as the client wants it. Goes out: the stored object (or, for a dry run, what would be stored).
+Takes the object as the client sent it and returns the stored object (or, for a dry run, what would be stored).
 """
 
 import random

@@ -1,7 +1,7 @@
-"""Delete an object: at once, after its finalizers, or, for a pod on a node, after its grace period.
+"""Deletes an object: at once, after its finalizers, or, for a pod on a node, after its grace period.
 
-Comes in: what to delete and the DeleteOptions. Goes out: the last state, and whether it is gone. Cascades are not
-followed (there is no garbage collector); a namespace and a CRD take their objects with them.
+Takes the target and the DeleteOptions, and returns the last state and whether the object is gone. Cascades are not
+followed (there is no garbage collector); a namespace and a CRD delete their objects with them.
 """
 
 from dataclasses import dataclass

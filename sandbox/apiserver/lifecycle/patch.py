@@ -1,7 +1,7 @@
-"""PATCH: find the patch type, make the wanted object, hand it to update or create.
+"""Applies a PATCH: builds the new object by its patch type, and passes it to update or create.
 
-Comes in: the content type and the body. Goes out: the stored object and whether it was created. Types that a resource
-does not take are 415, as the real server says.
+Takes the content type and the body, and returns the stored object and whether it was created. Types that a resource
+does not take are 415, as on a real server.
 """
 
 import json

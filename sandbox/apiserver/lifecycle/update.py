@@ -1,7 +1,7 @@
-"""Update an object: PUT, patches and applies all end here.
+"""Updates an object: PUT, patches and applies all end here.
 
-Comes in: a function from the stored object to the wanted one. Goes out: the stored result. All rules that hold between
-two versions of an object are here: what a subresource may touch, stale versions, generations, no-ops, finalizers.
+Takes a function from the stored object to the new one, and returns the stored result. All rules between two versions of
+an object are here: what a subresource may change, stale versions, generations, no-ops, finalizers.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Server-side apply: merge one manager's whole intent into the live object.
+"""Merges one manager's server-side apply into the live object.
 
-Comes in: the live object (or none), the applied configuration and who applies it. Goes out: the merged object with its
+Takes the live object (or none), the applied configuration and its manager, and returns the merged object with its
 managedFields, or the conflicts with other managers. What the manager applied before and leaves out now is removed,
-unless somebody else owns it. Must never look at the clock or at the store.
+unless another manager owns it. Must never read the clock or the store.
 """
 
 from collections.abc import Sequence
@@ -144,7 +144,7 @@ def _merge_list(live: list[Any], config: list[Any], schema: Schema) -> list[Any]
 
 
 def remove(value: Any, last: FieldSet, managed: FieldSet, schema: Schema | None) -> Any:
-    """`value` without what only `last` asked for: what it owned and nobody owns now."""
+    """`value` without what only `last` applied: what it owned and no manager owns now."""
     if isinstance(value, dict):
         if schema is not None and schema.map_type == "atomic":
             return value
@@ -169,7 +169,7 @@ def _remove_one(element: str, value: Any, last: FieldSet, managed: FieldSet, sch
     if mine is None:
         return value
     theirs = managed.get(element)
-    is_field = element.startswith("f:")  # a named field counts as owned by whoever owns anything below it
+    is_field = element.startswith("f:")  # a named field counts as owned by each manager that owns anything below it
     was_owned = is_field or owned_itself(mine)
     is_owned = theirs is not None and (is_field or owned_itself(theirs))
     if was_owned and not is_owned:

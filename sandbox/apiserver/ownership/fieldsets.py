@@ -1,7 +1,7 @@
 """Sets of fields in their wire form, FieldsV1: nested dictionaries of path elements.
 
 `f:name` is a member of an object, `k:{…}` an item of a list map, `v:…` a member of a set. An element with an empty
-dictionary belongs to the set; `"."` beside children says that the element itself belongs to it too. The empty set is
+dictionary belongs to the set; `"."` next to children says that the element itself belongs to it too. The empty set is
 an empty root. Must never change a set that it was given.
 """
 
@@ -129,7 +129,7 @@ def is_leaf(value: Any, schema: Schema | None) -> bool:
 
 
 def fields_of(value: Any, schema: Schema | None) -> FieldSet:
-    """The set that applying `value` asks for: its leaves, list items, empty maps and members of free maps."""
+    """The set that applying `value` claims: its leaves, list items, empty maps and members of free maps."""
     result: FieldSet = {}
     for element, (member, sub) in (children(value, schema) or {}).items():
         inner = fields_of(member, sub)
@@ -190,7 +190,7 @@ def _put(target: FieldSet, element: str, node: FieldSet | None) -> None:
 
 
 def without_system_metadata(fields: FieldSet) -> FieldSet:
-    """Fields that nobody owns are taken out: names, versions, what the server itself keeps."""
+    """Fields that no manager owns are taken out: names, versions, what the server itself keeps."""
     return difference(fields, _SYSTEM)
 
 

@@ -1,7 +1,7 @@
-"""metadata.managedFields: who owns what, kept through every write.
+"""Keeps metadata.managedFields, the record of who owns which fields, through every write.
 
-Comes in: the entries of the stored object and what a write changed. Goes out: the new entries. A manager is its name,
-operation and subresource (and, for updates, the API version). Must never look at values, only at sets of fields.
+Takes the entries of the stored object and what a write changed, and returns the new entries. A manager is its name,
+operation and subresource (and, for updates, the API version). Must never read values, only sets of fields.
 """
 
 from collections.abc import Iterable
@@ -86,7 +86,7 @@ def store(obj: Obj, entries: Iterable[Owned]) -> Obj:
 
 
 def after_update(entries: list[Owned], manager: Manager, touched: FieldSet, removed: FieldSet, now: str) -> list[Owned]:
-    """A create, update or patch takes what it touched from everybody, and gives up what it removed."""
+    """A create, update or patch takes what it touched from all managers, and gives up what it removed."""
     mine = Owned(manager=manager, fields={}, time=now)
     others: list[Owned] = []
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Whether an applied configuration has the form that its schema declares.
+"""Checks that an applied configuration has the form that its schema declares.
 
-Comes in: the configuration of a server-side apply. Goes out: sentences of structured-merge-diff about undeclared
-fields, wrong types and list items that cannot be told apart. Must never judge values.
+Takes the configuration of a server-side apply and returns the sentences of structured-merge-diff about undeclared
+fields, wrong types and list items that cannot be told apart. Must never check values.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Schemas of the builtin kinds, read off the models of the official Python client.
+"""Reads the schemas of the builtin kinds from the models of the official Python client.
 
-Comes in: a model's name (`V1Pod`). Goes out: its OpenAPI components with descriptions, for `kubectl explain`, and its
+Takes a model's name (`V1Pod`) and returns its OpenAPI components with descriptions, for `kubectl explain`, and its
 compiled `Schema`, for strict decoding, server-side apply and defaults of required scalars. What the models do not say,
 how lists merge, is in the tables below. Must never validate values.
 """

@@ -1,8 +1,8 @@
-"""The CEL rules (`x-kubernetes-validations`) of one CRD version, evaluated as the API server does.
+"""Evaluates the CEL rules (`x-kubernetes-validations`) of one CRD version, as the API server does.
 
-Comes in: an object and, on an update, the stored one. Goes out: one FieldError per failed rule, with the rule's own
+Takes an object and, on an update, the stored one, and returns one FieldError per failed rule, with the rule's own
 message and field path. A rule that mentions `oldSelf` is a transition rule: it is skipped where there is no old value
-to compare with. What did not change is not judged again. Rules may be refused at compile time only.
+to compare with. What did not change is not checked again. Rules may be refused at compile time only.
 """
 
 import itertools

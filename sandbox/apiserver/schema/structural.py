@@ -1,8 +1,8 @@
-"""A structural schema, compiled from its OpenAPI form.
+"""Compiles a structural schema from its OpenAPI form.
 
-Comes in: `openAPIV3Schema` of a CRD, or a schema made from the client's models. Goes out: a tree of `Schema` nodes with
-the questions that pruning, validation and field ownership ask. References are followed by name, so that a schema may
-contain itself. Must never look at an object.
+Takes `openAPIV3Schema` of a CRD, or a schema made from the client's models, and returns a tree of `Schema` nodes, which
+pruning, validation and field ownership read. References are followed by name, so that a schema may contain itself. Must
+never read an object.
 """
 
 import copy

@@ -1,7 +1,7 @@
-"""Judge an object by its structural schema, in the words of a real API server.
+"""Validates an object by its structural schema, in the words of a real API server.
 
-Comes in: a pruned and defaulted object and, on an update, the stored one. Goes out: FieldErrors. Parts equal to the
-stored ones are not judged again (ratcheting, as Kubernetes 1.33 and newer do). CEL rules are not here but in `rules`.
+Takes a pruned and defaulted object and, on an update, the stored one, and returns FieldErrors. Parts equal to the
+stored ones are not checked again (ratcheting, as in Kubernetes 1.33 and newer). CEL rules are in `rules`.
 """
 
 import json

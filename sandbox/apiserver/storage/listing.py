@@ -26,7 +26,7 @@ _EXPIRED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What a list asks for."""
+    """The options of a list."""
 
     namespace: str = ""
     matches: Predicate | None = None

@@ -1,6 +1,6 @@
-"""Label and field selectors, as text in a query, as a predicate on objects.
+"""Parses label and field selectors into predicates on objects.
 
-Comes in: `labelSelector` and `fieldSelector`. Goes out: one function from object to bool, or None for "everything".
+Takes `labelSelector` and `fieldSelector` and returns one function from object to bool, or None for all objects.
 Malformed or unsupported selectors are refused with 400. Must never read the store.
 """
 
@@ -94,7 +94,7 @@ def label_predicate(text: str) -> Predicate:
 
 
 def field_predicate(text: str, selectable: Mapping[str, tuple[str, ...]]) -> Predicate:
-    """`selectable` maps each label this resource supports to a path, beside metadata.name and metadata.namespace."""
+    """`selectable` maps each label, but metadata.name and metadata.namespace, to a path."""
     terms: list[tuple[tuple[str, ...], bool, str]] = []
     for part in filter(str.strip, text.split(",")):
         term = _FIELD_TERM.match(part)

@@ -1,8 +1,8 @@
-"""All objects, by collection, with the recent history that watches and consistent pages are served from.
+"""Stores all objects by collection, with the recent history for watches and consistent pages.
 
-Comes in: finished objects (`commit`). Goes out: entries with cached JSON, and events in the order of their resource
-version. The resource version starts at the clock in milliseconds, so that a client that outlives the server is told
-410 and lists again. Must never judge an object: rules live in front of it. Belongs to the event loop's thread.
+Takes complete objects (`commit`) and returns entries with cached JSON, and events in the order of their resource
+version. The resource version starts at the clock in milliseconds, so that a client that outlives the server gets 410
+and lists again. Must never check an object: rules come before it. Belongs to the thread of the event loop.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 
 class Entry:
-    """One version of one object, and its JSON once somebody asked for it."""
+    """One version of one object, and its JSON once it was requested."""
 
     __slots__ = ("_encoded", "obj", "version")
 
@@ -138,7 +138,7 @@ class Store:
         return found
 
     def drop(self, identity: CollectionId) -> None:
-        """Forget a collection for good; its watches end."""
+        """Drop a collection permanently; its watches end."""
         gone = self._collections.pop(identity, None)
         self._dropped[identity] = self.version
         if gone is not None:

@@ -1,7 +1,7 @@
-"""Columns of the builtin kinds, as `kubectl get` shows them on a real cluster.
+"""Defines the columns of the builtin kinds, as `kubectl get` shows them on a real cluster.
 
-Comes in: a kind. Goes out: its columns; kinds without columns of their own show name and age. Cells are functions of
-the stored object. Must never fail on an object that lacks fields.
+Takes a kind and returns its columns; kinds without columns of their own show name and age. Cells are functions of the
+stored object. Must never fail on an object that lacks fields.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Columns of pods. The one word under STATUS is put together from phase, containers and deletion.
+"""Defines the columns of pods. The word under STATUS follows from phase, containers and deletion.
 
-Comes in: a pod. Goes out: its cells. Must never fail on a pod that lacks fields.
+Takes a pod and returns its cells. Must never fail on a pod that lacks fields.
 """
 
 from dataclasses import dataclass

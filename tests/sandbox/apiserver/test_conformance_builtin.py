@@ -44,7 +44,7 @@ def bind(http: Http, pods: str, name: str) -> int:
 
 
 def test_a_new_pod_is_completed(http: Http, pods: str) -> None:
-    made = http("POST", pods, pod("p", schedulerName="nobody")).body
+    made = http("POST", pods, pod("p", schedulerName="other-scheduler")).body
 
     spec = made["spec"]
     assert spec["containers"][0]["resources"]["requests"] == {"cpu": "1", "nvidia.com/mig-1g.10gb": "1"}
@@ -57,7 +57,7 @@ def test_a_new_pod_is_completed(http: Http, pods: str) -> None:
 
 
 def test_priority_comes_from_the_class(http: Http, pods: str) -> None:
-    critical = http("POST", pods, pod("p", schedulerName="nobody", priorityClassName="system-node-critical"))
+    critical = http("POST", pods, pod("p", schedulerName="other-scheduler", priorityClassName="system-node-critical"))
     unknown = http("POST", pods, pod("q", priorityClassName="no-such-class"))
 
     assert critical.status in (201, 403)  # a real cluster may keep critical pods to kube-system
@@ -100,7 +100,7 @@ def test_wrong_types_and_unknown_fields_of_builtin_kinds(http: Http, pods: str) 
 
 
 def test_most_of_a_pod_is_fixed(http: Http, pods: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody"))
+    http("POST", pods, pod("p", schedulerName="other-scheduler"))
 
     refused = http.patch(f"{pods}/p", {"spec": {"hostNetwork": True}})
     allowed = http.patch(f"{pods}/p", {"spec": {"activeDeadlineSeconds": 60}})
@@ -110,7 +110,7 @@ def test_most_of_a_pod_is_fixed(http: Http, pods: str) -> None:
 
 
 def test_a_pod_is_bound_once(http: Http, pods: str, node: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody"))
+    http("POST", pods, pod("p", schedulerName="other-scheduler"))
     http.patch(f"{pods}/p/status", {"status": {"nominatedNodeName": "elsewhere"}})
 
     first, second = bind(http, pods, "p"), bind(http, pods, "p")
@@ -123,7 +123,7 @@ def test_a_pod_is_bound_once(http: Http, pods: str, node: str) -> None:
 
 
 def test_pod_status_leaves_the_spec_alone(http: Http, pods: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody"))
+    http("POST", pods, pod("p", schedulerName="other-scheduler"))
 
     answer = http.patch(f"{pods}/p/status", {"status": {"phase": "Running"}, "spec": {"priority": 7}})
 
@@ -131,7 +131,7 @@ def test_pod_status_leaves_the_spec_alone(http: Http, pods: str) -> None:
 
 
 def test_a_bound_pod_gets_its_grace(http: Http, pods: str, node: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody", terminationGracePeriodSeconds=20))
+    http("POST", pods, pod("p", schedulerName="other-scheduler", terminationGracePeriodSeconds=20))
     bind(http, pods, "p")
 
     asked = http("DELETE", f"{pods}/p").body
@@ -145,8 +145,8 @@ def test_a_bound_pod_gets_its_grace(http: Http, pods: str, node: str) -> None:
 
 
 def test_a_finished_or_unbound_pod_goes_at_once(http: Http, pods: str, node: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody"))
-    http("POST", pods, pod("q", schedulerName="nobody"))
+    http("POST", pods, pod("p", schedulerName="other-scheduler"))
+    http("POST", pods, pod("q", schedulerName="other-scheduler"))
     bind(http, pods, "q")
     http.patch(f"{pods}/q/status", {"status": {"phase": "Succeeded"}})
 
@@ -157,7 +157,7 @@ def test_a_finished_or_unbound_pod_goes_at_once(http: Http, pods: str, node: str
 
 
 def test_kubectl_drains(kubectl: Kubectl, http: Http, pods: str, node: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody", terminationGracePeriodSeconds=0))
+    http("POST", pods, pod("p", schedulerName="other-scheduler", terminationGracePeriodSeconds=0))
     bind(http, pods, "p")
 
     assert "drained" in kubectl("drain", NODE, "--force", "--timeout=15s")
@@ -166,7 +166,7 @@ def test_kubectl_drains(kubectl: Kubectl, http: Http, pods: str, node: str) -> N
 
 
 def test_pods_in_tables(kubectl: Kubectl, http: Http, pods: str, node: str, namespace: str) -> None:
-    http("POST", pods, pod("p", schedulerName="nobody"))
+    http("POST", pods, pod("p", schedulerName="other-scheduler"))
     bind(http, pods, "p")
     running = {"name": "c", "ready": True, "restartCount": 0, "state": {"running": {}}, "image": "i", "imageID": ""}
     http.patch(f"{pods}/p/status", {"status": {"phase": "Running", "containerStatuses": [running]}})
@@ -224,7 +224,7 @@ def event(about: Any, namespace: str) -> dict[str, Any]:
         "metadata": {"name": "e1"},
         "involvedObject": involved,
         "reason": "Repartitioned",
-        "message": "cut anew",
+        "message": "repartitioned",
         "type": "Normal",
         "count": 2,
         "firstTimestamp": stamp,
@@ -234,13 +234,13 @@ def event(about: Any, namespace: str) -> dict[str, Any]:
 
 
 def test_events_are_seen_everywhere(kubectl: Kubectl, http: Http, pods: str, namespace: str) -> None:
-    made = http("POST", pods, pod("p", schedulerName="nobody")).body
+    made = http("POST", pods, pod("p", schedulerName="other-scheduler")).body
     http("POST", f"/api/v1/namespaces/{namespace}/events", event(made, namespace))
 
     header = kubectl("get", "events", "-n", namespace).splitlines()[0].split()
     assert header == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
-    assert "cut anew" in kubectl("describe", "pod", "p", "-n", namespace)
-    assert "cut anew" in kubectl("events", "--for", "pod/p", "-n", namespace)
+    assert "repartitioned" in kubectl("describe", "pod", "p", "-n", namespace)
+    assert "repartitioned" in kubectl("events", "--for", "pod/p", "-n", namespace)
     http("DELETE", f"/api/v1/namespaces/{namespace}/events/e1")
 
 

@@ -99,7 +99,11 @@ def test_node_conditions_merge_by_type(http: Http, node: Any) -> None:
 def test_containers_merge_by_name(http: Http, namespace: str) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     containers = [{"name": "a", "image": "one:1"}, {"name": "b", "image": "two:1"}]
-    http("POST", pods, {"metadata": {"name": "p"}, "spec": {"containers": containers, "schedulerName": "nobody"}})
+    http(
+        "POST",
+        pods,
+        {"metadata": {"name": "p"}, "spec": {"containers": containers, "schedulerName": "other"}},
+    )
 
     answer = http.patch(f"{pods}/p", {"spec": {"containers": [{"name": "b", "image": "new:1"}]}}, STRATEGIC)
 

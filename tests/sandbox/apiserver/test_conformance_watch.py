@@ -149,14 +149,14 @@ def test_label_selectors(http: Http, selector: str, found: list[str]) -> None:
 
 def test_field_selectors_of_pods(http: Http, core: Any, namespace: str) -> None:
     for name in ("f0", "f1"):
-        spec = {"containers": [{"name": "c", "image": "busybox:1"}], "schedulerName": "nobody"}
+        spec = {"containers": [{"name": "c", "image": "busybox:1"}], "schedulerName": "other-scheduler"}
         http("POST", PODS, {"metadata": {"name": name}, "spec": spec})
 
     def found(selector: str) -> list[str]:
         return [pod.metadata.name for pod in core.list_namespaced_pod(namespace, field_selector=selector).items]
 
     assert found("metadata.name=f1") == ["f1"]
-    assert found("spec.nodeName=,status.phase=Pending,spec.schedulerName=nobody") == ["f0", "f1"]
+    assert found("spec.nodeName=,status.phase=Pending,spec.schedulerName=other-scheduler") == ["f0", "f1"]
     assert found("metadata.name!=f0,spec.nodeName!=n") == ["f1"]
     with pytest.raises(ApiException) as caught:
         found("spec.foo=1")

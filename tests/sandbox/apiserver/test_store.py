@@ -71,8 +71,8 @@ def test_what_is_forgotten_is_expired() -> None:
     for number in range(10):
         write(store, f"m{number}", delete=False)
 
+    options = ListOptions(limit=1, continue_token=page.metadata["continue"])
     with pytest.raises(ApiError) as caught:
-        options = ListOptions(limit=1, continue_token=page.metadata["continue"])
         list_page(store.collection(KIND), options, store.version)
 
     assert (caught.value.code, caught.value.reason) == (410, "Expired")

@@ -139,7 +139,7 @@ class Bench:
 
 
 def connects(path: Path) -> bool:
-    """Whether somebody listens; a dead socket's file does not count."""
+    """Whether a server listens; a dead socket's file does not count."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(path)) == 0
 

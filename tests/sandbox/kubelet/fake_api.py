@@ -1,7 +1,6 @@
-"""The API of a kubelet as a fake: pods and one node in memory, watched by the kubelet and written by both sides.
+"""Fakes the API of a kubelet: pods and one node in memory, watched by the kubelet and written by both sides.
 
-In: what a test does to them. Out: what the kubelet wrote, recorded. It merges statuses as the API server would and
-decides nothing that a test has not told it.
+Records what the kubelet wrote. It merges statuses as the API server would and decides nothing by itself.
 """
 
 import threading

@@ -1,7 +1,6 @@
-"""What a kubelet stands between, beside its API, as fakes: a device plugin, hardware under containers; and waiting.
+"""Fakes a device plugin and the hardware under containers, and waits for conditions.
 
-In: what a test does to them. Out: what the kubelet called, recorded. The plugin speaks real gRPC on a socket; neither
-decides anything that a test has not told it.
+Records what the kubelet called. The plugin speaks real gRPC on a socket; neither decides anything by itself.
 """
 
 import threading

@@ -126,7 +126,7 @@ def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
 
 
 def test_admission_is_one_thread_in_bind_order(bench: Bench) -> None:
-    """While a plugin thinks over an Allocate, nobody is admitted, started or stopped; the rest goes on."""
+    """While a plugin answers an Allocate, no pod is admitted, started or stopped; the rest goes on."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1")
     running = bench.run(pod("running", containers=[container()]))

@@ -181,4 +181,4 @@ def test_a_preference_for_free_ids_is_followed(free: set[str], seed: int) -> Non
     answer = choose(R, 1, frozenset(), frozenset(free), Random(seed))
     assert isinstance(answer, Wanted)
 
-    assert answer.settle(["nobody", wish], Random(seed)) == {wish}
+    assert answer.settle(["unknown", wish], Random(seed)) == {wish}

@@ -44,7 +44,7 @@ def test_an_endpoint_that_is_not_there_is_refused_after_the_dial_timeout(bench: 
     plugin = bench.plugin("MIG-0")
 
     text = "failed to dial device plugin: context deadline exceeded"
-    assert refusal(plugin, endpoint="nobody.sock") == (grpc.StatusCode.UNKNOWN, text)
+    assert refusal(plugin, endpoint="missing.sock") == (grpc.StatusCode.UNKNOWN, text)
     assert refusal(plugin, endpoint=str(plugin.socket)) == (grpc.StatusCode.UNKNOWN, text), "it is joined to the folder"
 
 

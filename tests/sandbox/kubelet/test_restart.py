@@ -132,7 +132,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, spoil, cut])
 def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Callable[[Path], object]) -> None:
-    """The node still said 2/2, so the pod runs on; List shows it without devices, for good."""
+    """The node still said 2/2, so the pod runs on; List shows it without devices, permanently."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
     plugin.preference = lambda available, size: ["MIG-0"]

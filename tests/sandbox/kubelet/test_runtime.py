@@ -73,7 +73,7 @@ def test_an_unkillable_container_ends_when_it_is_released(runtime: ScriptedRunti
     started = runtime.start(replace(REQUEST, unkillable_seconds=float("inf")))
     wait_state(runtime, ContainerState.RUNNING)
     runtime.release("uid-1")
-    assert runtime.containers()[0].state is ContainerState.RUNNING, "nobody has stopped it yet"
+    assert runtime.containers()[0].state is ContainerState.RUNNING, "it was not stopped yet"
     runtime.stop(started.container_id, 0)
     assert runtime.stopping("uid-1")
 

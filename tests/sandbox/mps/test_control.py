@@ -73,7 +73,7 @@ def test_every_step_of_the_real_transcript(tmp_path: Path) -> None:
         if (done.returncode, done.stdout, done.stderr) != expected:
             differences.append((name, expected, (done.returncode, done.stdout, done.stderr)))
     assert differences == []
-    assert len(TRANSCRIPT) == 54
+    assert len(TRANSCRIPT) == 52
 
 
 def test_clients_start_a_server_and_show(pipe: Path) -> None:

@@ -1,6 +1,6 @@
-"""An API server with a scheduler, in the words of the tests: nodes, pods, nominations, and what became of them.
+"""Runs an API server with a scheduler, with words for tests: nodes, pods, nominations, and what became of them.
 
-In: what the test puts there. Out: what pods, conditions and Events show, waited for with a deadline.
+What pods, conditions and Events show is waited for with a deadline.
 """
 
 from __future__ import annotations

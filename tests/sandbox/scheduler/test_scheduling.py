@@ -78,7 +78,7 @@ def test_others_pods_and_gated_pods_are_left_alone(cluster: Cluster) -> None:
     cluster.add_pod("first", slices=1)
     until(lambda: cluster.node_of("first"))
     cluster.add_pod("second", slices=1)
-    cluster.wait_refused("second")  # the pod that somebody else bound counts
+    cluster.wait_refused("second")  # the pod that another client bound counts
     assert cluster.node_of("theirs") == cluster.node_of("gated") == ""
     assert not cluster.refused("theirs")
 

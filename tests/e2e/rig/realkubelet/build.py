@@ -1,4 +1,4 @@
-"""The scripted runtime's program, built once from `cri/` with Go and cached outside the repository.
+"""Builds the scripted runtime once from `cri/` with Go, and caches it outside the repository.
 
 Takes where to cache, and the environment of `go`; returns the program's path, or what is missing. The folder is named
 by its sources, so that another revision never runs an older program.

@@ -62,6 +62,7 @@ def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
             "uid": os.geteuid(),
             "percentage": percentage,
             "limits": {},  # device ordinal -> bytes
+            "priority": "0",
             "servers": {},  # pid -> {"clients": [...]}
             "next_server": 5000,
         },

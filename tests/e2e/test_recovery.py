@@ -19,7 +19,8 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.reflector import Reflector
 from sandbox.cluster import Cluster
-from sandbox.driver import incidents, machine
+from sandbox.driver import machine
+from tests import incidents
 from tests.e2e.real_cluster import NODES, PLANS
 from tests.e2e.recovery import (
     GPUS,

@@ -15,13 +15,13 @@ from nodeagent.device_plugin.service import PluginService
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
-from sandbox.apiserver import ApiServer
-from sandbox.driver import incidents, toolkit
+from sandbox.driver import toolkit
 from sandbox.driver.install import install
 from sandbox.driver.machine import DRIVER_VERSION, create
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from tests import incidents
 from tests.apiserver import ApiServer
 from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.conftest import H100

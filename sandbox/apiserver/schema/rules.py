@@ -5,9 +5,7 @@ message and field path. A rule that mentions `oldSelf` is a transition rule: it 
 to compare with. What did not change is not checked again. Rules may be refused at compile time only.
 """
 
-import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,27 +17,9 @@ from sandbox.apiserver.errors import FieldError
 from sandbox.apiserver.objects import MISSING, Obj
 from sandbox.apiserver.schema.structural import Schema
 
-
-def _is_sorted(items: list[Any]) -> bool:
-    return all(one <= other for one, other in itertools.pairwise(items))
-
-
-def _find(text: str, pattern: str) -> str:
-    found = re.search(pattern, text)
-    return found[0] if found else ""
-
-
 # The libraries of cel-go that Kubernetes gives to rules, as far as there is an implementation.
-_LIBRARY: Final[dict[str, Callable[..., Any]]] = {
-    **{
-        name: call
-        for library in ("core", "strings", "math", "sets", "encoders")
-        for name, call in EXTENSIONS[library].items()
-    },
-    "isSorted": _is_sorted,
-    "find": _find,
-    "findAll": lambda text, pattern: [match[0] for match in re.finditer(pattern, text)],
-}
+_LIBRARY: Final[dict[str, Callable[..., Any]]] = {**EXTENSIONS["core"], **EXTENSIONS["strings"]}
+_KEYWORDS: Final = {"rule", "message", "reason", "fieldPath"}
 
 
 class RuleError(ValueError):
@@ -56,11 +36,9 @@ class _Rule:
     program: cel.Program
     source: str
     message: str
-    message_program: cel.Program | None
     reason: str
     field_path: str
     transition: bool
-    optional_old: bool
     functions: dict[str, Callable[..., Any]]
 
 
@@ -127,39 +105,33 @@ def _identity(item: Any, schema: Schema) -> str:
 
 def _compile(rule: Mapping[str, Any], path: str) -> _Rule:
     source = rule["rule"]
+    if unknown := sorted(rule.keys() - _KEYWORDS):
+        raise RuleError(f"{path}.{unknown[0]}", source, f"{unknown[0]} is not supported in the sandbox")
     try:
         program = cel.compile(source)
-        expression = rule.get("messageExpression")
-        message_program = cel.compile(expression) if expression else None
     except ValueError as error:
         raise RuleError(f"{path}.rule", source, str(error)) from error
     return _Rule(
         program=program,
         source=source,
         message=rule.get("message", ""),
-        message_program=message_program,
         reason=rule.get("reason", "FieldValueInvalid"),
         field_path=rule.get("fieldPath", ""),
         transition="oldSelf" in program.variables(),
-        optional_old=rule.get("optionalOldSelf", False),
-        functions=_functions_of(program, message_program),
+        functions=_functions_of(program),
     )
 
 
-def _functions_of(*programs: cel.Program | None) -> dict[str, Callable[..., Any]]:
-    """What the programs call beyond CEL's own functions; a program names them without their namespace."""
-    called = {name for program in programs if program is not None for name in program.functions()}
+def _functions_of(program: cel.Program) -> dict[str, Callable[..., Any]]:
+    """What the program calls beyond CEL's own functions; it names them without their namespace."""
+    called = set(program.functions())
     return {name: function for name, function in _LIBRARY.items() if name.rpartition(".")[2] in called}
 
 
 def _evaluate(rule: _Rule, value: Any, old: Any, path: str) -> FieldError | None:
-    if rule.transition and not rule.optional_old and old is MISSING:
+    if rule.transition and old is MISSING:
         return None
-    variables = {"self": value}
-    if rule.optional_old:
-        variables["oldSelf"] = cel.OptionalValue.none() if old is MISSING else cel.OptionalValue.of(old)
-    elif rule.transition:
-        variables["oldSelf"] = old
+    variables = {"self": value, "oldSelf": old} if rule.transition else {"self": value}
     context = cel.Context(variables=variables, functions=rule.functions)
     where = (path + rule.field_path).lstrip(".")
     try:
@@ -169,13 +141,4 @@ def _evaluate(rule: _Rule, value: Any, old: Any, path: str) -> FieldError | None
         detail = f"{error} evaluating rule: {rule.message or rule.source}"
         return FieldError(path=path, reason="FieldValueInvalid", detail=detail)
     shown = MISSING if isinstance(value, (dict, list)) else value
-    return FieldError(path=where, reason=rule.reason, detail=_message(rule, context), value=shown)
-
-
-def _message(rule: _Rule, context: cel.Context) -> str:
-    if rule.message_program is not None:
-        try:
-            return str(rule.message_program.execute(context))
-        except (ValueError, TypeError, KeyError, RuntimeError):
-            pass  # as documented by Kubernetes: fall back to the plain message
-    return rule.message or f"failed rule: {rule.source}"
+    return FieldError(path=where, reason=rule.reason, detail=rule.message or f"failed rule: {rule.source}", value=shown)

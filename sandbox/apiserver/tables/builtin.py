@@ -7,7 +7,7 @@ stored object. Must never fail on an object that lacks fields.
 from collections.abc import Callable
 from typing import Any, Final
 
-from sandbox.apiserver.objects import Obj, dig, mappings
+from sandbox.apiserver.objects import Obj, dig
 from sandbox.apiserver.tables import events, nodes, pods
 from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
@@ -30,14 +30,6 @@ def _size(*fields: str) -> Callable[[Obj], int]:
     return lambda obj: sum(len(obj.get(field) or {}) for field in fields)
 
 
-def _service_ports(service: Obj) -> str:
-    listed = []
-    for port in mappings(dig(service, "spec", "ports")):
-        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-        listed.append(f"{port.get('port', 0)}{node_port}/{port.get('protocol', 'TCP')}")
-    return ",".join(listed) or NONE
-
-
 _CREATED: Final = Column(name="Created At", type="date", format="date-time", cell=_get("metadata", "creationTimestamp"))
 
 COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
@@ -54,27 +46,6 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column(name="Global-Default", type="boolean", cell=_get("globalDefault", missing=False)),
         AGE,
         Column(name="PreemptionPolicy", cell=_get("preemptionPolicy", missing="PreemptLowerPriority")),
-    ),
-    "ReplicaSet": (
-        NAME,
-        _count("Desired", "spec", "replicas"),
-        _count("Current", "status", "replicas"),
-        _count("Ready", "status", "readyReplicas"),
-        AGE,
-    ),
-    "Secret": (
-        NAME,
-        Column(name="Type", cell=_get("type", missing="Opaque")),
-        Column(name="Data", type="integer", cell=_size("data")),
-        AGE,
-    ),
-    "Service": (
-        NAME,
-        Column(name="Type", cell=_get("spec", "type", missing="ClusterIP")),
-        Column(name="Cluster-IP", cell=_get("spec", "clusterIP")),
-        Column(name="External-IP", cell=lambda obj: ",".join(dig(obj, "spec", "externalIPs") or []) or NONE),
-        Column(name="Port(s)", cell=_service_ports),
-        AGE,
     ),
 }
 

@@ -15,7 +15,7 @@ from nodeagent.handover.files import Unreadable, replace_file
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from partitioning.layouts import Instance
 from sandbox import cdi as runtime
-from tests.nodeagent.cdi import toolkit
+from sandbox.driver import toolkit
 
 VERSION = "580.1.2"
 MPS = Path("/run/mps")

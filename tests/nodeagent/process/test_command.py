@@ -12,7 +12,7 @@ import yaml
 from kube import apply
 from nodeagent.__main__ import main
 from nodeagent.statedir import StateDir
-from sandbox.apiserver import ApiServer
+from tests.apiserver import ApiServer
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, Node
 from tests.waiting import eventually

@@ -73,7 +73,7 @@ def test_every_step_of_the_real_transcript(tmp_path: Path) -> None:
         if (done.returncode, done.stdout, done.stderr) != expected:
             differences.append((name, expected, (done.returncode, done.stdout, done.stderr)))
     assert differences == []
-    assert len(TRANSCRIPT) == 52
+    assert len(TRANSCRIPT) == 66
 
 
 def test_clients_start_a_server_and_show(pipe: Path) -> None:
@@ -81,10 +81,21 @@ def test_clients_start_a_server_and_show(pipe: Path) -> None:
     clients.connect(pipe, 77, "GPU-a", "trainer-with-a-long-name")
     (server,) = control(pipe, "get_server_list").stdout.split()
     assert control(pipe, f"get_client_list {server}").stdout.split() == ["4242", "77"]
+    assert [line.split()[0] for line in control(pipe, "ps").stdout.splitlines()] == ["PID", "4242", "77"]
     assert clients.connected(pipe) == [4242, 77]
     clients.disconnect(pipe, 4242)
-    clients.disconnect(pipe, 77)
+    assert control(pipe, f"terminate_client {server} 77").stdout == "0\n"
     assert control(pipe, f"get_client_list {server}").stdout == ""
+
+
+def test_servers_hold_limits_of_their_own(pipe: Path) -> None:
+    control(pipe, "start_server -uid 1000")
+    (server,) = control(pipe, "get_server_list").stdout.split()
+    assert control(pipe, f"set_active_thread_percentage {server} 20").stdout == "20.0\n"
+    assert control(pipe, f"get_active_thread_percentage {server}").stdout == "20.0\n"
+    assert control(pipe, "get_default_active_thread_percentage").stdout == "100.0\n"
+    assert control(pipe, f"shutdown_server {server}").stdout == ""
+    assert control(pipe, "get_server_list").stdout == ""
 
 
 def test_quit_waits_for_clients(pipe: Path) -> None:

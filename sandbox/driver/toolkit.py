@@ -1,4 +1,4 @@
-"""What NVIDIA's toolkit leaves on a node: the driver's files, and the CDI specification of the management kind.
+"""Installs what NVIDIA's toolkit leaves on a node: the files of the driver, and the management CDI specification.
 
 Takes a folder for the files, a folder for specifications and a driver's version; writes what the toolkit's pod writes
 when it starts (nvidia-container-toolkit 1.20, mode `management`), with empty files for libraries. Again for a new

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs a program of the image as its container would: read-only root, the container's user, no other packages.
 # Usage: image_jail.sh ROOT PREFIX PYTHON_PREFIX USER WRITABLE,… READABLE,… PROGRAM ARGUMENTS…
-# ROOT is an empty folder, PREFIX what deploy/image made, PYTHON_PREFIX an interpreter's own folder. Folders are mounted at
-# their own paths.
+# ROOT is an empty folder, PREFIX what deploy/image made, PYTHON_PREFIX an interpreter's own folder. WRITABLE and READABLE
+# are FOLDER:PLACE, where the container has the folder.
 # The caller gives it a mount namespace of its own (unshare -m), with which everything here ends.
 set -eu
 root=$1 prefix=$2 python=$3 user=$4 writable=$5 readable=$6
@@ -26,8 +26,8 @@ mkdir -p "$root/usr/bin" && ln -s /bin/env "$root/usr/bin/env"
 mount --bind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-for folder in $(echo "$readable" | tr , ' '); do shown "$folder" "$folder" ro; done
-for folder in $(echo "$writable" | tr , ' '); do shown "$folder" "$folder" rw; done
+for pair in $(echo "$readable" | tr , ' '); do shown "${pair%%:*}" "${pair#*:}" ro; done
+for pair in $(echo "$writable" | tr , ' '); do shown "${pair%%:*}" "${pair#*:}" rw; done
 mount -o remount,ro "$root"
 exec chroot --userspec="$user" --groups= "$root" /bin/env -i \
   PATH=/opt/gpuplan/bin:/usr/local/bin PYTHONPATH=/opt/gpuplan/lib PYTHONHOME=/usr/local LD_LIBRARY_PATH=/usr/local/lib \

@@ -40,7 +40,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder() -> Iterator[Path]:
     with short_folder() as found:
         found.chmod(0o755)
-        for name in ("state", "kubelet/device-plugins", "kubelet/pod-resources", "mps"):
+        for name in ("state", "kubelet/device-plugins", "kubelet/pod-resources", "mps", "cdi"):
             (found / name).mkdir(parents=True)
         yield found
 
@@ -56,7 +56,7 @@ def test_all_programs_run_from_the_image_on_a_read_only_root(
 ) -> None:
     cluster = release.cluster
     with HeldPort() as controller_port, HeldPort() as agent_port:
-        directories = {f"{name}Dir": str(folder / name) for name in ("state", "kubelet", "mps")}
+        directories = {f"{name}Dir": str(folder / name) for name in ("state", "kubelet", "mps", "cdi")}
         ports = {"controller": {"metricsPort": controller_port.number}, "agent": {"metricsPort": agent_port.number}}
         release.install({"nodes": directories, **ports})
         apply.create(cluster.admin, NODES, node(NODE))
@@ -104,13 +104,14 @@ def jail(program: Program, prefix: Path, folder: Path) -> list[str]:
     security = {**program.pod.get("securityContext", {}), **program.container["securityContext"]}
     user = security["runAsUser"]
     assert security["readOnlyRootFilesystem"] is True
-    host = {volume["name"] for volume in program.pod["volumes"] if "hostPath" in volume}
+    host = {volume["name"]: volume["hostPath"]["path"] for volume in program.pod["volumes"] if "hostPath" in volume}
     mounts = [mount for mount in program.container["volumeMounts"] if mount["name"] in host]
-    writable = [mount["mountPath"] for mount in mounts if not mount.get("readOnly")]
-    readable = [str(program.folder), *(mount["mountPath"] for mount in mounts if mount.get("readOnly"))]
+    places = {True: [f"{program.folder}:{program.folder}"], False: list[str]()}
+    for mount in mounts:
+        places[bool(mount.get("readOnly"))].append(f"{host[mount['name']]}:{mount['mountPath']}")
     script = [str(HERE / "image_jail.sh"), str(root), str(prefix), sys.base_prefix, f"{user}:{user}"]
     space = ["unshare", "--mount", "--propagation", "private"]
-    return [*space, *script, ",".join(writable), ",".join(readable), program.words[0]]
+    return [*space, *script, ",".join(places[False]), ",".join(places[True]), program.words[0]]
 
 
 def user_of(program: Program) -> int:

@@ -139,13 +139,16 @@ def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given:
     """One of ROOM_FILTERS."""
     if plugin == "NodePorts":
         return _PORTS if pod.host_ports and usage.conflicts(pod.host_ports) else None
-    short = tuple(
+    capacity = node.capacity
+    short = capacity.short_of(needs_of(pod.requests), held=usage.held)
+    if not short:
+        return None
+    reasons = tuple(
         "Too many pods" if resource == "pods" else f"Insufficient {resource}"
-        for resource in (node.capacity - usage.held).short_of(needs_of(pod.requests))
-        if not _ignored(resource, given.profile)
-        and (node.capacity[resource] > 0 or resource not in given.dra_resources)
+        for resource in short
+        if not _ignored(resource, given.profile) and (capacity[resource] > 0 or resource not in given.dra_resources)
     )
-    return Misfit(plugin="NodeResourcesFit", reasons=short) if short else None
+    return Misfit(plugin="NodeResourcesFit", reasons=reasons) if reasons else None
 
 
 def _ignored(resource: str, profile: FilterProfile) -> bool:

@@ -37,11 +37,13 @@ class Usage:
 
     def add(self, pod: PodView) -> None:
         self.held += needs_of(pod.requests)
-        self.ports.update(pod.host_ports)
+        if pod.host_ports:
+            self.ports.update(pod.host_ports)
 
     def remove(self, pod: PodView) -> None:
         self.held -= needs_of(pod.requests)
-        self.ports -= Counter(pod.host_ports)
+        if pod.host_ports:
+            self.ports -= Counter(pod.host_ports)
 
     def copy(self) -> Usage:
         return Usage(held=self.held, ports=Counter(self.ports))

@@ -31,6 +31,7 @@ def test_fits_where_nothing_is_short(free: dict[str, int], held: dict[str, int],
     short = [n for n in NAMES if needed.get(n, 0) > 0 and needed[n] > free.get(n, 0) - held.get(n, 0)]
 
     assert sorted(left.short_of(Capacity.of(needed))) == sorted(short)
+    assert left.short_of(Capacity.of(needed)) == Capacity.of(free).short_of(Capacity.of(needed), held=Capacity.of(held))
     assert left.fits(Capacity.of(needed)) == (not short)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 import nodeagent
+from deploy.generate.manifests import CHART
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.device_plugin.__main__ import parse_arguments
 from nodeagent.settings import Settings
@@ -97,3 +99,23 @@ def test_agent_and_device_plugin_use_one_specification() -> None:
     (config,) = (b for b in ALL if b["kind"] == "ConfigMap" and b["metadata"]["name"] == "gpuplan-agent")
     settings = Settings.model_validate(yaml.safe_load(config["data"]["config.yaml"]))
     assert parse_arguments(container("gpuplan-device-plugin")["args"][2:]).cdi_dir == settings.cdi_spec_dirs[-1]
+
+
+def test_the_page_names_every_path_of_the_node_with_its_reason() -> None:
+    page = (MANIFESTS.parent / "README.md").read_text()
+    (table,) = re.findall(r"^## What the pods get of the node\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    pods = [body["spec"]["template"]["spec"] for body in ALL if body["kind"] == "DaemonSet"]
+    paths = {volume["hostPath"]["path"] for pod in pods for volume in pod["volumes"] if "hostPath" in volume}
+    assert {path for path in paths if f"`{path}`" not in table} == set()
+
+
+@pytest.mark.parametrize("template", ["41-agent.yaml", "42-device-plugin.yaml"])
+def test_every_privilege_has_its_reason_beside_it(template: str) -> None:
+    lines = (CHART / "templates" / template).read_text().splitlines()
+    assert len(lines) > 50
+    bare = []
+    for number, line in enumerate(lines):
+        if re.search(r"hostPID|hostIPC|hostNetwork|privileged:|mountPath:", line) and "name: config" not in line:
+            explained = "# " in line or lines[number - 1].strip().startswith("#")
+            bare += [] if explained else [line.strip()]
+    assert bare == []

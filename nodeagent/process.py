@@ -28,6 +28,7 @@ from nodeagent.advertise.delivery import ContainerDelivery
 from nodeagent.advertise.taint import NodeGuard, NodeWriter
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
+from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.cdi.publisher import SpecificationPublisher
 from nodeagent.cdi.runtime_support import read_containerd
 from nodeagent.desired.plan import parse_plan
@@ -161,6 +162,7 @@ class AgentProcess:
             SpecificationPublisher(folders[-1], proc=settings.proc_dir, folders=folders),
             strategy=DeviceListStrategy(settings.device_list_strategy),
             containerd=partial(read_containerd, settings.containerd_config_dir),
+            host_devices=HostDevices(folders[-1], proc=settings.proc_dir) if settings.refresh_host_devices else None,
             clock=time.monotonic,
         )
 

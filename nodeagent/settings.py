@@ -54,6 +54,9 @@ class Settings(Section):
     """The host's procfs, for the driver's device numbers."""
     containerd_config_dir: Path = Path("/etc/containerd")
     """Where containerd's config.toml lies, to see whether it uses CDI."""
+    refresh_host_devices: bool = True
+    """After a change of MIG instances add their device nodes to the host, and to NVIDIA's specification for the GPU
+    Operator's own pods: mig-manager, which did that, does not run on a node of gpuplan."""
     write_allocatable: bool = False
     """Write the Node's capacity and allocatable of our resources at once, instead of waiting for the kubelet's tick
     behind a taint. Needs the right to patch nodes/status."""

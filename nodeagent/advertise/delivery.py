@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from nodeagent.ages import Ages
+from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.cdi.publisher import Published, SpecificationPublisher
 from nodeagent.cdi.runtime_support import why_no_cdi
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig
@@ -60,9 +61,11 @@ class ContainerDelivery:
         *,
         strategy: DeviceListStrategy,
         containerd: Callable[[], Mapping[str, bool]],
+        host_devices: HostDevices | None = None,
         clock: Callable[[], float],
     ) -> None:
         self._publisher, self._strategy, self._containerd = publisher, strategy, containerd
+        self._host_devices = host_devices
         self._ages = Ages(clock)
 
     def forget(self, instances: Iterable[GpuInstance]) -> str:
@@ -88,6 +91,8 @@ class ContainerDelivery:
             why = self._unsupported(readings)
             missing = dict.fromkeys((device.id for device in config.devices), why) if why else published.missing
             note = note or published.problem
+        if self._host_devices is not None:
+            note = "; ".join(filter(None, (note, self._host_devices.refresh(gpus))))
         seconds = max((self._ages.seconds(why) for why in set(missing.values())), default=0.0)
         self._ages.end_pass()
         overdue = seconds >= PATIENCE_SECONDS

@@ -45,6 +45,19 @@ class NoDriverFiles:
     problem: str
 
 
+def well_formed(edits: object) -> bool:
+    """Whether edits that another program wrote have the types that are relied on here."""
+    if not isinstance(edits, Mapping):
+        return False
+    texts, nodes, mounts = (edits.get(name) or [] for name in ("env", "deviceNodes", "mounts"))
+    return (
+        all(isinstance(each, list) for each in (texts, nodes, mounts))
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(each, Mapping) for each in mounts)
+        and all(isinstance(node, Mapping) and isinstance(node.get("path"), str) for node in nodes)
+    )
+
+
 def driver_version_of(edits: Edits) -> str:
     """The driver whose files these are, by the name of its libcuda; empty where they have none."""
     paths = [str(mount.get("hostPath", "")) for mount in edits.get("mounts") or ()]
@@ -60,7 +73,7 @@ def driver_files(documents: Mapping[str, object], driver_version: str) -> Driver
                 continue
             edits = document.get("containerEdits")
             version = str(document.get("cdiVersion", ""))
-            if not isinstance(edits, Mapping) or not _VERSION.fullmatch(version):
+            if not isinstance(edits, Mapping) or not well_formed(edits) or not _VERSION.fullmatch(version):
                 others.append(f"{path} cannot be used")
                 continue
             made_for = driver_version_of(edits)

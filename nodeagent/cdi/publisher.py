@@ -24,6 +24,7 @@ from nodeagent.cdi.driver_files import (
     driver_files,
     driver_version_of,
     read_document,
+    well_formed,
 )
 from nodeagent.cdi.specification import (
     OLDEST_VERSION,
@@ -121,7 +122,7 @@ class SpecificationPublisher:
     def _on_disk(self) -> Specification | None:
         """None where there is no file, or none that could be ours: then it is written again."""
         document = read_document(self.path)
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or not well_formed(document.get("containerEdits")):
             return None
         try:
             return Specification(

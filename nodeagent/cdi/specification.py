@@ -76,9 +76,9 @@ def common_edits(driver_files: Edits, numbers: DeviceNumbers) -> Edits:
     `void` keeps NVIDIA's runtime, where it is behind the container runtime, from adding every GPU: images and pods set
     `all`, and a CDI edit is the last word on a variable.
     """
-    environment = [text for text in driver_files.get("env", ()) if text.partition("=")[0] != VISIBLE_DEVICES]
+    environment = [text for text in driver_files.get("env") or () if text.partition("=")[0] != VISIBLE_DEVICES]
     # NVIDIA's own entries have no numbers: then a runtime looks for the node on the host, below a path of the driver.
-    others = [node for node in driver_files.get("deviceNodes", ()) if not _is_nvidia(str(node["path"]))]
+    others = [node for node in driver_files.get("deviceNodes") or () if not _is_nvidia(node["path"])]
     control = [
         device_node(path, major, minor)
         for path, (name, minor) in CONTROL_NODES.items()

@@ -232,6 +232,9 @@ def test_files_of_the_running_driver_are_taken_and_the_management_kind_is_prefer
         ({"/a": {**management("1.3"), "containerEdits": {}}}, "/a names no libcuda.so"),
         ({"/a": {**management("1.3"), "cdiVersion": "new"}}, "/a cannot be used"),
         ({"/a": {**management("1.3"), "containerEdits": []}}, "/a cannot be used"),
+        ({"/a": {**management("1.3"), "containerEdits": {"mounts": ["/libcuda.so.1.3"]}}}, "/a cannot be used"),
+        ({"/a": {**management("1.3"), "containerEdits": {"env": {"A": 1}}}}, "/a cannot be used"),
+        ({"/a": {**management("1.3"), "containerEdits": {"deviceNodes": [{"hostPath": "/dev/x"}]}}}, "cannot be used"),
         ({"/a": "half a fi"}, "no CDI specification"),
     ],
 )

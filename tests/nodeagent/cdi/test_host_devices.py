@@ -82,7 +82,7 @@ def test_nothing_is_done_again_until_something_changes(host: Host) -> None:
     toolkit.install(host.cdi.parent / "files", host.cdi, "580.1.2")
     host.file.write_text(host.file.read_text().replace(f"{host.cdi.parent / 'files'}/dev", f"{host.driver}/dev"))
     host.devices.refresh([gpu(1, 2)])
-    assert len(host.listed()) == 2, "the toolkit wrote its file anew"
+    assert len(host.listed()) == 2, "the toolkit wrote its file again"
 
 
 def test_host_without_the_operator_gets_nodes_in_its_own_dev(host: Host) -> None:

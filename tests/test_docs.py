@@ -94,6 +94,7 @@ def test_commands_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     made = {target for line in code for target in re.findall(r"(?:^|\n|&& )make ([a-z0-9-]+)", line)}
     run = {module for line in code for module in re.findall(r"python -m ([\w.]+)", line)} - {"pytest"}
+    run |= {module for line in code for module in re.findall(r"from ([\w.]+) import", line)}
     modules = [(ROOT / name.replace(".", "/")) for name in run]
     assert made - targets == set()
     assert [

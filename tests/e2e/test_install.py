@@ -1,8 +1,12 @@
-"""Other ways to install deploy/ than the suite's own: by kustomize, and into a namespace of another name.
+"""Ways to install deploy/: the commands of README.md, kustomize, and a namespace of another name.
 
 A control plane of its own, for policies and rights are of the whole cluster.
 """
 
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,9 @@ import pytest
 
 from crds.v1alpha1 import names
 from deploy.generate import manifests
-from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, PLANS, RealCluster, call, plan
+from kube import apply
+from tests.e2e.fleet import daemon_pod, node
+from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, NODES, PLANS, ROOT, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import manifests_of, objects_of
 from tests.waiting import eventually
@@ -20,16 +26,63 @@ ELSEWHERE = "team-gpus"
 
 
 @pytest.fixture
-def empty(programs: Binaries, tmp_path: Path) -> Iterator[RealCluster]:
+def new(programs: Binaries, tmp_path: Path) -> Iterator[RealCluster]:
+    """A cluster as it is after its own installation."""
     plane = RealControlPlane(programs, directory=tmp_path / "plane")
     plane.start()
     try:
-        found = RealCluster(plane, tmp_path)
-        found.kubectl("apply", "-f", str(CRD), check=True)
-        found.wait_established()
-        yield found
+        yield RealCluster(plane, tmp_path)
     finally:
         plane.stop()
+
+
+@pytest.fixture
+def empty(new: RealCluster) -> RealCluster:
+    new.kubectl("apply", "-f", str(CRD), check=True)
+    new.wait_established()
+    return new
+
+
+def test_the_commands_of_the_readme_install_and_remove(new: RealCluster, helm: Path, tmp_path: Path) -> None:
+    """All but the first, which builds and pushes the image. From a checkout, five commands at most."""
+    image, *commands = commands_below("README.md", "Install")
+    (removal,) = commands_below("deploy/README.md", "Removing")
+    (crd, upgrade) = commands_below("deploy/README.md", "Upgrading")
+    assert image.startswith("make image")
+    assert len(commands) == 4
+    body = node("gpu-node-1")
+    del body["metadata"]["labels"][names.LABEL_PARTITIONING]
+    apply.create(new.admin, NODES, body)
+    seconds = {command: typed(command, new, helm, tmp_path) for command in commands}
+    eventually(lambda: daemon_pod(new, AGENT, "gpu-node-1"), "the node has an agent")
+    assert call(new.admin, "GET", f"{PLANS}/none").status == 404, "plans are served"
+    seconds |= {command: typed(command, new, helm, tmp_path) for command in (crd, upgrade, removal)}
+    left = new.kubectl("get", "deployments,daemonsets,pods", "-n", names.NAMESPACE, "-o", "name", check=True)
+    assert "deployment" not in left
+    assert "daemonset" not in left
+    print("\n".join(f"{took:6.1f} s  {command}" for command, took in seconds.items()))
+
+
+def commands_below(page: str, heading: str) -> list[str]:
+    """The lines of the first code block below this heading."""
+    text = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2]
+    fenced = re.search(r"```sh\n(.*?)```|\n((?:    [^\n]*\n)+)", text, re.DOTALL)
+    assert fenced is not None
+    return [line.strip() for line in (fenced.group(1) or fenced.group(2)).splitlines()]
+
+
+def typed(command: str, cluster: RealCluster, helm: Path, folder: Path) -> float:
+    """Run it in a checkout as an administrator; the seconds that it took."""
+    path = f"{helm.parent}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    config = folder / "typed.kubeconfig"
+    config.write_text(cluster.plane.kubeconfig())
+    environ = {"PATH": path, "KUBECONFIG": str(config), "HOME": str(folder)}
+    began = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return time.monotonic() - began
 
 
 def test_kustomize_ships_the_same_in_the_same_order(empty: RealCluster) -> None:

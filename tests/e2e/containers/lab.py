@@ -15,6 +15,7 @@ from kube import apply
 from partitioning.models import known_models
 from sandbox.driver import machine
 from tests.e2e.chart_release import NAME, Release
+from tests.e2e.containers import simulated
 from tests.e2e.real_cluster import NODES, PLANS, ROOT, RealCluster
 from tests.e2e.rig.containers import images
 from tests.e2e.rig.containers.node import NODE, PAUSE, SERVICE_PORT, ContainerNode, for_containers, ready
@@ -25,7 +26,6 @@ from tests.waiting import eventually
 PRODUCT_IMAGE = "registry.test/gpuplan:1"
 VALUES = {"image": {"repository": "registry.test/gpuplan", "tag": "1", "pullPolicy": "Never"}}
 SHELL_IMAGE = "registry.test/shell:1"
-MACHINE = Path("/run/simulated/gpus.json")
 PODS = "/api/v1/namespaces/default/pods"
 WAIT = ["/bin/sh", "-c", 'trap "exit 0" TERM INT; while :; do sleep 86400 & wait; done']
 START_SECONDS = 180.0
@@ -33,7 +33,7 @@ START_SECONDS = 180.0
 # the simulated machine. Nothing else of the image differs from what ships.
 ON_SIMULATED_GPUS = f"""\
 #!/bin/sh
-exec python3 -m sandbox.driver.run /proc/1/root{MACHINE} -m nodeagent "$@"
+exec python3 -m sandbox.driver.run /proc/1/root{simulated.MACHINE} -m nodeagent "$@"
 """
 
 
@@ -59,8 +59,7 @@ class Lab:
         self.node.start()
         for archive in self._images(self._folder / "images"):
             self.node.load(archive)
-        MACHINE.parent.mkdir()
-        machine.create(MACHINE, gpus(), seed=NODE)
+        simulated.start(gpus(), seed=NODE)
         eventually(lambda: ready(self.cluster.admin), "the node is Ready", START_SECONDS)
 
     def close(self) -> None:
@@ -147,7 +146,7 @@ class Lab:
         """GPU, profile and first memory slice of each GPU instance of the simulated machine."""
         return [
             (number, instance["profile"], instance["start"])
-            for number, gpu in enumerate(machine.observe(MACHINE)["gpus"])
+            for number, gpu in enumerate(machine.observe(simulated.MACHINE)["gpus"])
             for instance in gpu["gpu_instances"]
         ]
 

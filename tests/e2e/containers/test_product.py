@@ -4,22 +4,30 @@ The tests are one story and run in order: install, use, replace each part below 
 """
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+from sandbox.driver.procfs import MAJORS
 from tests.e2e.chart_release import NAME
+from tests.e2e.containers import simulated
 from tests.e2e.containers.lab import SHELL_IMAGE, VALUES, WAIT, Lab
 from tests.e2e.rig.containers.node import NODE
 from tests.waiting import eventually
 
 AGENT, CONTROLLER, PLUGIN = "ds/gpuplan-agent", "deploy/gpuplan-controller", "ds/gpuplan-device-plugin"
 SLICE, MEMORY, WHOLE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb", "nvidia.com/gpu"
-REPORT = "env | sort | grep -E '^(NVIDIA|CUDA)_'; ls -ln /dev | grep -i nvidia; grep mps /proc/mounts; " + WAIT[2]
-EXPECTED = {
-    "mig": "NVIDIA_VISIBLE_DEVICES=MIG-",
-    "mps": "CUDA_MPS_PIPE_DIRECTORY=",
-    "whole": "NVIDIA_VISIBLE_DEVICES=GPU-",
+# Environment, then each device node as `path major:minor` in hexadecimal.
+REPORT = (
+    "env | grep -E '^(NVIDIA|CUDA)_' | sort; "
+    "find /dev -name 'nvidia*' -type c | sort | xargs stat -c '%n %t:%T'; echo that is all; " + WAIT[2]
+)
+CONTROL_NODES = {
+    "/dev/nvidiactl": (MAJORS["nvidiactl"], 255),
+    "/dev/nvidia-modeset": (MAJORS["nvidia-modeset"], 254),
+    "/dev/nvidia-uvm": (MAJORS["nvidia-uvm"], 0),
+    "/dev/nvidia-uvm-tools": (MAJORS["nvidia-uvm"], 1),
 }
 RUNNING = ("mps", "whole")
 """The pods that are left when the one with a MIG instance has ended."""
@@ -67,8 +75,30 @@ def test_a_pod_of_each_kind_gets_its_device(lab: Lab, kind: str) -> None:
 
     lab.wait_running(kind)
 
-    log = eventually(lambda: lab.kubectl("logs", kind), "the pod printed what it was given")
-    assert EXPECTED[kind] in log
+    environment, nodes = given(lab, kind)
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "void", "the image says `all`, which NVIDIA's runtime would follow"
+    assert ("CUDA_MPS_PIPE_DIRECTORY" in environment) == (kind == "mps")
+    gpu = {name: numbers for name, numbers in nodes.items() if re.fullmatch(r"/dev/nvidia\d+", name)}
+    capabilities = {name: numbers for name, numbers in nodes.items() if "nvidia-caps/" in name}
+    assert nodes == {**CONTROL_NODES, **gpu, **capabilities}
+    ((path, numbers),) = gpu.items()
+    assert numbers == (MAJORS["nvidia"], int(path.removeprefix("/dev/nvidia")))
+    assert len(capabilities) == (2 if kind == "mig" else 0), "of the GPU instance and of its compute instance"
+    for path, (major, minor) in capabilities.items():
+        assert (major, path) == (MAJORS["nvidia-caps"], f"/dev/nvidia-caps/nvidia-cap{minor}")
+
+
+def given(lab: Lab, name: str) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:
+    """What a pod printed: its environment, and its device nodes with major and minor."""
+    eventually(lambda: "that is all" in lab.kubectl("logs", name), f"pod {name} has printed", seen=lab.report)
+    printed = lab.kubectl("logs", name)
+    environment = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
+    nodes = (line.split(" ") for line in printed.splitlines() if line.startswith("/dev/"))
+    return environment, {path: (int(ids.split(":")[0], 16), int(ids.split(":")[1], 16)) for path, ids in nodes}
+
+
+def test_the_hook_of_the_driver_ran() -> None:
+    assert "update-ldcache" in simulated.HOOK_CALLS.read_text()
 
 
 def test_the_plan_counts_them_as_used(lab: Lab) -> None:

@@ -39,6 +39,8 @@ for place in /var/lib /var/log; do
   mkdir -p "$folder$place"
   mount --bind "$folder$place" "$place"
 done
+mkdir -p "$folder"/usr-local "$folder"/usr-local-work  # hooks of container runtimes lie below /usr/local
+mount -t overlay -o "lowerdir=/usr/local,upperdir=$folder/usr-local,workdir=$folder/usr-local-work" overlay /usr/local
 mount --make-rshared /  # a kubelet wants volumes to be seen in its containers
 hostname gpuplan-node
 ip link set lo up

@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 SECONDS = 60.0  # much longer than any of it takes: only a failure waits so long
 FIRST_PAUSE_SECONDS = 0.005
-LONGEST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 0.05
 
 
 def eventually(
@@ -32,4 +32,4 @@ def eventually(
         if waited > seconds:
             last = found if seen is None else seen()
             raise AssertionError(f"timed out after {seconds:g} s waiting for: {what}; last seen: {last!r}")
-        pause.wait(min(max(waited / 10, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+        pause.wait(min(max(waited / 20, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))

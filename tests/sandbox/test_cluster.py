@@ -1,7 +1,6 @@
 """Nodes that come and go while a sandbox is up, as `kubectl apply` and `kubectl delete` make them."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,15 +8,9 @@ import pytest
 from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.objects import RefusedManifestError
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
-
-
-def until(what: str, condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
@@ -49,27 +42,27 @@ def cluster(said: list[str]) -> Iterator[Cluster]:
 def test_nodes_come_and_go(cluster: Cluster, said: list[str]) -> None:
     cluster.start([node("a"), node("b"), pod("p", "team")])
     assert said == ["namespace team is in none of the files and was created"]
-    until("p runs", lambda: [found["status"].get("phase") for found in cluster.pods()] == ["Running"])
+    eventually(lambda: [found["status"].get("phase") for found in cluster.pods()] == ["Running"], "p runs")
     host = cluster.pods()[0]["spec"]["nodeName"]
     before = {name: found.root for name, found in cluster.nodes.items()}
     assert cluster.nodes_without_agent == {"a", "b"}
 
     apply.delete(cluster.api, f"/api/v1/nodes/{host}")
-    until("its pod is collected", lambda: cluster.pods() == [])
+    eventually(lambda: cluster.pods() == [], "its pod is collected")
     assert host not in cluster.nodes
     cluster.create(node("c"))
     cluster.create(node(host))
-    until("both are there", lambda: cluster.nodes.keys() == {"a", "b", "c"})
+    eventually(lambda: cluster.nodes.keys() == {"a", "b", "c"}, "both are there")
     roots = {name: found.root for name, found in cluster.nodes.items()}
     assert len(set(roots.values())) == 3
     assert {name: roots[name] for name in before} == before  # the same machine came back
 
     cluster.create(node("odd", **{"nvidia.com/gpu.product": "Z9"}))
-    until("it is told", lambda: len(said) == 2)
+    eventually(lambda: len(said) == 2, "it is told")
     assert said[1].startswith("node odd is left without hardware until it is right: metadata.labels[")
     path = "/api/v1/nodes/odd"
     apply.merge_patch(cluster.api, path, {"metadata": {"labels": {"nvidia.com/gpu.product": None}}})
-    until("it is right now", lambda: "odd" in cluster.nodes)
+    eventually(lambda: "odd" in cluster.nodes, "it is right now")
 
 
 def test_what_the_api_server_refuses_is_told_with_its_object(cluster: Cluster) -> None:
@@ -81,13 +74,13 @@ def test_what_the_api_server_refuses_is_told_with_its_object(cluster: Cluster) -
 
 def test_a_process_that_cannot_stay_up_is_named_with_the_end_of_its_log(cluster: Cluster) -> None:
     cluster.start([node("a")])
-    until("a pass is finished", lambda: cluster.decisions() is not None)
+    eventually(lambda: cluster.decisions() is not None, "a pass is finished")
     assert cluster.troubles() == []
 
     cluster.supervisor.remove("controller")
     cluster.supervisor.add("controller", "controller", ["--config", "/none.yaml"])
 
-    until("it has tried twice", lambda: cluster.supervisor.children["controller"].restarts > 1)
+    eventually(lambda: cluster.supervisor.children["controller"].restarts > 1, "it has tried twice")
     (trouble,) = cluster.troubles()
     assert trouble.startswith("controller ended by itself ")
     assert "/none.yaml" in trouble

@@ -5,8 +5,7 @@ So it does when a Node is deleted in the middle. The e2e suite runs these on a r
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.driver import machine
 from sandbox.settle import settlement
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -30,20 +30,13 @@ def cluster() -> Iterator[Cluster]:
     found.stop()
 
 
-def until(what: str, condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
-
-
 def kill(cluster: Cluster, name: str) -> None:
     child = cluster.supervisor.children[name]
     before = child.restarts
     pid = child.pid
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until(f"{name} is started again", lambda: child.restarts > before and child.pid)
+    eventually(lambda: child.restarts > before and child.pid, f"{name} is started again")
 
 
 def running(cluster: Cluster) -> set[str]:
@@ -77,22 +70,22 @@ def test_killed_controller_and_agent_converge_without_touching_what_is_used(clus
     old = [body for body in manifests if body["kind"] != "Pod" or body["spec"].get("nodeName")]
     new = [body for body in manifests if body not in old]
     cluster.start(old)
-    until("the old pods run", lambda: running(cluster) == {"old-training", "old-inference"})
-    until("their instances are known", lambda: settled(cluster))
+    eventually(lambda: running(cluster) == {"old-training", "old-inference"}, "the old pods run")
+    eventually(lambda: settled(cluster), "their instances are known")
     before = used_instances(cluster)
     assert len(before) == 2
     for pod in new:
         cluster.create(pod)
 
-    until("a plan is written", lambda: any(plan["spec"].get("planned") for plan in cluster.plans()))
+    eventually(lambda: any(plan["spec"].get("planned") for plan in cluster.plans()), "a plan is written")
     if moment == "withdrawing":
-        until("the agent changes something", lambda: states(cluster) & {"Changing", "Advertising", "Ready"})
+        eventually(lambda: states(cluster) & {"Changing", "Advertising", "Ready"}, "the agent changes something")
     elif moment == "advertising":
-        until("the agent has cut", lambda: states(cluster) & {"Advertising", "Ready"})
+        eventually(lambda: states(cluster) & {"Advertising", "Ready"}, "the agent has cut")
     kill(cluster, "agent-old-node")
     kill(cluster, "controller")
-    until("the new pod runs", lambda: "new-inference" in running(cluster), seconds=90)
-    until("everything is settled", lambda: settled(cluster), seconds=60)
+    eventually(lambda: "new-inference" in running(cluster), "the new pod runs", seconds=90)
+    eventually(lambda: settled(cluster), "everything is settled", seconds=60)
 
     after = used_instances(cluster)
     assert {pid: after[pid] for pid in before} == before
@@ -105,14 +98,14 @@ def test_a_node_deleted_in_mid_change_and_back(cluster: Cluster) -> None:
     (node,) = [body for body in manifests if body["kind"] == "Node"]
     (pod,) = [body for body in manifests if body["metadata"]["name"] == "new-inference"]
     cluster.start([node])
-    until("what is on the node is known", lambda: settled(cluster))
+    eventually(lambda: settled(cluster), "what is on the node is known")
     cluster.create(pod)
-    until("a plan is written", lambda: any(plan["spec"].get("planned") for plan in cluster.plans()))
+    eventually(lambda: any(plan["spec"].get("planned") for plan in cluster.plans()), "a plan is written")
 
     apply.delete(cluster.api, "/api/v1/nodes/old-node")
-    until("it is powered off", lambda: "old-node" not in cluster.nodes)
+    eventually(lambda: "old-node" not in cluster.nodes, "it is powered off")
     cluster.create(node)
 
-    until("the pod runs", lambda: running(cluster) == {"new-inference"}, seconds=90)
-    until("everything is settled", lambda: settled(cluster), seconds=60)
+    eventually(lambda: running(cluster) == {"new-inference"}, "the pod runs", seconds=90)
+    eventually(lambda: settled(cluster), "everything is settled", seconds=60)
     assert len(used_instances(cluster)) == 1

@@ -1,7 +1,6 @@
 """Pods with a nodeName: created once their node advertises what they request, explained when it does not."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,15 +10,9 @@ from kube import apply, clients
 from sandbox import held_pods
 from sandbox.held_pods import HeldPods
 from tests.apiserver import ApiServer
+from tests.waiting import eventually
 
 MIG = "nvidia.com/mig-1g.10gb"
-
-
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.01)
 
 
 def pod(name: str, node: str = "n1") -> dict[str, Any]:
@@ -51,13 +44,13 @@ def test_they_wait_for_their_node_and_say_what_it_lacks(api: ApiClient, monkeypa
     apply.create(api, "/api/v1/nodes", node)
     held.start()
     try:
-        until(lambda: all("message" in body["status"] for body in held.bodies()))
+        eventually(lambda: all("message" in body["status"] for body in held.bodies()), "a message for each")
         words = {body["metadata"]["name"]: body["status"]["message"] for body in held.bodies()}
         assert "there is no node nowhere: correct spec.nodeName" in words["lost"]
         assert f"node n1 does not offer 1 x {MIG}: pin it" in words["waits"]
         assert created == []
         apply.merge_patch(api, "/api/v1/nodes/n1/status", {"status": {"allocatable": {MIG: "1"}}})
-        until(lambda: [body["metadata"]["name"] for body in held.bodies()] == ["lost"])
+        eventually(lambda: [body["metadata"]["name"] for body in held.bodies()] == ["lost"], "only the lost one left")
     finally:
         held.stop()
     assert created == ["waits", "refused"]

@@ -4,20 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sandbox.supervisor import Supervisor
-
-
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.01)
+from tests.waiting import eventually
 
 
 def alive(pid: int) -> bool:
@@ -45,19 +38,19 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 def test_a_killed_process_is_started_again(supervisor: Supervisor, module: str, tmp_path: Path) -> None:
     child = supervisor.add("one", module, ["--flag"], {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"})
-    until(lambda: child.log.exists() and child.log.read_text().count("up ['--flag']") == 1)
+    eventually(lambda: child.log.exists() and child.log.read_text().count("up ['--flag']") == 1, "its first line")
     first = child.pid
     assert first
 
     os.kill(first, signal.SIGKILL)
 
-    until(lambda: child.pid not in (None, first) and child.log.read_text().count("up") == 2)
+    eventually(lambda: child.pid not in (None, first) and child.log.read_text().count("up") == 2, "the second start")
     assert child.restarts == 1
 
 
 def test_stop_ends_the_process(supervisor: Supervisor, module: str, tmp_path: Path) -> None:
     child = supervisor.add("one", module, [], {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"})
-    until(lambda: child.log.exists() and "up" in child.log.read_text())
+    eventually(lambda: child.log.exists() and "up" in child.log.read_text(), "its first line")
     pid = child.pid
     assert pid
 
@@ -80,7 +73,7 @@ time.sleep(60)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=os.getcwd()) as parent:
         assert parent.stdout
         pid = int(parent.stdout.readline())
-        until(lambda: "up" in (tmp_path / "one.log").read_text())
+        eventually(lambda: "up" in (tmp_path / "one.log").read_text(), "its first line")
         parent.kill()
 
-    until(lambda: not alive(pid))
+    eventually(lambda: not alive(pid), "the end of the child")

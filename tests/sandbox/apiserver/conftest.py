@@ -17,7 +17,8 @@ import yaml
 from kubernetes import client, config
 
 from tests.apiserver import ApiServer
-from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, NAMESPACE, Http, Kubectl, Plans, eventually
+from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, NAMESPACE, Http, Kubectl, Plans
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")

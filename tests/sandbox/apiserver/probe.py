@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,15 +161,3 @@ class Plans:
         body = {**self.body(name), "status": status}
         del body["spec"]
         return self.http.apply(self.path(name, "status"), body, manager, **query)
-
-
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """The first true answer of `condition`; fails loudly after the deadline."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        pause.wait(0.02)
-    raise AssertionError(f"not within {DEADLINE_SECONDS:.0f} s: {what}")

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 from kubernetes import client, config
 
-from tests.sandbox.apiserver.probe import APPLY, CARDPLANS, DEFINITION_FILE, MERGE, Http, eventually
+from tests.sandbox.apiserver.probe import APPLY, CARDPLANS, DEFINITION_FILE, MERGE, Http
+from tests.waiting import eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PLAN = f"{CARDPLANS}/f"

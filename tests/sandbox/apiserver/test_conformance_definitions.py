@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, Http, Kubectl, Plans, eventually
+from tests.sandbox.apiserver.probe import CARDPLANS, DEFINITION_FILE, Http, Kubectl, Plans
+from tests.waiting import eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from tests.sandbox.apiserver.probe import MERGE, Http, Kubectl, Plans, eventually
+from tests.sandbox.apiserver.probe import MERGE, Http, Kubectl, Plans
+from tests.waiting import eventually
 
 CONFIGMAPS = "/api/v1/namespaces/gpuplan-conformance/configmaps"
 PODS = "/api/v1/namespaces/gpuplan-conformance/pods"

@@ -17,7 +17,8 @@ from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet import Kubelet, ScriptedRuntime, Switches, Timings
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.fake_api import FakeApi
-from tests.sandbox.kubelet.fakes import FakePlugin, RecordingHooks, wait_until
+from tests.sandbox.kubelet.fakes import FakePlugin, RecordingHooks
+from tests.waiting import eventually
 
 QUICK = Timings(
     registration_after_seconds=0,
@@ -78,7 +79,7 @@ class Bench:
         plugin = FakePlugin(self.paths.plugin_dir, resource, socket_name).offer(*ids)
         plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers, pre_start_required=prestart)
         self.add_plugin(plugin)
-        wait_until(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
+        eventually(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
         return plugin
 
     def add_plugin(self, plugin: FakePlugin) -> None:
@@ -87,7 +88,7 @@ class Bench:
         plugin.serve().register()
 
     def wait_serving(self) -> None:
-        wait_until(lambda: connects(self.paths.registration_socket), "kubelet.sock")
+        eventually(lambda: connects(self.paths.registration_socket), "kubelet.sock")
 
     def close(self) -> None:
         for plugin in self.plugins:
@@ -103,7 +104,7 @@ class Bench:
     @property
     def lister(self) -> PodResourcesListerStub:
         if self._channel is None:
-            wait_until(self.paths.pod_resources_socket.exists, "pod-resources")
+            eventually(self.paths.pod_resources_socket.exists, "pod-resources")
             self._channel = grpc.insecure_channel(
                 unix_target(self.paths.pod_resources_socket),
                 options=(("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 100)),
@@ -131,11 +132,11 @@ class Bench:
         return self.wait_phase(raw, phase)
 
     def wait_phase(self, raw: builders.Raw, phase: str) -> builders.Raw:
-        wait_until(lambda: self.api.phase(raw) == phase, f"{raw['metadata']['name']} is {phase}")
+        eventually(lambda: self.api.phase(raw) == phase, f"{raw['metadata']['name']} is {phase}")
         return self.api.pod(raw)
 
     def wait_gone(self, raw: builders.Raw) -> None:
-        wait_until(lambda: raw["metadata"]["uid"] not in self.api.pods, f"{raw['metadata']['name']} is gone")
+        eventually(lambda: raw["metadata"]["uid"] not in self.api.pods, f"{raw['metadata']['name']} is gone")
 
 
 def connects(path: Path) -> bool:

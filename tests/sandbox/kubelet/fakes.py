@@ -4,7 +4,6 @@ Records what the kubelet called. The plugin speaks real gRPC on a socket; neithe
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,14 +17,6 @@ from kube.kubelet_api.paths import unix_target
 from sandbox.kubelet.containers import ContainerRecord
 
 DEADLINE_SECONDS = 20.0
-
-
-def wait_until(condition: Callable[[], object], what: str, *, seconds: float = DEADLINE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        tick.wait(0.005)
 
 
 class RecordingHooks:

@@ -8,7 +8,8 @@ import pytest
 from tests.sandbox.kubelet.builders import MIG, Raw, container, node, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
 from tests.sandbox.kubelet.fake_api import FakeApi
-from tests.sandbox.kubelet.fakes import FakePlugin, wait_until
+from tests.sandbox.kubelet.fakes import FakePlugin
+from tests.waiting import eventually
 
 OTHER = "nvidia.com/gpu-10gb"
 
@@ -18,7 +19,7 @@ def rejected(bench: Bench, raw: Raw) -> tuple[str, str]:
     assert "containerStatuses" not in status
     name = raw["metadata"]["name"]
     text = status["message"].removeprefix("Pod was rejected: ")
-    wait_until(lambda: (name, "Warning", status["reason"], text) in bench.api.events, "the Event says the same")
+    eventually(lambda: (name, "Warning", status["reason"], text) in bench.api.events, "the Event says the same")
     return status["reason"], text
 
 
@@ -38,7 +39,7 @@ def test_all_devices_taken(bench: Bench) -> None:
 def test_no_healthy_devices(bench: Bench, end: Callable[[FakePlugin], None]) -> None:
     bench.kubelet()
     end(bench.plugin("MIG-0"))
-    wait_until(lambda: bench.offered() == [], "nothing healthy")
+    eventually(lambda: bench.offered() == [], "nothing healthy")
 
     assert rejected(bench, pod())[1] == (
         f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {MIG}, "
@@ -51,7 +52,7 @@ def test_a_resource_that_is_gone_but_held(bench: Bench) -> None:
     plugin = bench.plugin("MIG-0")
     bench.run(pod())
     plugin.stop()
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the grace period is over")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the grace period is over")
 
     assert rejected(bench, pod())[1] == (
         f"Allocate failed due to cannot allocate unregistered device {MIG}, which is unexpected"
@@ -114,10 +115,10 @@ def test_an_answer_without_containers_keeps_the_device(bench: Bench) -> None:
 def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
     bench.kubelet()
     plugin = bench.plugin()
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the empty list has come")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the empty list has come")
     raw = bench.run(pod(), "Failed")
     plugin.offer("MIG-0").push()
-    wait_until(lambda: bench.offered() == ["MIG-0"], "a device")
+    eventually(lambda: bench.offered() == ["MIG-0"], "a device")
 
     bench.api.change(raw, metadata={"labels": {"a": "b"}})
     bench.run(pod("next"))
@@ -137,8 +138,8 @@ def test_admission_is_one_thread_in_bind_order(bench: Bench) -> None:
 
     assert bench.held() == {"running": [], "first": []}, "a pod in admission is listed, without devices"
     plugin.offer("MIG-0", "MIG-1", "MIG-2").push()
-    wait_until(lambda: bench.offered() == ["MIG-0", "MIG-1", "MIG-2"], "device updates go on")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("3", "3"), "status ticks go on")
+    eventually(lambda: bench.offered() == ["MIG-0", "MIG-1", "MIG-2"], "device updates go on")
+    eventually(lambda: bench.api.allocatable(MIG) == ("3", "3"), "status ticks go on")
     bench.plugin("S-0", resource=OTHER)
     assert [bench.api.phase(raw) for raw in (first, second, running)] == ["Pending", "Pending", "Running"]
 
@@ -153,7 +154,7 @@ def test_a_slow_allocate_by_annotation(bench: Bench) -> None:
     plugin = bench.plugin("MIG-0")
     bench.api.add(pod("slow", annotations={"allocate-seconds": "60"}))
 
-    wait_until(lambda: plugin.allocated, "the plugin has answered")
+    eventually(lambda: plugin.allocated, "the plugin has answered")
     assert bench.held() == {"slow": []}, "the plugin knows of the Allocate, pod-resources does not"
 
 

@@ -12,7 +12,8 @@ from tests.apiserver import ApiServer
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.builders import MIG, NODE, container
 from tests.sandbox.kubelet.conftest import QUICK, connects
-from tests.sandbox.kubelet.fakes import FakePlugin, wait_until
+from tests.sandbox.kubelet.fakes import FakePlugin
+from tests.waiting import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -34,10 +35,10 @@ def plugin(client: ApiClient, root: Path) -> Iterator[FakePlugin]:
     kubelet = Kubelet(NODE, root, api, status_tick_seconds=0.05, runtime=runtime, timings=QUICK)
     kubelet.start()
     plugin = FakePlugin(kubelet.paths.plugin_dir, MIG).offer("MIG-0")
-    wait_until(lambda: connects(kubelet.paths.registration_socket), "kubelet.sock")
+    eventually(lambda: connects(kubelet.paths.registration_socket), "kubelet.sock")
     plugin.serve().register()
     # Until the kubelet has read the first list it admits pods without a device, as the real one does.
-    wait_until(lambda: offered(client) == "1", "allocatable")
+    eventually(lambda: offered(client) == "1", "allocatable")
     yield plugin
     plugin.stop()
     kubelet.stop()
@@ -84,7 +85,7 @@ def test_the_node_is_ready_and_offers_the_device(client: ApiClient, plugin: Fake
 
 def test_a_pod_runs_finishes_and_tells_what_it_got(client: ApiClient, plugin: FakePlugin) -> None:
     path = bind(client, builders.pod("p", containers=[container(sleep=0.5, devices=1)]))
-    wait_until(lambda: phase(client, path) == "Running", "running")
+    eventually(lambda: phase(client, path) == "Running", "running")
     status = apply.get(client, path)["status"]
 
     conditions = {c["type"]: c for c in status["conditions"]}
@@ -94,31 +95,31 @@ def test_a_pod_runs_finishes_and_tells_what_it_got(client: ApiClient, plugin: Fa
     assert "reason" not in conditions["Ready"], "what an earlier status said is gone"
     health = status["containerStatuses"][0]["allocatedResourcesStatus"]
     assert health == [{"name": MIG, "resources": [{"resourceID": "MIG-0", "health": "Healthy"}]}]
-    wait_until(lambda: phase(client, path) == "Succeeded", "finished")
+    eventually(lambda: phase(client, path) == "Succeeded", "finished")
 
     def events() -> set[tuple[str, str]]:
         items = apply.get(client, "/api/v1/namespaces/default/events")["items"]
         return {(event["reason"], event["involvedObject"]["name"]) for event in items}
 
-    wait_until(lambda: ("Started", "p") in events(), "the Event")
+    eventually(lambda: ("Started", "p") in events(), "the Event")
 
 
 def test_a_deleted_pod_goes(client: ApiClient, plugin: FakePlugin) -> None:
     path = bind(client, builders.pod("p"))
-    wait_until(lambda: phase(client, path) == "Running", "running")
+    eventually(lambda: phase(client, path) == "Running", "running")
 
     apply.delete(client, path)
-    wait_until(lambda: gone(client, path), "gone")
+    eventually(lambda: gone(client, path), "gone")
 
 
 def test_a_rejected_pod_says_why(client: ApiClient, plugin: FakePlugin) -> None:
     first = bind(client, builders.pod("first"))
-    wait_until(lambda: phase(client, first) == "Running", "running")
+    eventually(lambda: phase(client, first) == "Running", "running")
     path = bind(client, builders.pod("p"))
-    wait_until(lambda: phase(client, path) == "Failed", "rejected")
+    eventually(lambda: phase(client, path) == "Failed", "rejected")
 
     status = apply.get(client, path)["status"]
     assert status["reason"] == "UnexpectedAdmissionError"
     assert "Requested: 1, Available: 0" in status["message"]
     apply.delete(client, path)
-    wait_until(lambda: gone(client, path), "gone")
+    eventually(lambda: gone(client, path), "gone")

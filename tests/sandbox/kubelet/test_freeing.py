@@ -6,7 +6,7 @@ from dataclasses import replace
 from sandbox.kubelet import ContainerState, Switches
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 
 def states(bench: Bench, name: str) -> list[ContainerState]:
@@ -18,7 +18,7 @@ def test_a_deleted_pod_is_listed_until_its_container_has_ended(bench: Bench) -> 
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", annotations={"unkillable-seconds": "inf"}))
     bench.api.delete(raw, grace_seconds=0)
-    wait_until(lambda: bench.runtime.stopping(raw["metadata"]["uid"]), "the stop has reached the container")
+    eventually(lambda: bench.runtime.stopping(raw["metadata"]["uid"]), "the stop has reached the container")
 
     assert bench.held() == {"p": ["MIG-0"]}
     bench.runtime.release(raw["metadata"]["uid"])
@@ -42,11 +42,11 @@ def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench
     first = bench.run(pod("first", annotations={"stop-seconds": "600"}))
 
     bench.api.remove(first["metadata"]["uid"])
-    wait_until(lambda: bench.held() == {}, "not listed any more")
+    eventually(lambda: bench.held() == {}, "not listed any more")
     assert states(bench, "first") == [ContainerState.RUNNING]
     bench.run(pod("second"))
     assert bench.held() == {"second": ["MIG-0"]}
-    wait_until(lambda: states(bench, "first") == [ContainerState.EXITED], "the force stop's own grace is over")
+    eventually(lambda: states(bench, "first") == [ContainerState.EXITED], "the force stop's own grace is over")
 
 
 def test_a_second_shorter_stop_changes_nothing(bench: Bench) -> None:
@@ -56,10 +56,10 @@ def test_a_second_shorter_stop_changes_nothing(bench: Bench) -> None:
     first = bench.run(pod("first", annotations={"stop-seconds": "600"}))
     uid = first["metadata"]["uid"]
     bench.api.delete(first, grace_seconds=600)
-    wait_until(lambda: bench.runtime.stopping(uid), "the first stop has reached the container")
+    eventually(lambda: bench.runtime.stopping(uid), "the first stop has reached the container")
 
     bench.api.remove(uid)
-    wait_until(lambda: bench.held() == {}, "not listed any more")
+    eventually(lambda: bench.held() == {}, "not listed any more")
     second = bench.run(pod("second"))
     bench.api.delete(second, grace_seconds=0)
     bench.wait_gone(second)
@@ -73,9 +73,9 @@ def test_a_phase_patched_by_somebody_frees_the_device_for_good(bench: Bench) -> 
     raw = bench.run(pod("p"))
 
     bench.api.change(raw, status={**bench.api.status(raw), "phase": "Failed"})
-    wait_until(lambda: bench.held() == {}, "absent")
+    eventually(lambda: bench.held() == {}, "absent")
     bench.wait_phase(raw, "Running")
-    wait_until(lambda: bench.held() == {"p": []}, "listed again, with no devices")
+    eventually(lambda: bench.held() == {"p": []}, "listed again, with no devices")
     assert states(bench, "p") == [ContainerState.RUNNING]
     told = bench.api.status(raw)["containerStatuses"][0]["allocatedResourcesStatus"]
     assert told == [{"name": MIG, "resources": [{"resourceID": "MIG-0", "health": "Healthy"}]}]
@@ -87,7 +87,7 @@ def test_an_ended_pod_is_listed_until_the_kubelet_has_noticed(bench: Bench) -> N
     bench.kubelet(timings=replace(QUICK, exit_notice_seconds=0.4))
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", containers=[container(sleep=0.05, devices=1)]))
-    wait_until(lambda: states(bench, "p") == [ContainerState.EXITED], "the process is gone")
+    eventually(lambda: states(bench, "p") == [ContainerState.EXITED], "the process is gone")
 
     assert bench.held() == {"p": ["MIG-0"]}
     bench.wait_phase(raw, "Succeeded")
@@ -98,7 +98,7 @@ def test_a_finished_container_of_a_living_pod_keeps_its_device(bench: Bench) -> 
     bench.kubelet()
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", containers=[container("a", sleep=0.02, devices=1), container("b")]))
-    wait_until(
+    eventually(
         lambda: "terminated" in bench.api.status(raw)["containerStatuses"][0]["state"], "the first container has ended"
     )
 
@@ -134,13 +134,13 @@ def test_devices_are_freed_only_when_somebody_looks(bench: Bench) -> None:
     bench.held()
     assert uid in bench.paths.checkpoint.read_text(), "a List frees, and does not write"
     plugin.push()
-    wait_until(lambda: uid not in bench.paths.checkpoint.read_text(), "the next device update writes")
+    eventually(lambda: uid not in bench.paths.checkpoint.read_text(), "the next device update writes")
 
 
 def test_a_deleted_pod_that_waits_to_start_is_finished(bench: Bench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container()], annotations={"start-seconds": "600"}), "Pending")
-    wait_until(lambda: len(bench.runtime.containers()) == 1, "created")
+    eventually(lambda: len(bench.runtime.containers()) == 1, "created")
 
     bench.api.delete(raw)
     bench.wait_gone(raw)
@@ -153,7 +153,7 @@ def test_a_finalizer_keeps_the_object_and_not_the_device(bench: Bench) -> None:
     bench.api.kept_by_finalizer.add(raw["metadata"]["uid"])
     bench.api.delete(raw)
 
-    wait_until(lambda: bench.held() == {}, "not listed")
+    eventually(lambda: bench.held() == {}, "not listed")
     assert bench.api.pod(raw)["metadata"]["deletionTimestamp"]
 
 
@@ -186,5 +186,5 @@ def test_a_kubelet_of_1_30_gives_force_deleted_containers_their_pods_grace(bench
         pod("p", containers=[container()], annotations={"stop-seconds": "1"}, spec={"terminationGracePeriodSeconds": 9})
     )
     bench.api.remove(raw["metadata"]["uid"])
-    wait_until(lambda: states(bench, "p") == [ContainerState.EXITED], "it ends by itself")
+    eventually(lambda: states(bench, "p") == [ContainerState.EXITED], "it ends by itself")
     assert bench.runtime.containers()[0].exit_code == 143

@@ -3,7 +3,7 @@
 from sandbox.kubelet import Switches
 from tests.sandbox.kubelet.builders import MIG, Raw, pod
 from tests.sandbox.kubelet.conftest import Bench
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 
 def health(bench: Bench, raw: Raw) -> dict[str, str]:
@@ -20,12 +20,12 @@ def test_health_follows_the_list_and_keeps_what_it_said_of_ids_that_left(bench: 
     assert health(bench, raw) == {"MIG-0": "Healthy"}
 
     plugin.offer(unhealthy=("MIG-0",)).push()
-    wait_until(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
+    eventually(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
     assert bench.held() == {"p": ["MIG-0"]}
     plugin.offer("MIG-0").push()
-    wait_until(lambda: health(bench, raw) == {"MIG-0": "Healthy"}, "healthy again")
+    eventually(lambda: health(bench, raw) == {"MIG-0": "Healthy"}, "healthy again")
     plugin.offer("MIG-1").push()
-    wait_until(lambda: bench.offered() == ["MIG-1"], "the id is gone")
+    eventually(lambda: bench.offered() == ["MIG-1"], "the id is gone")
     bench.run(pod("later"))
     assert health(bench, raw) == {"MIG-0": "Healthy"}
     assert bench.held()["p"] == ["MIG-0"]
@@ -37,7 +37,7 @@ def test_a_dead_plugins_devices_are_unhealthy(bench: Bench) -> None:
     raw = bench.run(pod())
     plugin.stop()
 
-    wait_until(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
+    eventually(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
     assert bench.api.phase(raw) == "Running"
 
 

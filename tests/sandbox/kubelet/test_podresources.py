@@ -11,7 +11,7 @@ from sandbox.kubelet import Clock
 from sandbox.kubelet.podresources import RateLimit
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 
 def test_the_list_is_empty_while_the_api_is_not_reachable_and_devices_are_full(bench: Bench) -> None:
@@ -32,7 +32,7 @@ def test_the_list_is_empty_for_the_time_that_the_setting_says(bench: Bench) -> N
 
     bench.wait_serving()
     assert bench.held() == {}
-    wait_until(lambda: bench.held() == {"p": []}, "the pods are known")
+    eventually(lambda: bench.held() == {"p": []}, "the pods are known")
 
 
 def test_it_answers_before_kubelet_sock_is_there(bench: Bench) -> None:
@@ -70,8 +70,8 @@ def test_topology_without_nodes_hides_a_device_and_two_nodes_name_it_twice(bench
     ]
     plugin.push()
 
-    wait_until(lambda: bench.offered() == ["both", "both"], "as the real one")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node counts both")
+    eventually(lambda: bench.offered() == ["both", "both"], "as the real one")
+    eventually(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node counts both")
 
 
 def test_all_methods_share_one_rate_limit(bench: Bench) -> None:

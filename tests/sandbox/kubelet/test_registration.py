@@ -9,7 +9,8 @@ import pytest
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, pod
 from tests.sandbox.kubelet.conftest import IMPATIENT, Bench
-from tests.sandbox.kubelet.fakes import FakePlugin, wait_until
+from tests.sandbox.kubelet.fakes import FakePlugin
+from tests.waiting import eventually
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
 INVALID = 'the ResourceName "{}" is invalid'
@@ -79,7 +80,7 @@ def test_options_may_take_longer_than_the_dial(bench: Bench) -> None:
             return super().GetDevicePluginOptions(request, context)
 
     bench.add_plugin(Slow(bench.paths.plugin_dir, MIG).offer("MIG-0"))
-    wait_until(lambda: bench.offered() == ["MIG-0"], "registered all the same")
+    eventually(lambda: bench.offered() == ["MIG-0"], "registered all the same")
 
 
 def test_the_requests_options_are_ignored(bench: Bench) -> None:
@@ -108,7 +109,7 @@ def test_list_and_watch_is_opened_after_the_answer(bench: Bench) -> None:
     bench.add_plugin(plugin)
     answered.set()
 
-    wait_until(lambda: bench.offered() == ["MIG-0"], "offered")
+    eventually(lambda: bench.offered() == ["MIG-0"], "offered")
     assert order == [True]
 
 
@@ -117,10 +118,10 @@ def test_the_last_list_wins_and_replaces_the_whole(bench: Bench) -> None:
     plugin = bench.plugin("MIG-0", "MIG-1")
 
     plugin.offer("MIG-1", "MIG-2").push()
-    wait_until(lambda: bench.offered() == ["MIG-1", "MIG-2"], "the second list")
+    eventually(lambda: bench.offered() == ["MIG-1", "MIG-2"], "the second list")
     plugin.offer().push()
-    wait_until(lambda: bench.offered() == [], "the empty list")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")
+    eventually(lambda: bench.offered() == [], "the empty list")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")
 
 
 def test_a_second_registration_replaces_the_endpoint_and_leaves_the_old_stream_open(bench: Bench) -> None:
@@ -129,7 +130,7 @@ def test_a_second_registration_replaces_the_endpoint_and_leaves_the_old_stream_o
     new = bench.plugin("NEW-0", socket_name="new.sock")
 
     old.push_to(0, "OLD-1")
-    wait_until(lambda: bench.offered() == ["OLD-1"], "the stale stream still writes")
+    eventually(lambda: bench.offered() == ["OLD-1"], "the stale stream still writes")
     bench.run(pod())
     assert (old.allocated, new.allocated) == ([], [["OLD-1"]]), "Allocate goes to the newest endpoint"
 
@@ -141,8 +142,8 @@ def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) 
 
     old.stop()
 
-    wait_until(lambda: bench.offered() == [], "all unhealthy")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "0"), "1/0 at the node")
+    eventually(lambda: bench.offered() == [], "all unhealthy")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "0"), "1/0 at the node")
     new.offer("MIG-2").push()
     assert bench.offered() == [], "the kubelet has closed the new stream too"
 
@@ -152,10 +153,10 @@ def test_the_kubelet_never_redials(bench: Bench) -> None:
     plugin = bench.plugin("MIG-0")
 
     plugin.end_stream(0)
-    wait_until(lambda: bench.offered() == [], "unhealthy after the stream's end")
+    eventually(lambda: bench.offered() == [], "unhealthy after the stream's end")
     assert len(plugin.streams) == 1
     plugin.register()
-    wait_until(lambda: bench.offered() == ["MIG-0"], "only Register brings it back")
+    eventually(lambda: bench.offered() == ["MIG-0"], "only Register brings it back")
 
 
 def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> None:
@@ -164,10 +165,10 @@ def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> No
     middle = bench.plugin("MIG-1", socket_name="middle.sock")
     bench.plugin("MIG-2", socket_name="newest.sock")
     oldest.end_stream(0)
-    wait_until(lambda: bench.offered() == [], "the newest is closed")
+    eventually(lambda: bench.offered() == [], "the newest is closed")
 
     middle.push_to(0, "MIG-1")
-    wait_until(lambda: bench.offered() == ["MIG-1"], "the middle stream writes on")
+    eventually(lambda: bench.offered() == ["MIG-1"], "the middle stream writes on")
     raw = bench.run(pod(), "Failed")
 
     assert raw["status"]["message"].startswith("Pod was rejected: Allocate failed due to endpoint &{")
@@ -187,7 +188,7 @@ def test_a_failed_stream_leaves_the_resource_at_zero(bench: Bench) -> None:
     plugin = Broken(bench.paths.plugin_dir, MIG)
     bench.add_plugin(plugin)
 
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")
 
 
 def test_an_unlinked_plugin_socket_changes_nothing(bench: Bench) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sandbox.kubelet import ContainerState, Kubelet
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import Bench, connects
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 
 def restart(bench: Bench) -> Kubelet:
@@ -28,7 +28,7 @@ def test_the_end_leaves_dead_sockets_and_ends_streams(bench: Bench, end: Callabl
     for path in (bench.paths.registration_socket, bench.paths.pod_resources_socket):
         assert stat.S_ISSOCK(path.lstat().st_mode)
         assert not connects(path)
-    wait_until(lambda: plugin.ended_streams == 1, "the plugin sees the end of its stream")
+    eventually(lambda: plugin.ended_streams == 1, "the plugin sees the end of its stream")
     assert plugin.socket.exists()
 
 
@@ -77,10 +77,10 @@ def test_running_pods_go_on_with_their_devices(bench: Bench) -> None:
     held = bench.held()
 
     restart(bench)
-    wait_until(lambda: bench.held() == held, "the pod is known again, with its device")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 until the plugin is back")
+    eventually(lambda: bench.held() == held, "the pod is known again, with its device")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 until the plugin is back")
     plugin.serve().register()
-    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "2/2")
+    eventually(lambda: bench.api.allocatable(MIG) == ("2", "2"), "2/2")
     assert len(plugin.allocated) == 1
     assert bench.api.phase(raw) == "Running"
     bench.run(pod("q"))
@@ -91,7 +91,7 @@ def test_a_pod_whose_container_ended_meanwhile_is_finished(bench: Bench) -> None
     bench.kubelet()
     raw = bench.run(pod(containers=[container(sleep=0.2)]))
     bench.kubelets[-1].kill()
-    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "ended without a kubelet")
+    eventually(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "ended without a kubelet")
 
     bench.kubelet()
     bench.wait_phase(raw, "Succeeded")
@@ -109,12 +109,12 @@ def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: Bench) 
     failed = bench.wait_phase(raw, "Failed")
     assert failed["status"]["reason"] == "UnexpectedAdmissionError"
     assert "no healthy devices present" in failed["status"]["message"]
-    wait_until(lambda: bench.api.node_info("bootID") != boot, "another boot")
+    eventually(lambda: bench.api.node_info("bootID") != boot, "another boot")
 
 
 def test_a_restart_is_no_reboot(bench: Bench) -> None:
     bench.kubelet()
-    wait_until(lambda: bench.api.node_info("bootID"), "a boot id")
+    eventually(lambda: bench.api.node_info("bootID"), "a boot id")
     boot = bench.api.node_info("bootID")
     restart(bench)
     bench.run(pod(containers=[container()]))
@@ -137,14 +137,14 @@ def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Ca
     plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
     plugin.preference = lambda available, size: ["MIG-0"]
     raw = bench.run(pod("p"))
-    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "2/2")
+    eventually(lambda: bench.api.allocatable(MIG) == ("2", "2"), "2/2")
     bench.kubelets[-1].kill()
     damage(bench.paths.checkpoint)
 
     bench.kubelet()
-    wait_until(lambda: bench.held() == {"p": []}, "known again, without its device")
+    eventually(lambda: bench.held() == {"p": []}, "known again, without its device")
     plugin.serve().register()
-    wait_until(lambda: bench.offered() == ["MIG-0", "MIG-1"], "the plugin is back")
+    eventually(lambda: bench.offered() == ["MIG-0", "MIG-1"], "the plugin is back")
     bench.run(pod("q"))
     assert bench.held() == {"p": [], "q": ["MIG-0"]}
     assert bench.api.phase(raw) == "Running"
@@ -155,14 +155,14 @@ def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: Bench) -> None:
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod())
     plugin.offer().push()
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the plugin was away before the restart")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the plugin was away before the restart")
     bench.kubelets[-1].kill()
     bench.paths.checkpoint.unlink()
 
     bench.kubelet()
     failed = bench.wait_phase(raw, "Failed")
     assert failed["status"]["reason"] == f"OutOf{MIG}"
-    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "its container is killed")
+    eventually(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "its container is killed")
 
 
 def test_containers_of_pods_that_are_gone_are_stopped(bench: Bench) -> None:
@@ -172,7 +172,7 @@ def test_containers_of_pods_that_are_gone_are_stopped(bench: Bench) -> None:
     bench.api.remove(raw["metadata"]["uid"])
 
     bench.kubelet()
-    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "the orphan is stopped")
+    eventually(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "the orphan is stopped")
 
 
 def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
@@ -184,7 +184,7 @@ def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
     plugin = bench.plugin(*(f"MIG-{number}" for number in range(6)))
     bench.api.come_back()
 
-    wait_until(lambda: len(plugin.allocated) == 3, "all admitted")
+    eventually(lambda: len(plugin.allocated) == 3, "all admitted")
     assert [len(ids) for ids in plugin.allocated] == [1, 2, 3]
 
 
@@ -202,6 +202,6 @@ def test_a_kill_during_an_allocate_rejects_nobody(bench: Bench) -> None:
     bench.kubelet()
     bench.wait_serving()
     plugin.serve().register()
-    wait_until(lambda: bench.offered() == ["MIG-0"], "the plugin is back")
+    eventually(lambda: bench.offered() == ["MIG-0"], "the plugin is back")
     bench.api.come_back()
     bench.wait_phase(raw, "Running")

@@ -8,7 +8,8 @@ import pytest
 from sandbox.kubelet import ContainerRecord, ContainerState, ScriptedRuntime
 from sandbox.kubelet.containers import ContainerRequest
 from sandbox.kubelet.injection import ContainerOptions
-from tests.sandbox.kubelet.fakes import RecordingHooks, wait_until
+from tests.sandbox.kubelet.fakes import RecordingHooks
+from tests.waiting import eventually
 
 REQUEST = ContainerRequest(
     pod_uid="uid-1",
@@ -38,7 +39,7 @@ def runtime(hooks: RecordingHooks) -> Iterator[ScriptedRuntime]:
 
 
 def wait_state(runtime: ScriptedRuntime, state: ContainerState) -> ContainerRecord:
-    wait_until(lambda: runtime.containers()[0].state is state, f"the container is {state}")
+    eventually(lambda: runtime.containers()[0].state is state, f"the container is {state}")
     return runtime.containers()[0]
 
 
@@ -52,7 +53,7 @@ def test_a_container_runs_for_its_time(runtime: ScriptedRuntime, hooks: Recordin
     assert record.started_at is not None
     assert record.finished_at is not None
     assert 0.1 <= record.finished_at - record.started_at < 5
-    wait_until(lambda: heard == [ContainerState.RUNNING, ContainerState.EXITED], "both were told")
+    eventually(lambda: heard == [ContainerState.RUNNING, ContainerState.EXITED], "both were told")
     assert [kind for kind, _ in hooks.calls] == ["started", "stopped"]
 
 

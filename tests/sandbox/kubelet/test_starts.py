@@ -6,7 +6,7 @@ from dataclasses import replace
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, Raw, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 OTHER = "nvidia.com/gpu-10gb"
 
@@ -27,7 +27,7 @@ def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
         "device plugin PreStartContainer rpc failed with err: "
         "rpc error: code = Unavailable desc = the MPS daemon is not ready"
     )
-    wait_until(lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "the error is shown")
+    eventually(lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "the error is shown")
     assert bench.api.phase(raw) == "Pending"
     assert bench.held() == {"p": ["MIG-0"]}
 
@@ -43,7 +43,7 @@ def test_pre_start_has_a_deadline(bench: Bench) -> None:
     plugin.may_pre_start.clear()
     raw = bench.api.add(pod("p"))
 
-    wait_until(lambda: "code = DeadlineExceeded" in waiting(bench, raw)[1], "the deadline is shown")
+    eventually(lambda: "code = DeadlineExceeded" in waiting(bench, raw)[1], "the deadline is shown")
     bench.run(pod("other", containers=[container()]))
     plugin.may_pre_start.set()
     bench.wait_phase(raw, "Running")
@@ -64,12 +64,12 @@ def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: Bench) 
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod(containers=[container(sleep=0.1, devices=1)], annotations={"restarts": "1000"}))
     plugin.stop()
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "0"), "1/0")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "0"), "1/0")
     before = bench.api.status(raw)["containerStatuses"][0]["restartCount"]
 
-    wait_until(lambda: bench.api.status(raw)["containerStatuses"][0]["restartCount"] > before, "a restart without it")
+    eventually(lambda: bench.api.status(raw)["containerStatuses"][0]["restartCount"] > before, "a restart without it")
     text = f"endpoint not found in cache for a registered resource: {MIG}"
-    wait_until(
+    eventually(
         lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "starts fail after the grace period"
     )
 
@@ -91,7 +91,7 @@ def test_cdi_name_that_no_specification_has_keeps_the_container_waiting(bench: B
     )
     raw = bench.api.add(pod(containers=[container(devices=1) | {"env": [{"name": "BY", "value": "pod"}]}]))
     text = "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=1"
-    wait_until(lambda: waiting(bench, raw) == ("CreateContainerError", text), "the runtime's error")
+    eventually(lambda: waiting(bench, raw) == ("CreateContainerError", text), "the runtime's error")
     specify(bench, "1")
     bench.wait_phase(raw, "Running")
     (record,) = bench.runtime.containers()
@@ -147,7 +147,7 @@ def test_a_container_that_the_hardware_refuses_is_tried_again(bench: Bench) -> N
     bench.plugin("MIG-0")
     raw = bench.api.add(pod())
 
-    wait_until(lambda: waiting(bench, raw) == ("RunContainerError", "no device MIG-0 on this machine"), "shown")
+    eventually(lambda: waiting(bench, raw) == ("RunContainerError", "no device MIG-0 on this machine"), "shown")
     bench.hooks.refusal = None
     bench.wait_phase(raw, "Running")
 
@@ -173,7 +173,7 @@ def test_conditions_name_what_is_not_there_yet_and_how_it_ended(bench: Bench) ->
         found = {each["type"]: each for each in bench.api.status(which).get("conditions") or ()}
         return found.get(kind, {}).get("message", ""), found.get(kind, {}).get("reason")
 
-    wait_until(lambda: "running" in str(bench.api.status(raw).get("initContainerStatuses")), "i runs")
+    eventually(lambda: "running" in str(bench.api.status(raw).get("initContainerStatuses")), "i runs")
     assert condition(raw, "Initialized")[0] == "containers with incomplete status: [i]"
     assert "podIP" in bench.api.status(raw)
     bench.wait_phase(failing, "Failed")

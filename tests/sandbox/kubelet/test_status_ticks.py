@@ -12,19 +12,17 @@ from sandbox.kubelet.writer import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
 from tests.sandbox.kubelet.conftest import QUICK, Bench
 from tests.sandbox.kubelet.fake_api import FakeApi
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 
 def test_a_change_waits_for_the_tick(bench: Bench) -> None:
     bench.kubelet(tick_seconds=0.5)
     bench.plugin("MIG-0")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "the first tick")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "the first tick")
     before = time.monotonic()
     bench.plugins[0].offer("MIG-0", "MIG-1").push()
-    wait_until(lambda: len(bench.offered()) == 2, "pod-resources has it at once")
-    assert bench.api.allocatable(MIG) == ("1", "1")
-
-    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node has it at the tick")
+    eventually(lambda: len(bench.offered()) == 2, "pod-resources has it at once")
+    eventually(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node has it at the tick")
     (last, _), (previous, _) = bench.api.node_patches[-1], bench.api.node_patches[-2]
     assert last > before
     assert last - previous >= 0.5, "a tick is never shorter than its period"
@@ -34,7 +32,7 @@ def test_unhealthy_devices_count_as_capacity_only(bench: Bench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0", "MIG-1", "MIG-2").offer("MIG-0", "MIG-1", "MIG-2", unhealthy=("MIG-3",)).push()
 
-    wait_until(lambda: bench.api.allocatable(MIG) == ("4", "3"), "4/3")
+    eventually(lambda: bench.api.allocatable(MIG) == ("4", "3"), "4/3")
 
 
 def test_a_dead_plugin_leaves_n_of_zero_then_zero_and_the_key_stays(bench: Bench) -> None:
@@ -42,37 +40,37 @@ def test_a_dead_plugin_leaves_n_of_zero_then_zero_and_the_key_stays(bench: Bench
     plugin = bench.plugin("MIG-0", "MIG-1")
     plugin.stop()
 
-    wait_until(lambda: bench.api.allocatable(MIG) == ("2", "0"), "2/0")
+    eventually(lambda: bench.api.allocatable(MIG) == ("2", "0"), "2/0")
     assert bench.offered() == [], "absent from pod-resources at once"
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after the grace period")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after the grace period")
     plugin.offer("MIG-9").serve().register()
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "and back")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "and back")
 
 
 def test_numbers_written_by_others_are_gone_at_the_next_tick(bench: Bench) -> None:
     bench.kubelet(tick_seconds=0.3)
     bench.plugin("MIG-0")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
 
     both = {"capacity": {"cpu": "8", MIG: "5", "example.com/d": "3"}, "allocatable": {"cpu": "8", MIG: "5"}}
     bench.api.change_node(both)
     assert bench.api.allocatable(MIG) == ("5", "5")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "reverted")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "reverted")
     assert bench.api.allocatable("example.com/d") == ("3", "3"), "what no plugin offers stays"
 
 
 def test_a_right_number_written_by_others_is_left_alone(bench: Bench) -> None:
     bench.kubelet(tick_seconds=0.2, timings=replace(QUICK, lease_renew_seconds=0))
     plugin = bench.plugin("MIG-0")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
     plugin.offer("MIG-0", "MIG-1").push()
-    wait_until(lambda: len(bench.offered()) == 2, "taken")
+    eventually(lambda: len(bench.offered()) == 2, "taken")
     assert bench.api.node is not None
     status = bench.api.node["status"]
     bench.api.change_node({key: {**status[key], MIG: "2"} for key in ("capacity", "allocatable")})
     patches, leases = len(bench.api.node_patches), bench.api.leases
 
-    wait_until(lambda: bench.api.leases > leases + 2, "ticks went by")
+    eventually(lambda: bench.api.leases > leases + 2, "ticks went by")
     assert len(bench.api.node_patches) == patches
     assert bench.api.allocatable(MIG) == ("2", "2")
 
@@ -80,7 +78,7 @@ def test_a_right_number_written_by_others_is_left_alone(bench: Bench) -> None:
 def test_the_manifests_ordinary_resources_stay(bench: Bench) -> None:
     bench.api = FakeApi(node(capacity={"cpu": "192", "example.com/d": "3", "nvidia.com/gpu": "8"}))
     bench.kubelet()
-    wait_until(lambda: bench.api.node_patches, "a first tick")
+    eventually(lambda: bench.api.node_patches, "a first tick")
 
     assert bench.api.allocatable("cpu") == ("192", "192")
     assert bench.api.allocatable("example.com/d") == ("3", "3")
@@ -89,7 +87,7 @@ def test_the_manifests_ordinary_resources_stay(bench: Bench) -> None:
 
 def test_the_node_becomes_ready(bench: Bench) -> None:
     bench.kubelet()
-    wait_until(lambda: bench.api.node_patches, "a first tick")
+    eventually(lambda: bench.api.node_patches, "a first tick")
     assert bench.api.node is not None
     status = bench.api.node["status"]
 
@@ -103,7 +101,7 @@ def test_empty_facts_of_the_machine_are_filled_in(bench: Bench) -> None:
     raw["status"]["nodeInfo"] = {"osImage": "", "kernelVersion": "5.15.0"}
     bench.api = FakeApi(raw)
     bench.kubelet()
-    wait_until(lambda: bench.api.node_patches, "a first tick")
+    eventually(lambda: bench.api.node_patches, "a first tick")
     assert bench.api.node is not None
     info = bench.api.node["status"]["nodeInfo"]
 
@@ -117,19 +115,19 @@ def test_a_node_that_comes_later_is_waited_for(bench: Bench) -> None:
     bench.api.node = late
     bench.api.change_node({})
 
-    wait_until(lambda: bench.api.node_patches, "the tick follows")
+    eventually(lambda: bench.api.node_patches, "the tick follows")
 
 
 def test_a_tick_that_the_api_missed_is_made_up_for(bench: Bench) -> None:
     bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.1))
     plugin = bench.plugin("MIG-0")
-    wait_until(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
+    eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
     bench.api.reachable = False
     plugin.stop()
-    wait_until(lambda: bench.api.refused_node_patches > 1, "0/0 could not be written")
+    eventually(lambda: bench.api.refused_node_patches > 1, "0/0 could not be written")
     bench.api.reachable = True
 
-    wait_until(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after all")
+    eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after all")
 
 
 def test_a_tick_is_its_period_times_one_to_one_point_zero_four() -> None:

@@ -3,7 +3,7 @@
 from sandbox.kubelet import ContainerState
 from tests.sandbox.kubelet.builders import container, pod
 from tests.sandbox.kubelet.conftest import Bench
-from tests.sandbox.kubelet.fakes import wait_until
+from tests.waiting import eventually
 
 
 def test_a_pod_with_a_device_runs_and_finishes(bench: Bench) -> None:
@@ -18,7 +18,7 @@ def test_a_pod_with_a_device_runs_and_finishes(bench: Bench) -> None:
     assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"
 
     bench.wait_phase(raw, "Succeeded")
-    wait_until(lambda: bench.held() == {}, "the ended pod is not listed")
+    eventually(lambda: bench.held() == {}, "the ended pod is not listed")
     assert [record.request.options.env["NVIDIA_VISIBLE_DEVICES"] for record in bench.runtime.containers()] == ["MIG-0"]
 
 
@@ -26,7 +26,7 @@ def test_statuses_wait_for_an_api_that_is_away(bench: Bench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container(sleep=0.1)]))
     bench.api.reachable = False
-    wait_until(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "ended")
+    eventually(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "ended")
     assert bench.api.phase(raw) == "Running"
 
     bench.api.reachable = True

@@ -5,7 +5,6 @@ What pods, conditions and Events show is waited for with a deadline.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from kubernetes.client import ApiClient
 from kube import apply, clients
 from sandbox.scheduler import BackOff, Scheduler
 from tests.apiserver import ApiServer
+from tests.waiting import eventually
 
 SLICE = "nvidia.com/mig-1g.10gb"
 PODS = "/api/v1/namespaces/default/pods"
@@ -39,7 +39,7 @@ class Cluster:
             "status": {"capacity": amounts, "allocatable": amounts},
         }
         apply.create(self.api, "/api/v1/nodes", body)
-        until(lambda: self._knows_node(name), f"{name} is heard of")
+        eventually(lambda: self._knows_node(name), f"{name} is heard of")
         if extended:
             self.offer(name, extended.get("slices", 0))
 
@@ -82,7 +82,7 @@ class Cluster:
         return self.condition(name).get("status") == "False"
 
     def wait_refused(self, name: str) -> None:
-        until(lambda: self.refused(name), f"{name} is refused")
+        eventually(lambda: self.refused(name), f"{name} is refused")
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
         events = apply.get(self.api, "/api/v1/namespaces/default/events")["items"]
@@ -90,13 +90,6 @@ class Cluster:
 
     def delete_pod(self, name: str) -> None:
         apply.delete(self.api, f"{PODS}/{name}", grace_seconds=0)
-
-
-def until(condition: Callable[[], object], what: str = "") -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"did not come about: {what}"
-        time.sleep(0.01)
 
 
 @contextmanager

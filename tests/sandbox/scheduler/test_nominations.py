@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kube import apply
-from tests.sandbox.scheduler.cluster import Cluster, until
+from tests.sandbox.scheduler.cluster import Cluster
+from tests.waiting import eventually
 
 
 def test_a_nomination_stays_until_the_next_failed_attempt(cluster: Cluster) -> None:
@@ -14,17 +15,17 @@ def test_a_nomination_stays_until_the_next_failed_attempt(cluster: Cluster) -> N
     cluster.add_node("b")  # does not help: no attempt
     apply.merge_patch(cluster.api, "/api/v1/nodes/a", {"metadata": {"labels": {"x": "y"}}})
     cluster.add_pod("probe", cpu="1")
-    until(lambda: cluster.node_of("probe"))
+    eventually(lambda: cluster.node_of("probe"), "probe on a node")
     assert cluster.nomination_of("p") == "a"
     cluster.delete_pod("probe")  # a bound pod went: an attempt, and it fails
-    until(lambda: not cluster.nomination_of("p"))
+    eventually(lambda: not cluster.nomination_of("p"), "no nomination of p")
 
 
 def take_all(cluster: Cluster) -> None:
     """A node whose only slice is held. Its holder ends on the watch of pods, so after what they were told."""
     cluster.add_node("a", slices=1)
     cluster.add_pod("holder", slices=1)
-    until(lambda: cluster.node_of("holder") == "a")
+    eventually(lambda: cluster.node_of("holder") == "a", "holder on node a")
 
 
 def test_the_nominated_pod_wins_against_an_older_one(cluster: Cluster) -> None:
@@ -34,9 +35,9 @@ def test_the_nominated_pod_wins_against_an_older_one(cluster: Cluster) -> None:
         cluster.wait_refused(name)
     cluster.nominate("nominated", "a")
     cluster.delete_pod("holder")
-    until(lambda: cluster.node_of("nominated") == "a")
+    eventually(lambda: cluster.node_of("nominated") == "a", "nominated on node a")
     assert cluster.node_of("older") == ""
-    until(lambda: not cluster.nomination_of("nominated"))
+    eventually(lambda: not cluster.nomination_of("nominated"), "no nomination of nominated")
 
 
 def test_a_more_urgent_rival_wins_against_a_nomination(cluster: Cluster) -> None:
@@ -47,8 +48,8 @@ def test_a_more_urgent_rival_wins_against_a_nomination(cluster: Cluster) -> None
         cluster.wait_refused(name)
     cluster.nominate("nominated", "a")
     cluster.delete_pod("holder")
-    until(lambda: cluster.node_of("urgent") == "a")
-    until(lambda: not cluster.nomination_of("nominated"))
+    eventually(lambda: cluster.node_of("urgent") == "a", "urgent on node a")
+    eventually(lambda: not cluster.nomination_of("nominated"), "no nomination of nominated")
     assert cluster.node_of("nominated") == ""
 
 
@@ -58,7 +59,7 @@ def test_a_nomination_for_a_node_that_is_not_there_is_a_hint_only(cluster: Clust
     cluster.wait_refused("p")
     cluster.nominate("p", "gone")
     cluster.offer("a", 1)
-    until(lambda: cluster.node_of("p") == "a")
+    eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
 def test_a_nominated_pods_cpu_is_held(cluster: Cluster) -> None:
@@ -66,9 +67,9 @@ def test_a_nominated_pods_cpu_is_held(cluster: Cluster) -> None:
     cluster.add_pod("nominated", slices=1, cpu="3")
     cluster.wait_refused("nominated")
     cluster.nominate("nominated", "a")
-    until(lambda: cluster.nomination_of("nominated") == "a")
+    eventually(lambda: cluster.nomination_of("nominated") == "a", "nominated nominated for a")
     cluster.add_pod("other", cpu="2")
     cluster.wait_refused("other")
     assert "Insufficient cpu" in cluster.condition("other")["message"]
     cluster.delete_pod("nominated")
-    until(lambda: cluster.node_of("other") == "a")
+    eventually(lambda: cluster.node_of("other") == "a", "other on node a")

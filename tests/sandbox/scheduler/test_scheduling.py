@@ -10,14 +10,17 @@ import pytest
 from kube import apply
 from kube.errors import NotFound
 from tests.apiserver import ApiServer, Disconnect, Refuse
-from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, Cluster, Json, scheduling, until
+from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, Cluster, Json, scheduling
+from tests.waiting import eventually
 
 
 def test_a_pod_that_fits_is_bound(cluster: Cluster) -> None:
     cluster.add_node("a")
     cluster.add_pod("p", cpu="1")
-    until(lambda: cluster.node_of("p") == "a")
-    until(lambda: ("Normal", "Scheduled", "Successfully assigned default/p to a") in cluster.events("p"))
+    eventually(lambda: cluster.node_of("p") == "a", "p on node a")
+    eventually(
+        lambda: ("Normal", "Scheduled", "Successfully assigned default/p to a") in cluster.events("p"), "the Event of p"
+    )
     assert cluster.condition("p")["status"] == "True"
 
 
@@ -31,9 +34,9 @@ def test_a_pod_that_does_not_fit_says_why_and_goes_when_it_fits(cluster: Cluster
     )
     condition = cluster.condition("p")
     assert (condition["reason"], condition["message"]) == ("Unschedulable", sentence)
-    until(lambda: ("Warning", "FailedScheduling", sentence) in cluster.events("p"))
+    eventually(lambda: ("Warning", "FailedScheduling", sentence) in cluster.events("p"), "the Event of p")
     cluster.offer("a", 1)
-    until(lambda: cluster.node_of("p") == "a")
+    eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
 def test_pods_go_by_priority_then_age(cluster: Cluster) -> None:
@@ -41,22 +44,22 @@ def test_pods_go_by_priority_then_age(cluster: Cluster) -> None:
         cluster.add_pod(name, slices=1, priority=priority)
         cluster.wait_refused(name)
     cluster.add_node("a", slices=2)
-    until(lambda: cluster.node_of("urgent") == "a")
-    until(lambda: [name for name in ("old", "young") if cluster.node_of(name)] == ["old"])
+    eventually(lambda: cluster.node_of("urgent") == "a", "urgent on node a")
+    eventually(lambda: [name for name in ("old", "young") if cluster.node_of(name)] == ["old"], "old alone on a node")
 
 
 @pytest.mark.parametrize("leaving", ["deleted", "finished"])
 def test_room_that_a_pod_leaves_is_used(cluster: Cluster, leaving: str) -> None:
     cluster.add_node("a", slices=1)
     cluster.add_pod("first", slices=1)
-    until(lambda: cluster.node_of("first"))
+    eventually(lambda: cluster.node_of("first"), "first on a node")
     cluster.add_pod("second", slices=1)
     cluster.wait_refused("second")
     if leaving == "deleted":
         cluster.delete_pod("first")
     else:
         apply.merge_patch(cluster.api, f"{PODS}/first/status", {"status": {"phase": "Succeeded"}})
-    until(lambda: cluster.node_of("second") == "a")
+    eventually(lambda: cluster.node_of("second") == "a", "second on node a")
 
 
 def test_a_taint_that_goes_lets_pods_in(cluster: Cluster) -> None:
@@ -67,7 +70,7 @@ def test_a_taint_that_goes_lets_pods_in(cluster: Cluster) -> None:
     cluster.wait_refused("p")
     assert "1 node(s) had untolerated taint(s)" in cluster.condition("p")["message"]
     apply.merge_patch(cluster.api, "/api/v1/nodes/a", {"spec": {"taints": None}})
-    until(lambda: cluster.node_of("p") == "a")
+    eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
 def test_others_pods_and_gated_pods_are_left_alone(cluster: Cluster) -> None:
@@ -76,7 +79,7 @@ def test_others_pods_and_gated_pods_are_left_alone(cluster: Cluster) -> None:
     cluster.add_pod("gated", slices=1, schedulingGates=[{"name": "example.com/wait"}])
     cluster.add_pod("bound", slices=1, nodeName="a")
     cluster.add_pod("first", slices=1)
-    until(lambda: cluster.node_of("first"))
+    eventually(lambda: cluster.node_of("first"), "first on a node")
     cluster.add_pod("second", slices=1)
     cluster.wait_refused("second")  # the pod that another client bound counts
     assert cluster.node_of("theirs") == cluster.node_of("gated") == ""
@@ -88,7 +91,7 @@ def test_pods_spread_over_nodes(cluster: Cluster) -> None:
         cluster.add_node(name)
     for number in range(6):
         cluster.add_pod(f"p{number}", cpu="1")
-    until(lambda: all(cluster.node_of(f"p{number}") for number in range(6)))
+    eventually(lambda: all(cluster.node_of(f"p{number}") for number in range(6)), "all on nodes")
     assert sorted(cluster.node_of(f"p{number}") for number in range(6)) == ["a", "a", "b", "b", "c", "c"]
 
 
@@ -96,13 +99,13 @@ def test_a_restarted_scheduler_goes_on(server: ApiServer) -> None:
     with scheduling(server) as cluster:
         cluster.add_node("a", slices=1)
         cluster.add_pod("first", slices=1)
-        until(lambda: cluster.node_of("first"))
+        eventually(lambda: cluster.node_of("first"), "first on a node")
         cluster.add_pod("second", slices=1)
         cluster.wait_refused("second")
     cluster.offer("a", 2)
     assert cluster.node_of("second") == ""
     with scheduling(server) as cluster:
-        until(lambda: cluster.node_of("second") == "a")
+        eventually(lambda: cluster.node_of("second") == "a", "second on node a")
 
 
 def test_a_deleted_pod_is_forgotten(cluster: Cluster) -> None:
@@ -112,7 +115,7 @@ def test_a_deleted_pod_is_forgotten(cluster: Cluster) -> None:
     cluster.delete_pod("p")
     cluster.offer("a", 1)
     cluster.add_pod("q", slices=1)
-    until(lambda: cluster.node_of("q") == "a")
+    eventually(lambda: cluster.node_of("q") == "a", "q on node a")
     with pytest.raises(NotFound):
         cluster.pod("p")
 
@@ -127,12 +130,12 @@ def test_a_bind_that_fails_is_tried_again(server: ApiServer, cluster: Cluster, f
     server.faults.append(lambda request: faults.pop() if request.path.endswith("/binding") and faults else None)
     cluster.add_node("a", slices=1)
     cluster.add_pod("p", slices=1)
-    until(lambda: cluster.node_of("p") == "a")
+    eventually(lambda: cluster.node_of("p") == "a", "p on node a")
     assert cluster.condition("p")["status"] == "True"
     cluster.add_pod("q", slices=1)
     cluster.wait_refused("q")  # the place was counted once, and only once
     cluster.delete_pod("p")
-    until(lambda: cluster.node_of("q") == "a")
+    eventually(lambda: cluster.node_of("q") == "a", "q on node a")
 
 
 def test_a_bind_that_is_refused_for_good_is_told(server: ApiServer) -> None:
@@ -145,7 +148,7 @@ def test_a_bind_that_is_refused_for_good_is_told(server: ApiServer) -> None:
         condition = cluster.condition("p")
         assert (condition["reason"], condition["message"]) == ("SchedulerError", "binding rejected: binding is closed")
         server.faults.clear()
-        until(lambda: cluster.node_of("p") == "a")
+        eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
 @pytest.mark.slow
@@ -162,9 +165,9 @@ def test_a_thousand_pods(cluster: Cluster) -> None:
     def told(item: Json) -> bool:
         return any(c.get("reason") == "Unschedulable" for c in item["status"].get("conditions") or ())
 
-    until(lambda: counted(told) == 1000, "1,000 conditions")
+    eventually(lambda: counted(told) == 1000, "1,000 conditions")
     started = time.monotonic()
     for number in range(10):
         cluster.offer(f"n{number}", 56)
-    until(lambda: counted(lambda item: bool(item["spec"].get("nodeName"))) >= 279, "280 pods with 560 slices")
+    eventually(lambda: counted(lambda item: bool(item["spec"].get("nodeName"))) >= 279, "280 pods with 560 slices")
     assert time.monotonic() - started < DEADLINE_SECONDS

@@ -16,7 +16,7 @@ from typing import Any
 
 from cli.examples import add_command
 from cli.manifests import Manifest, load_located, refused
-from sandbox.cli.tables import plan_table, pod_table
+from sandbox.cli.tables import container_table, plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.control_plane import ControlPlaneFailed, Embedded
 from sandbox.objects import RefusedManifestError
@@ -121,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
+        containers = [record for node in cluster.nodes.values() for record in node.runtime.containers()]
         troubles = [] if found.settled else cluster.troubles()
     except ControlPlaneFailed as failure:
         _warn(str(failure))
@@ -130,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print(json.dumps({"seconds": seconds, "pods": [pod.as_json() for pod in found.pods], "plans": plans}, indent=2))
     else:
-        print(pod_table(found.pods), plan_table(plans), sep="\n\n")
+        tables = (pod_table(found.pods), plan_table(plans), container_table(containers))
+        print(*filter(None, tables), sep="\n\n")
     for line in found.waiting:
         _warn(f"not settled after {arguments.timeout:g} s: {line}")
     for line in troubles:

@@ -1,13 +1,16 @@
-"""The tables that `sandbox run` prints: pods with why they wait, plans with their readiness."""
+"""The tables that `sandbox run` prints: pods with why they wait, plans with their readiness, devices of containers."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cli.tables import WRAP_WIDTH, table
+from sandbox.kubelet import ContainerRecord
 from sandbox.settle import PodReport
 
 MESSAGE_WIDTH = 100
+CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+"""Every GPU container has them."""
 NAMED_PODS = 3
 
 
@@ -26,6 +29,18 @@ def pod_table(pods: Iterable[PodReport]) -> str:
         for pod in pods
     ]
     return "\n".join([table(("NAMESPACE", "NAME", "PHASE", "NODE", "REASON", "MESSAGE"), rows), *_in_full(pods)])
+
+
+def container_table(containers: Iterable[ContainerRecord]) -> str:
+    """The device nodes that each container got for its devices; empty where none got any."""
+    rows = []
+    for container in containers:
+        request = container.request
+        nodes = [node for node in request.options.nodes if node.path not in CONTROL_NODES]
+        names = (f"{node.path.removeprefix('/dev/')} {node.major}:{node.minor}" for node in nodes)
+        if nodes:
+            rows.append((request.namespace, request.pod, request.container, ", ".join(names)))
+    return table(("NAMESPACE", "POD", "CONTAINER", "DEVICE NODES"), sorted(rows)) if rows else ""
 
 
 def _shortened(message: str) -> str:

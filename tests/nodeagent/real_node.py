@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,9 @@ class Node:
     def layouts(self) -> list[str]:
         return [str(gpu.layout) for gpu in NvmlDriver().observe()]
 
-    def pod(self, name: str, resource: str) -> None:
+    def pod(self, name: str, resource: str, env: Mapping[str, str] | None = None) -> None:
         main = container(limits={resource: "1"}, image="x", command=["sleep", "3600"])
+        main["env"] = [{"name": key, "value": value} for key, value in (env or {}).items()]
         body = manifest(pod(name, containers=[main], node=NODE, terminationGracePeriodSeconds=2))
         del body["status"]
         apply.create(self.api, PODS, body)

@@ -46,7 +46,7 @@ class ClusterSettings:
 
 
 class Cluster:
-    """Start with `start(manifests)`, look at it through `kubeconfig`, end with `stop`."""
+    """Start with `start(manifests)`, use it through `kubeconfig`, end with `stop`."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class HeldPods:
         self._explained: dict[int, str] = {}
         self._quit = threading.Event()
         self.placed = threading.Event()
-        """Every pod is created, or was told why it must wait longer; also after `stop`."""
+        """Every pod is created, or carries why it must wait longer; also after `stop`."""
         self._thread = threading.Thread(target=self._run, name="held-pods", daemon=True)
 
     def add(self, pod: Body) -> None:
@@ -42,7 +42,7 @@ class HeldPods:
         self._pods.append(pod)
 
     def start(self) -> None:
-        """Begin to look at their nodes."""
+        """Begin to watch their nodes."""
         self._thread.start()
 
     def stop(self) -> None:

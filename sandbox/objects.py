@@ -83,7 +83,7 @@ class ClusterObjects:
         apply.create(self._api, path, definition())
         self.post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
         deadline = time.monotonic() + INSTALL_SECONDS
-        # A real server says Established first, and answers 429 for some moments more.
+        # A real server reports Established first, and answers 429 for some moments more.
         while not (_established(apply.get(self._api, f"{path}/{names.PLURAL}.{names.GROUP}")) and self._answers(PLANS)):
             if time.monotonic() > deadline:
                 raise RuntimeError("the API server did not establish the CRD")

@@ -147,7 +147,7 @@ def _asks_for_gpus(pod: Raw) -> bool:
 
 
 def _asks_for_slices(pod: Raw) -> bool:
-    """Whether the controller owes the pod a decision; of whole GPUs and all else the scheduler's word is the last."""
+    """Whether the controller owes the pod a decision; whole GPUs and all else are the scheduler's to decide."""
     asked = slices_asked([*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])])
     return any(not isinstance(classify(resource), WholeRequest) for resource in asked)
 

@@ -32,7 +32,7 @@ class ApiServer:
     """A Kubernetes API server in this process."""
 
     def __init__(self, port: int = 0, *, watch_window: int = 5000, bookmark_seconds: float = 60.0) -> None:
-        """`watch_window`: how many events of each kind a watch may lie behind before it is told 410."""
+        """`watch_window`: how many events of each kind a watch may lie behind before it gets 410."""
         self._port = port
         self._cluster = Cluster(watch_window=watch_window)
         self._dispatcher = Dispatcher(self._cluster, bookmark_seconds=bookmark_seconds)

@@ -56,7 +56,7 @@ def demo(arguments: argparse.Namespace) -> int:
         return 1
     finally:
         cluster.stop()
-    print(f"\nThat was the main job, in {time.monotonic() - began:.0f} s. README.md says how to go on.")
+    print(f"\nThat was the main job, in {time.monotonic() - began:.0f} s. Continue with README.md.")
     return 0
 
 

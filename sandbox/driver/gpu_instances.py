@@ -30,7 +30,7 @@ def create_gpu_instance(
     assert spec is not None
     start, size = placement
     require(size == spec.size and start in spec.starts, Status.INVALID_ARGUMENT)
-    # A place that is taken and a place that holds exactly this instance already look the same to the caller.
+    # A place that is taken and a place that holds exactly this instance already get the same refusal.
     require(_creatable(gpu, board, spec, start), Status.INSUFFICIENT_RESOURCES)
     # The first instance partitions the card, which the driver refuses while anything runs on the whole of it.
     whole = any(process["gpu_instance"] is None for process in gpu["processes"])

@@ -11,7 +11,7 @@ from sandbox.driver.status import Status, require
 
 
 def set_mig_mode(machine: MachineState, gpu: GpuState, mode: int) -> Status:
-    """Make the mode pending and, where nothing stands against it, current. Returns the activation status."""
+    """Make the mode pending and, where nothing prevents it, current. Returns the activation status."""
     board = board_of(gpu)
     require(board.mig, Status.NOT_SUPPORTED)
     require(mode in (0, 1), Status.INVALID_ARGUMENT)

@@ -2,7 +2,7 @@
 
 One Allocate per container and resource, in the containers' order; a failure is the `Refusal` that ends up in the pod's
 message. It runs in the sync loop and has no deadline: while a plugin answers, no other pod is admitted. Devices that an
-earlier container of a refused pod got are freed with the next look at inactive pods. The checkpoint is
+earlier container of a refused pod got are freed when inactive pods are checked next. The checkpoint is
 `kubelet_internal_checkpoint`, one JSON line in the kubelet's format with mode 0600, written on each Allocate and each
 device update, never when a pod ends. Its checksum is the stand-in's own (CRC-32; the real one hashes a Go dump).
 """

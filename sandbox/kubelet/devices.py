@@ -26,7 +26,7 @@ class Device:
 
 @dataclass(slots=True)
 class DeviceList:
-    """What the newest message of any stream said. An id that came twice with both healths is in both sets."""
+    """The list in the newest message of any stream. An id that came twice with both healths is in both sets."""
 
     healthy: set[str] = field(default_factory=set)
     unhealthy: set[str] = field(default_factory=set)

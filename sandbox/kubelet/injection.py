@@ -1,4 +1,4 @@
-"""What a container gets from its device plugins, merged with what its pod says.
+"""What a container gets from its device plugins, merged with what its pod requests.
 
 In: the Allocate answers of one container. Out: `ContainerOptions`: environment, mounts, device nodes, annotations,
 CDI names. First answer wins per key, in a random order of resources, as in the kubelet; the pod's own environment

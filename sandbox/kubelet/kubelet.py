@@ -91,7 +91,7 @@ class Kubelet:
         self._writer.start()
 
     def stop(self) -> None:
-        """End as a kubelet that was told to: statuses that are due are still written."""
+        """End as after SIGTERM: statuses that are due are still written."""
         self._end(drain_seconds=2.0)
         self._api.stop()
         if self._owns_runtime:

@@ -84,7 +84,7 @@ def _condition(run: PodRun, kind: str, true: bool, words: tuple[str, str], now: 
     return {
         "type": kind,
         "status": "True" if true else "False",
-        # None removes what an earlier status said: in a strategic merge an absent key stays.
+        # None removes what an earlier status contained: in a strategic merge an absent key stays.
         "reason": words[0] or None,
         "message": words[1] or None,
         "lastTransitionTime": timestamp(run.transition(kind, true=true, now=now)),

@@ -32,7 +32,7 @@ class ScriptedRuntime:
         self._thread: threading.Thread | None = None
         self._closed = False
         self.boots = 1
-        """How often the node has come up; tells kubelets what their boot id is."""
+        """How often the node was started; the boot id of its kubelets follows from it."""
 
     # ------------------------------------------------------------------------- called by kubelets
 
@@ -79,7 +79,7 @@ class ScriptedRuntime:
             )
 
     def stopping(self, pod_uid: str) -> bool:
-        """A container of the pod has been told to stop and has not ended."""
+        """A container of the pod is being stopped and has not ended."""
         with self._changed:
             return any(
                 record.container_id in self._stopping and record.request.pod_uid == pod_uid

@@ -22,7 +22,7 @@ class PodWorkers:
         self._timings = around.timings
 
     def begin(self, pods: list[Pod]) -> None:
-        """The kubelet's first look: all pods at once, oldest first, and containers whose pods are gone."""
+        """The first pods: all at once, oldest first, and containers whose pods are gone."""
         for pod in pods:
             self._book.put(pod)
         self._book.sources_ready = True

@@ -1,4 +1,4 @@
-"""What the scheduler knows of the cluster: nodes, what their pods hold, and for whom nodes are nominated.
+"""Holds what the scheduler knows: nodes, what their pods hold, and the pods that nodes are nominated for.
 
 A pod whose bind is in flight is assumed: it holds its place from the moment of the decision. Only the scheduler's
 thread touches this; it does no I/O.

@@ -17,11 +17,11 @@ Signature: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRecord:
-    """A pod that is not finished. `told` is what its condition says about why it is not scheduled."""
+    """A pod that is not finished. `reported` is why it is not scheduled, by its condition."""
 
     view: PodView
     generation: int = 0
-    told: str = ""
+    reported: str = ""
 
     @property
     def signature(self) -> Signature:
@@ -48,7 +48,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """No node takes the pod: the sentence for people, and the plugins that said no."""
+    """No node takes the pod: the sentence for people, and the plugins that refused."""
 
     message: str
     plugins: frozenset[str]
@@ -62,7 +62,7 @@ def read_pod(raw: Mapping[str, Any]) -> PodRecord | None:
     view = pods.read_pod(raw)
     if isinstance(view, Unreadable):
         raise ValueError(f"{view.kind} {view.name}: {view.reason}")
-    return PodRecord(view=view, generation=raw["metadata"].get("generation") or 0, told=_told(status))
+    return PodRecord(view=view, generation=raw["metadata"].get("generation") or 0, reported=_reported(status))
 
 
 def read_node(raw: Mapping[str, Any]) -> NodeView:
@@ -72,7 +72,7 @@ def read_node(raw: Mapping[str, Any]) -> NodeView:
     return view
 
 
-def _told(status: Mapping[str, Any]) -> str:
+def _reported(status: Mapping[str, Any]) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("message") or "")

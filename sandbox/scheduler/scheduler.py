@@ -1,7 +1,7 @@
 """The scheduler's thread: takes in what the watches saw, tries one waiting pod after the other, hands writes on.
 
     watches -> inbox -> book (nodes, usage, nominations) -> waiting.pop -> place -> writer: bind | condition, Event
-                     \\-> waiting.wake (what could help whom)        \\-> book.place (assumed) | waiting.fail
+                     \\-> waiting.wake (what could help which pod)        \\-> book.place (assumed) | waiting.fail
 
 All state belongs to this thread; watches and writers only put calls into its inbox. It never waits for the API.
 """
@@ -136,8 +136,8 @@ class Scheduler:
     def _give_up(self, item: Item, failure: Failure, *, reason: str = "Unschedulable") -> None:
         pod = item.record.view
         self._waiting.fail(item, failure, time.monotonic())
-        self._writer.tell_unschedulable(item.record, failure.message, reason=reason)
-        item.record = replace(item.record, view=replace(pod, nominated_node=""), told=failure.message)
+        self._writer.report_unschedulable(item.record, failure.message, reason=reason)
+        item.record = replace(item.record, view=replace(pod, nominated_node=""), reported=failure.message)
         if self._book.drop_nomination(pod.uid):
             self._room_freed()
 
@@ -150,7 +150,7 @@ class Scheduler:
         self._book.remove(uid)
         failure = Failure(message=f"binding rejected: {error}", plugins=frozenset({BINDING_PLUGIN}))
         if isinstance(error, (NotFound, Conflict, Unavailable)):
-            # It may be gone, or bound already: the watch will tell, and nothing is said about the pod until then.
+            # It may be gone, or bound already: the watch decides, and nothing is reported about the pod until then.
             self._waiting.fail(item, failure, time.monotonic())
         else:
             log.warning("binding %s failed: %s", item.record.view.title, error)

@@ -121,7 +121,7 @@ class Waiting:
             self._resume(item, now)
 
     def wake(self, helps: Callable[[PodRecord, Failure], bool], now: float) -> None:
-        """Try again whom an event helps: one question for each signature and failure, not for each pod."""
+        """Retry the pods that an event helps: one check for each signature and failure, not for each pod."""
         for members in list(self._set_aside.values()):
             answers: dict[Failure, bool] = {}
             for item in list(members.values()):

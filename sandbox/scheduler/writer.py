@@ -1,7 +1,7 @@
 """The scheduler's writes: binds, conditions and Events, on a few threads so that a slow API delays no decision.
 
 All writes of one pod go through one lane, in order; a newer one replaces one that has not begun, so that a backlog is
-never older than the last decision. What became of a bind is told to the callback, from the lane's thread.
+never older than the last decision. The result of a bind is passed to the callback, from the lane's thread.
 """
 
 import logging
@@ -52,10 +52,10 @@ class Writer:
     def bind(self, pod: PodRecord, node: str, done: Callable[[ApiError | None], None]) -> None:
         self._submit(pod, lambda: self._bind(pod, node, done))
 
-    def tell_unschedulable(self, pod: PodRecord, message: str, *, reason: str = "Unschedulable") -> None:
+    def report_unschedulable(self, pod: PodRecord, message: str, *, reason: str = "Unschedulable") -> None:
         """The condition, and the end of a nomination that did not hold; the Event."""
         self._events.emit(_reference(pod), "Warning", "FailedScheduling", message)
-        if message != pod.told or pod.view.nominated_node:
+        if message != pod.reported or pod.view.nominated_node:
             self._submit(pod, lambda: self._write_condition(pod, message, reason))
 
     def _submit(self, pod: PodRecord, job: Job) -> None:
@@ -89,7 +89,7 @@ class Writer:
         }
         if pod.generation:
             condition["observedGeneration"] = pod.generation
-        if not pod.told:
+        if not pod.reported:
             condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status: dict[str, Any] = {"conditions": [condition]}
         if pod.view.nominated_node:

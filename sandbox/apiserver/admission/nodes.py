@@ -24,7 +24,7 @@ def check(node: Obj, _old: Obj | None) -> list[FieldError]:
 def _check_taints(node: Obj) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(mappings(dig(node, "spec", "taints"))):
-        path = f"metadata.taints[{index}]"  # so says Kubernetes, though they are in spec
+        path = f"metadata.taints[{index}]"  # as in Kubernetes, though they are in spec
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if not key:
             detail = "name part must be non-empty"

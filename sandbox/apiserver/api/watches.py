@@ -103,7 +103,7 @@ class Watch:
         return [b"".join(lines[n : n + _INITIAL_BATCH]) for n in range(0, len(lines), _INITIAL_BATCH)]
 
     def _fresh(self) -> bytes:
-        """Everything since the last look, seen through the selectors."""
+        """Everything since the last call that the selectors select."""
         lines: list[bytes] = []
         for event in self._collection.since(self._position):
             self._position = event.version

@@ -152,7 +152,7 @@ def resources_of(crd: Obj) -> Iterator[Resource]:
 
 
 def _with_object_fields(schema: Schema) -> Schema:
-    """Every object has apiVersion, kind and metadata, whatever the CRD says of them."""
+    """Every object has apiVersion, kind and metadata, whatever the CRD declares."""
     text = compile_schema({"type": "string"})
     schema.properties = {
         **schema.properties,

@@ -34,7 +34,7 @@ class Resource:
     model: str = ""
     """The client's model of a builtin kind."""
     custom: "CustomForm | None" = None
-    """What a CRD says of its kind; None for builtin kinds."""
+    """The form that a CRD gives its kind; None for builtin kinds."""
     columns: tuple[Column, ...] | None = None
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field selectors beyond metadata.name and metadata.namespace: label to path in the stored form."""
@@ -73,7 +73,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CustomForm:
-    """What one version of a CRD says: the compiled schema, its CEL rules and the schema as it was written."""
+    """One version of a CRD: the compiled schema, its CEL rules and the schema as it was written."""
 
     schema: Schema
     rules: Rules

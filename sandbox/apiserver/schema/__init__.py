@@ -1,1 +1,1 @@
-"""Structural schemas: compiled once, then used to prune, default, validate, evaluate CEL rules and tell ownership."""
+"""Structural schemas: compiled once, then used to prune, default, validate, evaluate CEL rules and find owners."""

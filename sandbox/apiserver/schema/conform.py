@@ -107,7 +107,7 @@ def _scalar(value: Any, schema: Schema) -> Any:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            return value  # validation says what is wrong with it
+            return value  # validation reports what is wrong with it
         return timestamp(moment) if form == "go-time" else micro_timestamp(moment)
     return value
 

@@ -23,7 +23,7 @@ _KEYWORDS: Final = {"rule", "message", "reason", "fieldPath"}
 
 
 class RuleError(ValueError):
-    """A rule that is no CEL: where it stands, the rule, and why."""
+    """A rule that cannot be compiled: its path, the rule, and why."""
 
     def __init__(self, path: str, rule: str, why: str) -> None:
         super().__init__(f"compilation failed: {why}")

@@ -62,7 +62,7 @@ class Schema:
         self.rules: tuple[Obj, ...] = ()
 
     def fill(self, source: Mapping[str, Any], resolve: Resolve = _no_references) -> "Schema":
-        """Take over everything that `source` says; returns itself."""
+        """Take over everything in `source`; returns itself."""
         self.source = dict(source)
         self.type = source.get("type", "")
         self.required = tuple(source.get("required", ()))
@@ -95,7 +95,7 @@ class Schema:
         return changed
 
     def field(self, name: str) -> "Schema | None":
-        """The schema of one member of an object; None where nothing is said about it."""
+        """The schema of one member of an object; None where it has none."""
         return self.properties.get(name, self.additional)
 
 

@@ -44,7 +44,7 @@ def _summary(pod: Obj) -> _Summary:
 
 
 def _initialization(spec: Obj, status: Obj, sidecars: set[Any], summary: _Summary) -> bool:
-    """Whether init containers still run; then the reason tells how far they are."""
+    """Whether init containers still run; then the reason shows how far they are."""
     for index, container in enumerate(mappings(status.get("initContainerStatuses"))):
         _count_restarts(container, summary)
         state = container.get("state") or {}

@@ -1,4 +1,4 @@
-"""Handles of devices, MIG devices, instances and event sets, and what they stand for now.
+"""Encodes handles of devices, MIG devices and instances, and resolves them.
 
 A handle is a number that only looks like a pointer: kind, GPU, instance ids and the instance's generation. It is
 never dereferenced, means the same in every process, and is stale (invalid argument) once its instance is destroyed.

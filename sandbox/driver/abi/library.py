@@ -94,7 +94,7 @@ class Library:
 
 
 def _gpu_index(export: Export, arguments: tuple[int | None, ...]) -> int | None:
-    """The GPU a call is about, if its first argument is a handle that says so."""
+    """The GPU a call is about, if its first argument is a handle of one."""
     if not export.types or export.types[0] is not HANDLE or not arguments[0]:
         return None
     kind = arguments[0] >> 52

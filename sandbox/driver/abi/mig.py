@@ -14,7 +14,7 @@ from sandbox.driver.mode import set_mig_mode
 from sandbox.driver.state import MachineState
 from sandbox.driver.status import Refused, Status, require
 
-PROFILES_WITH_MODE_OFF = 536  # first driver branch that tells profiles while the MIG mode is off
+PROFILES_WITH_MODE_OFF = 536  # first driver branch that returns profiles while the MIG mode is off
 PROFILE_INFO_V2, PROFILE_INFO_V3 = 0x02000098, 0x03000098
 POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 

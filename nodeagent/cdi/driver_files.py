@@ -45,6 +45,11 @@ class NoDriverFiles:
     problem: str
 
 
+def is_version(version: object) -> bool:
+    """Of the CDI specification, as `specification.newer_version` compares them."""
+    return isinstance(version, str) and _VERSION.fullmatch(version) is not None
+
+
 def well_formed(edits: object) -> bool:
     """Whether edits that another program wrote have the types that are relied on here."""
     if not isinstance(edits, Mapping):
@@ -73,11 +78,11 @@ def driver_files(documents: Mapping[str, object], driver_version: str) -> Driver
                 continue
             edits = document.get("containerEdits")
             version = str(document.get("cdiVersion", ""))
-            if not isinstance(edits, Mapping) or not well_formed(edits) or not _VERSION.fullmatch(version):
+            if not isinstance(edits, Mapping) or not well_formed(edits) or not is_version(version):
                 others.append(f"{path} cannot be used")
                 continue
             made_for = driver_version_of(edits)
-            if made_for == driver_version:
+            if made_for and made_for == driver_version:
                 return DriverFiles(edits=edits, version=version, source=path)
             others.append(f"{path} is for driver {made_for}" if made_for else f"{path} names no libcuda.so")
     found = "; ".join(others) or f"no CDI specification of {' or '.join(KINDS)} is on this node"

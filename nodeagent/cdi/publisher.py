@@ -23,6 +23,7 @@ from nodeagent.cdi.driver_files import (
     SpecificationFolders,
     driver_files,
     driver_version_of,
+    is_version,
     read_document,
     well_formed,
 )
@@ -34,7 +35,7 @@ from nodeagent.cdi.specification import (
     device_edits,
     newer_version,
 )
-from nodeagent.handover.cdi import FILE_NAME
+from nodeagent.handover.cdi import FILE_NAME, KIND
 from nodeagent.handover.config import Device
 from nodeagent.handover.files import replace_file
 from nodeagent.hardware.driver import ObservedGpu
@@ -70,7 +71,10 @@ class SpecificationPublisher:
         listed = sorted(devices, key=lambda pair: pair[0].id)
         known = self._on_disk()
         numbers = read_device_numbers(self._proc)
-        files = self._driver_files(driver_version, known)
+        documents = self._folders.documents(besides=self.path)
+        if twin := self._twin(documents):
+            return Published(missing={device.id: twin for device, _ in listed}, problem=twin)
+        files = self._driver_files(documents, driver_version, known)
         if isinstance(files, NoDriverFiles):
             problem = files.problem
             if known is not None and driver_version_of(known.common) != driver_version:
@@ -106,8 +110,18 @@ class SpecificationPublisher:
         """A container may have been started with a name from it."""
         return self.path.exists()
 
-    def _driver_files(self, driver_version: str, known: Specification | None) -> DriverFiles | NoDriverFiles:
-        found = driver_files(self._folders.documents(besides=self.path), driver_version)
+    def _twin(self, documents: Mapping[str, object]) -> str:
+        """Why no name of ours can be resolved: a runtime refuses one that two files of a folder have."""
+        for path, document in documents.items():
+            ours = isinstance(document, Mapping) and document.get("kind") == KIND
+            if ours and Path(path).parent == self.path.parent:
+                return f"{path} describes devices of {KIND} too, so container runtimes resolve none: delete that file"
+        return ""
+
+    def _driver_files(
+        self, documents: Mapping[str, object], driver_version: str, known: Specification | None
+    ) -> DriverFiles | NoDriverFiles:
+        found = driver_files(documents, driver_version)
         if isinstance(found, NoDriverFiles):
             # NVIDIA's file may be away for a moment, as while the toolkit's pod is replaced.
             written = DriverFiles(edits=known.common, version=known.version) if known is not None else None
@@ -123,6 +137,8 @@ class SpecificationPublisher:
         """None where there is no file, or none that could be ours: then it is written again."""
         document = read_document(self.path)
         if not isinstance(document, dict) or not well_formed(document.get("containerEdits")):
+            return None
+        if not is_version(document.get("cdiVersion")):
             return None
         try:
             return Specification(

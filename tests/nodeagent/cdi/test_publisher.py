@@ -154,7 +154,17 @@ def test_gpu_that_cannot_be_read_keeps_its_entries(node: Node) -> None:
     assert node.nodes("MIG-a") == before
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"devices": 1}', b"[]", b'{"cdiVersion": "0.5.0"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"devices": 1}',
+        b"[]",
+        b'{"cdiVersion": "0.5.0"}',
+        b'{"cdiVersion": "x", "containerEdits": {}, "devices": []}',
+    ],
+)
 def test_half_written_file_is_written_anew(node: Node, content: bytes) -> None:
     node.publish(MIG)
     (node.cdi / FILE_NAME).write_bytes(content)
@@ -209,6 +219,23 @@ def test_second_writer_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("nodeagent.cdi.publisher.replace_file", overtaken)
     found = node.publish(MIG)
     assert "another program writes the CDI specification" in found.missing["MIG-a"]
+
+
+def test_second_file_of_our_kind_is_named(node: Node) -> None:
+    node.publish(MIG)
+    copy = node.cdi / "copy.json"
+    copy.write_bytes((node.cdi / FILE_NAME).read_bytes())
+    with pytest.raises(runtime.CdiError):
+        node.nodes("MIG-a")
+    assert f"{copy} describes devices of gpuplan.dev/gpu too" in node.publish(MIG).missing["MIG-a"]
+    copy.unlink()
+    assert node.publish(MIG) == Published()
+    assert node.nodes("MIG-a")
+
+
+def test_files_without_a_driver_are_not_those_of_an_unknown_one(node: Node) -> None:
+    node.toolkit.write_text(node.toolkit.read_text().replace("libcuda", "libother"))
+    assert "names no libcuda.so" in node.publish(WHOLE, version="").problem
 
 
 def test_names_are_read_again_when_the_file_changes(node: Node) -> None:

@@ -31,7 +31,8 @@ def why_no_cdi(runtime: str, kubelet: str, containerd: Mapping[str, bool]) -> st
     name, _, text = runtime.partition("://")
     version = _version(text)
     if name == "docker":
-        return f"cri-dockerd does not pass CDI devices to Docker: use containerd or CRI-O, {OR_ENVVAR}"
+        # Versions from the end of 2025 on do, and nothing on the Node tells which one it is.
+        return f"cri-dockerd may not pass CDI devices on to Docker: use containerd or CRI-O, {OR_ENVVAR}"
     if name == "cri-o" and version and version < FIRST_CRIO:
         return f"CRI-O {text} does not take CDI devices from the kubelet: upgrade it to 1.28 or later, {OR_ENVVAR}"
     if name == "containerd" and version:

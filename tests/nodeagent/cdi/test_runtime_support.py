@@ -24,7 +24,7 @@ NONE: Mapping[str, bool] = {}
         ("containerd://1.6.20", "v1.30.14", {"/c": True}, "containerd 1.6.20 drops CDI devices without an error"),
         ("cri-o://1.30.2", "v1.30.14", NONE, ""),
         ("cri-o://1.27.0", "v1.30.14", NONE, "upgrade it to 1.28"),
-        ("docker://27.1.1", "v1.30.14", NONE, "cri-dockerd does not pass CDI devices"),
+        ("docker://27.1.1", "v1.30.14", NONE, "cri-dockerd may not pass CDI devices on"),
         ("containerd://2.2.9", "v1.28.4", NONE, "kubelet v1.28.4 does not pass CDI devices on"),
         ("sandbox://1", "v1.36.3", NONE, ""),
         ("", "", NONE, ""),

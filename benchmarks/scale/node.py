@@ -235,22 +235,22 @@ class SimulatedNode:
         if not self._kubelet.admit(found.pod):
             self.refused += 1
             status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no such device is free"}
-            self._timetable.once(lambda: self._say(found, status))
+            self._timetable.once(lambda: self._write_status(found, status))
             return
         self.begun += 1
         now = api_time()
         running = {"running": {"startedAt": now}}
-        self._timetable.once(lambda: self._say(found, _containers("Running", now, running)))
+        self._timetable.once(lambda: self._write_status(found, _containers("Running", now, running)))
         if found.seconds is not None:
             self._timetable.once(lambda: self._end(found, now), found.seconds)
 
     def _end(self, found: BoundPod, began: str) -> None:
         ended = {"terminated": {"exitCode": 0, "startedAt": began, "finishedAt": api_time(), "reason": "Completed"}}
-        self._say(found, _containers("Succeeded", began, ended))
+        self._write_status(found, _containers("Succeeded", began, ended))
         self._kubelet.release(found.pod.key)
         self._timetable.wake(self._passing)
 
-    def _say(self, found: BoundPod, status: Mapping[str, Any]) -> None:
+    def _write_status(self, found: BoundPod, status: Mapping[str, Any]) -> None:
         namespace, name = found.pod.key
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
         try:

@@ -95,7 +95,7 @@ def _measure(
             "seconds until the last bind": round(bound_seconds, 1),
             "requests by the server's count": counted,
             **{f"pods {phase}": count for phase, count in recorder.phases().items()},
-            **_told(stage.controller_page("/metrics")),
+            **_controller_counts(stage.controller_page("/metrics")),
         },
         "window": (since, until),
     }
@@ -146,7 +146,7 @@ def _all_requests(api: ApiClient) -> int:
     return int(sum(map(float, counts)))
 
 
-def _told(metrics: str) -> dict[str, float]:
+def _controller_counts(metrics: str) -> dict[str, float]:
     """What the controller counts itself, since its start."""
     sums: dict[str, float] = {}
     for name, value in _SERIES.findall(metrics):

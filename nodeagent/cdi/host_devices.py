@@ -31,7 +31,8 @@ CONTROL_NODE = "/dev/nvidiactl"
 CAPABILITIES = "/dev/nvidia-caps"
 READ_ONLY = stat.S_IFCHR | 0o444
 """Type and mode of a capability's node, as the driver's own tools make it."""
-Seen = tuple[frozenset[tuple[int | None, int, int]], Identity | None]
+_Basis = tuple[frozenset[tuple[int | None, int, int]], Identity | None]
+"""What the last refresh was made from: instances, and the file."""
 
 
 class HostDevices:
@@ -41,7 +42,7 @@ class HostDevices:
         """`folder` has NVIDIA's generated specification; the host's root is that of process 1 in `proc`."""
         self._file = folder / MANAGEMENT_FILE
         self._proc, self._root, self._mknod = proc, proc / "1" / "root", mknod
-        self._done: Seen | None = None
+        self._done: _Basis | None = None
         self._change_log = ChangeLog(log)
 
     def refresh(self, gpus: Iterable[ObservedGpu]) -> str:

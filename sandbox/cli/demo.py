@@ -68,30 +68,32 @@ class _Story:
     def run(self) -> None:
         cluster = self._cluster
         first = load([str(FOLDER / "pods.yaml")])
-        self._say("A cluster with three GPU nodes. Their GPUs are not partitioned.")
+        self._show("A cluster with three GPU nodes. Their GPUs are not partitioned.")
         cluster.start(load([str(FOLDER / "nodes.yaml")]))
         self._until("every agent reports", lambda: len(self._plans(_answered)) == len(cluster.nodes) > 0)
         self._kubectl("get", "nodes", "-L", "nvidia.com/gpu.product,nvidia.com/gpu.count")
 
-        self._say(f"{len(first)} pods request slices that do not exist yet. The scheduler can only leave them pending.")
+        self._show(
+            f"{len(first)} pods request slices that do not exist yet. The scheduler can only leave them pending."
+        )
         for pod in first:
             cluster.create(pod)
         self._until("the scheduler has tried every pod", lambda: all(map(_has_condition, cluster.pods())))
         self._kubectl("get", "pods")
 
-        self._say("gpuplan collects them for a moment, then plans for each node how to partition its GPUs.")
+        self._show("gpuplan collects them for a moment, then plans for each node how to partition its GPUs.")
         self._until("a plan is written", lambda: len(self._plans(_planned)) == len(cluster.nodes))
         self._kubectl("get", "gpupartitionplans", "-o", f"custom-columns={_PLANNED_COLUMNS}")
 
-        self._say("The agents partition the GPUs and wait until plugin, kubelet and node show the partitions.")
+        self._show("The agents partition the GPUs and wait until plugin, kubelet and node show the partitions.")
         self._until("every plan is Ready", lambda: len(self._plans(_ready)) == len(cluster.nodes))
         self._pictures()
 
-        self._say("Now the scheduler finds a place for each pod, and the pods run.")
+        self._show("Now the scheduler finds a place for each pod, and the pods run.")
         self._settle()
         self._kubectl("get", "pods", "-o", "wide")
 
-        self._say("More pods arrive. Partitions in use stay as they are. One pod requests the impossible.")
+        self._show("More pods arrive. Partitions in use stay as they are. One pod requests the impossible.")
         for pod in load([str(FOLDER / "later.yaml")]):
             cluster.create(pod)
         self._settle()
@@ -99,12 +101,12 @@ class _Story:
         self._kubectl("get", "events", "--field-selector", "involvedObject.name=too-big,reason!=FailedScheduling",
                       "-o", "custom-columns=POD:.involvedObject.name,REASON:.reason,MESSAGE:.message")  # fmt: skip
 
-        self._say("The result:")
+        self._show("The result:")
         self._kubectl("get", "gpupartitionplans,pods")
 
-    # ---------------------------------------------------------------------------------------- telling
+    # ---------------------------------------------------------------------------------------- narration
 
-    def _say(self, text: str) -> None:
+    def _show(self, text: str) -> None:
         self._chapter += 1
         print(f"\n{self._chapter}. {text}\n", flush=True)
 

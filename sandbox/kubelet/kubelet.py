@@ -24,7 +24,7 @@ from sandbox.kubelet.lifecycle import PodBook
 from sandbox.kubelet.node_status import NodeReading, PodAddresses, invented_node_ip
 from sandbox.kubelet.podresources import PodResources, RateLimit
 from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.runner import PodRunner, Surroundings
+from sandbox.kubelet.runner import KubeletParts, PodRunner
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Switches, Timings
 from sandbox.kubelet.sockets import SocketServer, remove_sockets
@@ -69,9 +69,9 @@ class Kubelet:
         self._devices = self._make_devices()
         self._ticks = self._make_ticks(status_tick_seconds, new_node=new_node)
         self._writer = ApiWriter(f"kubelet {node_name} writer", api, self._clock, self._ticks.tick)
-        around = self._surroundings()
-        self._runner = PodRunner(around)
-        self._workers = PodWorkers(around, self._runner)
+        parts = self._parts()
+        self._runner = PodRunner(parts)
+        self._workers = PodWorkers(parts, self._runner)
         self._pod_resources_server, self._registration_server = self._make_servers()
         self._pods_watch = api.watch_pods(node_name, self._pod_seen)
         self._node_watch = api.watch_node(node_name, self._node_seen)
@@ -148,9 +148,9 @@ class Kubelet:
             new_node=new_node,
         )
 
-    def _surroundings(self) -> Surroundings:
+    def _parts(self) -> KubeletParts:
         devices, addresses = self._devices, PodAddresses(self.node_name)
-        return Surroundings(
+        return KubeletParts(
             book=self._book,
             admission=Admission(
                 allocator=devices.allocator, table=devices.table, book=self._book, node=lambda: self._ticks.node

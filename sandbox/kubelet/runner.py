@@ -21,7 +21,7 @@ from sandbox.kubelet.writer import ApiWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class KubeletParts:
     """What the pods' workers use and do not own."""
 
     book: PodBook
@@ -39,13 +39,13 @@ class Surroundings:
 
 
 class PodRunner:
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._book = around.book
-        self._runtime = around.runtime
-        self._loop = around.loop
-        self._writer = around.writer
-        self._timings = around.timings
+    def __init__(self, parts: KubeletParts) -> None:
+        self._parts = parts
+        self._book = parts.book
+        self._runtime = parts.runtime
+        self._loop = parts.loop
+        self._writer = parts.writer
+        self._timings = parts.timings
 
     # ------------------------------------------------------------------------------- pods
 
@@ -53,7 +53,7 @@ class PodRunner:
         """A pod was admitted."""
         uid, run = entry.pod.uid, self.adopt(entry)
         if entry.pod.active_deadline_seconds is not None:
-            left = run.admitted_at + entry.pod.active_deadline_seconds - self._around.clock.wall()
+            left = run.admitted_at + entry.pod.active_deadline_seconds - self._parts.clock.wall()
             self._loop.after(max(0.0, left), lambda: self.deadline(uid))
         self.health(entry)
         self.sync(entry)
@@ -61,8 +61,8 @@ class PodRunner:
     def adopt(self, entry: Entry) -> PodRun:
         """A run for the pod, with the containers that the runtime has of it from before a kubelet restart."""
         pod = entry.pod
-        admitted_at = epoch_seconds(pod.start_time) or self._around.clock.wall()
-        run = PodRun(pod=pod, admitted_at=admitted_at, pod_ip=pod.pod_ip or self._around.pod_ip(pod))
+        admitted_at = epoch_seconds(pod.start_time) or self._parts.clock.wall()
+        run = PodRun(pod=pod, admitted_at=admitted_at, pod_ip=pod.pod_ip or self._parts.pod_ip(pod))
         for record in self._runtime.containers(pod.uid):
             if record.start_error:
                 continue
@@ -122,12 +122,12 @@ class PodRunner:
     def write(self, entry: Entry, *, again: bool = False) -> None:
         if entry.run is None:
             return
-        around = self._around
+        parts = self._parts
         status = status_of(
             entry.run,
-            host_ip=around.host_ip(),
-            with_device_health=around.switches.resource_health_status,
-            now=around.clock.wall(),
+            host_ip=parts.host_ip(),
+            with_device_health=parts.switches.resource_health_status,
+            now=parts.clock.wall(),
         )
         self._writer.submit(entry.pod, status, again=again)
 
@@ -139,8 +139,8 @@ class PodRunner:
         if entry is None or run is None:
             return
         if record.state is ContainerState.RUNNING:
-            run.started(name, record.started_at or self._around.clock.wall())
-            self._around.api.emit(entry.pod, "Normal", "Started", "Container started")
+            run.started(name, record.started_at or self._parts.clock.wall())
+            self._parts.api.emit(entry.pod, "Normal", "Started", "Container started")
             self.sync(entry)
         elif record.start_error:
             self._start_failed(entry, name, StartFailure("RunContainerError", record.start_error))
@@ -154,7 +154,7 @@ class PodRunner:
         if entry is None or run is None:
             return
         name = record.request.container
-        if run.ended(name, record.finished_at or self._around.clock.wall(), record.exit_code):
+        if run.ended(name, record.finished_at or self._parts.clock.wall(), record.exit_code):
             pauses = self._timings.restart_backoff_seconds
             restarts = run.containers[name].restarts
             self._start_later(entry, name, pauses[min(restarts, len(pauses)) - 1])
@@ -176,7 +176,7 @@ class PodRunner:
         run.starting(name, "")
         uid = entry.pod.uid
         # A plugin may take 30 s over PreStartContainer, so the answer comes back through the loop.
-        self._around.starts.prepare(
+        self._parts.starts.prepare(
             entry.pod, name, lambda result: self._loop.post(lambda: self._prepared(uid, name, result))
         )
 
@@ -187,7 +187,7 @@ class PodRunner:
         if failure is not None or entry.run.stopping:
             self._start_failed(entry, name, failure or StartFailure("ContainerCreating", ""))
             return
-        started = self._around.starts.start(entry.pod, name)
+        started = self._parts.starts.start(entry.pod, name)
         if isinstance(started, StartFailure):
             self._start_failed(entry, name, started)
         else:
@@ -220,4 +220,4 @@ class PodRunner:
                 self.write(entry)
 
     def health(self, entry: Entry) -> bool:
-        return entry.run is not None and entry.run.note_health(self._around.starts.health(entry.run))
+        return entry.run is not None and entry.run.note_health(self._parts.starts.health(entry.run))

@@ -11,24 +11,24 @@ from sandbox.kubelet.containers import ContainerState
 from sandbox.kubelet.lifecycle import Entry
 from sandbox.kubelet.pod_status import rejected_status
 from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.runner import PodRunner, Surroundings
+from sandbox.kubelet.runner import KubeletParts, PodRunner
 
 
 class PodWorkers:
-    def __init__(self, around: Surroundings, runner: PodRunner) -> None:
-        self._around = around
+    def __init__(self, parts: KubeletParts, runner: PodRunner) -> None:
+        self._parts = parts
         self._runner = runner
-        self._book = around.book
-        self._timings = around.timings
+        self._book = parts.book
+        self._timings = parts.timings
 
     def begin(self, pods: list[Pod]) -> None:
         """The first pods: all at once, oldest first, and containers whose pods are gone."""
         for pod in pods:
             self._book.put(pod)
         self._book.sources_ready = True
-        for record in self._around.runtime.containers():
+        for record in self._parts.runtime.containers():
             if self._book.get(record.request.pod_uid) is None:
-                self._around.runtime.stop(record.container_id, self._timings.force_stop_seconds)
+                self._parts.runtime.stop(record.container_id, self._timings.force_stop_seconds)
         for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
             self._add(pod)
 
@@ -56,7 +56,7 @@ class PodWorkers:
             return
         for problem in pod.script.problems:
             self._emit(pod, "Warning", "InvalidSandboxAnnotation", problem)
-        rejection = self._around.admission.decide(pod, self._running_containers(pod).__contains__)
+        rejection = self._parts.admission.decide(pod, self._running_containers(pod).__contains__)
         if rejection is not None:
             self._reject(entry, rejection)
             return
@@ -64,12 +64,12 @@ class PodWorkers:
 
     def _running_containers(self, pod: Pod) -> frozenset[str]:
         """From before a restart of the kubelet: they need no device now, they have theirs."""
-        records = self._around.runtime.containers(pod.uid)
+        records = self._parts.runtime.containers(pod.uid)
         return frozenset(r.request.container for r in records if r.state is ContainerState.RUNNING)
 
     def _reject(self, entry: Entry, rejection: Rejection) -> None:
         entry.rejected = True
-        self._around.writer.submit(entry.pod, rejected_status(rejection, self._around.clock.wall()))
+        self._parts.writer.submit(entry.pod, rejected_status(rejection, self._parts.clock.wall()))
         self._emit(entry.pod, "Warning", rejection.reason, rejection.message)
         self._runner.stop_containers(entry.pod.uid)
 
@@ -79,17 +79,17 @@ class PodWorkers:
             self._runner.stop(entry, pod.deletion_grace_seconds or self._forced_grace_seconds(pod))
         self._runner.finish_if_deleting(entry)
         if pod.ended and run is not None and not run.terminated and not run.stopping:
-            self._around.loop.after(self._timings.status_repair_seconds, lambda: self._runner.repair(pod.uid))
+            self._parts.loop.after(self._timings.status_repair_seconds, lambda: self._runner.repair(pod.uid))
 
     def _gone(self, pod: Pod) -> None:
         """The object vanished. If that was no end the kubelet knew of, containers run on for a grace of their own."""
         self._book.remove(pod.uid)
-        self._around.writer.forget(pod.uid)
+        self._parts.writer.forget(pod.uid)
         self._runner.stop_containers(pod.uid, self._forced_grace_seconds(pod))
 
     def _forced_grace_seconds(self, pod: Pod) -> float:
         """Less than the shortest is that one."""
-        return 0.0 if self._around.switches.short_forced_grace else pod.grace_seconds
+        return 0.0 if self._parts.switches.short_forced_grace else pod.grace_seconds
 
     def _emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        self._around.api.emit(pod, event_type, reason, message)
+        self._parts.api.emit(pod, event_type, reason, message)

@@ -31,7 +31,7 @@ class RandomCluster:
     pending: Sequence[Json]
 
 
-def surroundings() -> list[tuple[str, Json]]:
+def shared_objects() -> list[tuple[str, Json]]:
     """Collections and objects that all clusters share."""
     namespaces: list[Json] = [
         {"metadata": {"name": name, "labels": dict(labels)}} for name, labels in NAMESPACES.items()

@@ -17,7 +17,7 @@ from typing import Any
 from kube import apply, clients, errors
 from kube.transport import request
 from kube.watch import WatchStream, WatchTiming
-from tests.e2e.random_clusters import surroundings
+from tests.e2e.random_clusters import shared_objects
 from tests.e2e.random_pods import HOSTNAME, NAMESPACES, Json
 from tests.e2e.real_cluster import NODES, call
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
@@ -81,7 +81,7 @@ class Rig:
         self._kubeconfig.touch(mode=0o600)
         self._kubeconfig.write_text(self.plane.kubeconfig())
         self.api = clients.load(str(self._kubeconfig))
-        self.create([("/api/v1/namespaces", {"metadata": {"name": PROBE}}), *surroundings()])
+        self.create([("/api/v1/namespaces", {"metadata": {"name": PROBE}}), *shared_objects()])
         for namespace in (PROBE, *NAMESPACES):
             self._wait_for_account(namespace)
 

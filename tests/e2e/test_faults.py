@@ -239,7 +239,7 @@ def instances(found: Cluster, node: str) -> list[Any]:
 
 
 def ready(found: Cluster, path: str) -> bool:
-    """The plan's newest edition is carried out."""
+    """The plan's newest generation is carried out."""
     plan = apply.get(found.api, path)
     conditions = {each["type"]: each for each in plan["status"]["conditions"]}
     return {conditions[kind]["status"] for kind in ("Ready", "AgentAlive")} == {"True"}

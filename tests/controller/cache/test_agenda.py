@@ -112,8 +112,8 @@ class Judges:
             clock=self.bench.clock,
         )
         agents = AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180)
-        chores = PlanLifecycle(environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600)
-        return agents, chores
+        lifecycle = PlanLifecycle(environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600)
+        return agents, lifecycle
 
     def plan(self, name: str, kind: str) -> None:
         self.version += 1

@@ -83,7 +83,7 @@ class Rig:
         """Every status of Ready that a watch would have brought, without repetitions."""
 
     def controller_turn(self, *, leases: bool = True) -> None:
-        """Its watches and its chores; without `leases` the watch of the Leases lags behind that of the plans."""
+        """Its watches and its lifecycle; without `leases` the watch of the Leases lags behind that of the plans."""
         if leases:
             self.bench.load()
         self.bench.state.observe_plan("n1", read_plan(self.cluster.get_plan()))

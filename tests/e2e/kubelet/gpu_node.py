@@ -21,8 +21,9 @@ from kube import apply
 from nodeagent.handover.config import PluginFiles
 from nodeagent.observed.kubelet import Allocatable, Kubelet
 from partitioning.models import model_for_product
-from sandbox.driver import machine
+from sandbox.driver import machine, toolkit
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
+from sandbox.driver.procfs import proc_of
 from sandbox.mps import directory as mps_directory
 from sandbox.supervisor import Supervisor
 from tests.builders import objects
@@ -58,6 +59,7 @@ class GpuNode:
         self._settings = dict(settings or {})
         self._mig = tuple(mig)
         self.machine = self.folder / "gpus.json"
+        self.cdi = self.folder / "cdi"
         self.files = PluginFiles(self.folder / "state")
         for folder in ("state", "mps", "logs"):
             (self.folder / folder).mkdir()
@@ -87,14 +89,15 @@ class GpuNode:
         model = model_for_product(PRODUCT)
         assert model is not None
         machine.create(self.machine, [(model, {"mig_enabled": on}) for on in self._mig], seed=self.name)
+        toolkit.install(self.folder / "driver", self.cdi, machine.DRIVER_VERSION, range(len(self._mig)))
         self.kubelet.start()
         eventually(self._running_daemons, f"DaemonSet pods run on {self.name}", SECONDS)
         self.start_plugin()
         self.start_agent()
 
     def start_plugin(self) -> None:
-        folders = (self.folder / "state", self.kubelet.paths.root, self.folder / "mps")
-        flags = ("--state-dir", "--kubelet-dir", "--mps-root")
+        folders = (self.folder / "state", self.kubelet.paths.root, self.folder / "mps", self.cdi)
+        flags = ("--state-dir", "--kubelet-dir", "--mps-root", "--cdi-dir")
         arguments = [word for pair in zip(flags, map(str, folders), strict=True) for word in pair]
         path = f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
         self.supervisor.add("plugin", "nodeagent.device_plugin", arguments, env={"PATH": path})
@@ -104,9 +107,10 @@ class GpuNode:
         kubeconfig.write_text(self.cluster.plane.kubeconfig_with(self.mounted_token()))
         config = self.folder / "agent.yaml"
         folders = {"stateDir": str(self.folder / "state"), "kubeletDir": str(self.kubelet.paths.root)}
+        cdi = {"cdiSpecDirs": [str(self.cdi)], "procDir": str(proc_of(self.machine))}
         # The runtime below this kubelet records what a container is given, and resolves no CDI names.
         folders["deviceListStrategy"] = "envvar"
-        config.write_text(yaml.safe_dump({**folders, "metricsPort": 0, **self._settings}))
+        config.write_text(yaml.safe_dump({**folders, **cdi, "metricsPort": 0, **self._settings}))
         words = [str(self.machine), "-m", "nodeagent", "--node-name", self.name]
         words += ["--config", str(config), "--kubeconfig", str(kubeconfig)]
         self.supervisor.add("agent", "sandbox.driver.run", words)
@@ -181,12 +185,12 @@ class GpuNode:
 
     # ----------------------------------------------------------------------------------------- pods
 
-    def create_pod(self, name: str, resource: str, *, grace_seconds: int = 1, **script: str) -> Raw:
+    def create_pod(self, name: str, *resources: str, grace_seconds: int = 1, **script: str) -> Raw:
         """For the scheduler, which has no other node with such a resource to choose."""
         annotations = {f"sandbox.gpuplan.dev/{key.replace('_', '-')}": value for key, value in script.items()}
         body = objects.pod(
             name,
-            containers=[objects.container("c", {resource: "1"}, image="gpuplan.test/image:1")],
+            containers=[objects.container("c", dict.fromkeys(resources, "1"), image="gpuplan.test/image:1")],
             metadata={"annotations": annotations},
             nodeSelector={"kubernetes.io/hostname": self.name},
             terminationGracePeriodSeconds=grace_seconds,

@@ -2,13 +2,14 @@
 
 A live GPU or compute instance has a file `access` below `driver/nvidia/capabilities`, in which the driver names the
 minor of the node that grants it; GPUs are numbered there by the minor of /dev/nvidia<N>. Takes the directory of the
-host's procfs, returns a value; a directory that cannot be read gives a `problem`, never a guess.
+host's procfs, returns a value; what cannot be read gives a problem, of its GPU alone where it is one GPU's: never a
+guess.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +18,6 @@ from typing import TypeAlias
 Capability: TypeAlias = tuple[int, int, int | None]
 """Minor of the GPU, GPU instance, compute instance (None: the GPU instance itself)."""
 
-_ACCESS = re.compile(r"gpu(\d+)/mig/gi(\d+)(?:/ci(\d+))?/access")
 _MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)\s*$", re.MULTILINE)
 _MAJOR = re.compile(r"\s*(\d+)\s+(\S+)\s*")
 _EARLIER_NAMES = {"nvidia": "nvidia-frontend"}
@@ -31,7 +31,13 @@ class DeviceNumbers:
     majors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     capabilities: Mapping[Capability, int] = field(default_factory=lambda: MappingProxyType({}))
     problem: str = ""
-    """Why something that should be here could not be read."""
+    """Why no capability could be read, or nothing at all."""
+    problems: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Why not every capability of one GPU could be read, by its minor."""
+
+    def why_unknown(self, gpu_minor: int) -> str:
+        """Why a capability of this GPU may be absent here although the driver has it."""
+        return self.problem or self.problems.get(gpu_minor, "")
 
     def major(self, name: str) -> int | None:
         """As /proc/devices has it."""
@@ -46,16 +52,36 @@ def read_device_numbers(proc: Path) -> DeviceNumbers:
         return DeviceNumbers(problem=f"{proc / 'devices'} cannot be read: {error}")
     root = proc / "driver" / "nvidia" / "capabilities"
     capabilities: dict[Capability, int] = {}
+    problems: dict[int, str] = {}
     try:
-        for path in sorted(root.glob("gpu*/mig/gi*/access")) + sorted(root.glob("gpu*/mig/gi*/ci*/access")):
-            name = _ACCESS.fullmatch(path.relative_to(root).as_posix())
-            minor = _read_minor(path)
-            if name is not None and minor is not None:
-                capabilities[int(name[1]), int(name[2]), int(name[3]) if name[3] else None] = minor
-    except (OSError, ValueError) as error:
+        for gpu, directory in _numbered(root, "gpu"):
+            try:
+                capabilities.update(_capabilities(gpu, directory / "mig"))
+            except (OSError, ValueError) as error:
+                problems[gpu] = f"the capability files in {directory} cannot be read: {error}"
+    except OSError as error:
         return DeviceNumbers(majors=majors, problem=f"the capability files in {root} cannot be read: {error}")
     problem = "" if root.is_dir() else f"the agent does not see the driver's capability files in {root}"
-    return DeviceNumbers(majors=majors, capabilities=capabilities, problem=problem)
+    return DeviceNumbers(majors=majors, capabilities=capabilities, problem=problem, problems=problems)
+
+
+def _capabilities(gpu: int, mig: Path) -> Iterator[tuple[Capability, int]]:
+    """Of the instances of one GPU; any of them may be destroyed meanwhile."""
+    for instance, directory in _numbered(mig, "gi"):
+        places = [(None, directory), *_numbered(directory, "ci")]
+        for compute, place in places:
+            if (minor := _read_minor(place / "access")) is not None:
+                yield (gpu, instance, compute), minor
+
+
+def _numbered(directory: Path, prefix: str) -> list[tuple[int, Path]]:
+    """The entries named by the prefix and a number; none where the directory is gone."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+    numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return [(int(number), directory / f"{prefix}{number}") for number in sorted(numbers) if number.isdecimal()]
 
 
 def _read_minor(path: Path) -> int | None:

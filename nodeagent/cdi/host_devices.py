@@ -55,7 +55,12 @@ class HostDevices:
         )
         if (instances, identity(self._file)) == self._done:
             return ""
-        problem = self._refresh()
+        try:
+            problem = self._refresh()
+        except OSError as error:
+            problem = str(error)
+        if problem:
+            problem = f"pods of the GPU Operator may not see new MIG instances, the host is not up to date: {problem}"
         self._change_log.warn(problem)
         self._done = None if problem else (instances, identity(self._file))
         return problem
@@ -72,18 +77,13 @@ class HostDevices:
             return ""
         names = [f"{CAPABILITIES}/nvidia-cap{minor}" for minor in sorted(numbers.capabilities.values())]
         minors = dict(zip(names, sorted(numbers.capabilities.values()), strict=True))
-        try:
-            for name, minor in minors.items():
-                self._make(dev / name.lstrip("/"), os.makedev(major, minor))
-            listed = {node.get("path") for node in nodes}
-            missing = [name for name in names if name not in listed]
-            if nodes and missing:
-                self._add(document, nodes, missing)
-        except OSError as error:
-            return (
-                f"pods of the GPU Operator may not see new MIG instances, the host's devices are not updated: {error}"
-            )
-        return ""
+        for name, minor in minors.items():
+            self._make(dev / name.lstrip("/"), os.makedev(major, minor))
+        listed = {node.get("path") for node in nodes}
+        missing = [name for name in names if name not in listed]
+        if nodes and missing:
+            self._add(document, nodes, missing)
+        return "; ".join(problem for _, problem in sorted(numbers.problems.items()))
 
     def _make(self, path: Path, device: int) -> None:
         try:

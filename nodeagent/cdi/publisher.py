@@ -94,14 +94,18 @@ class SpecificationPublisher:
             there = known.devices if known is not None and known.common == desired.common else {}
             missing |= {name: problem for name, edits in entries.items() if there.get(name) != edits}
         self._change_log.warn(problem or "; ".join(sorted(set(missing.values()))))
-        unseen = numbers.problem if numbers.problem in missing.values() else ""
+        invisible = {numbers.problem, *numbers.problems.values()}
+        unseen = "; ".join(sorted(invisible.intersection(missing.values())))
         return Published(missing=missing, problem=problem, unseen=unseen)
 
     def forget(self, ids: Iterable[str]) -> str:
         """Take entries out before their instances are destroyed; returns why that was not possible, else nothing."""
         gone = frozenset(ids)
-        known = self._on_disk() if gone else None
-        problem = self._replace(known.without(gone)) if known is not None else ""
+        problem = ""
+        if gone and self.exists:
+            # A file that cannot be read may name them all the same: it goes as a whole, and `publish` writes another.
+            known = self._on_disk()
+            problem = self._replace(known.without(gone) if known is not None else None)
         self._forget_log.warn(problem)
         return problem
 
@@ -136,18 +140,15 @@ class SpecificationPublisher:
     def _on_disk(self) -> Specification | None:
         """None where there is no file, or none that could be ours: then it is written again."""
         document = read_document(self.path)
-        if not isinstance(document, dict) or not well_formed(document.get("containerEdits")):
-            return None
-        if not is_version(document.get("cdiVersion")):
+        if not isinstance(document, dict) or not is_version(document.get("cdiVersion")):
             return None
         try:
-            return Specification(
-                version=document["cdiVersion"],
-                common=document["containerEdits"],
-                devices={str(entry["name"]): entry["containerEdits"] for entry in document["devices"]},
-            )
+            common = document["containerEdits"]
+            devices = {str(entry["name"]): entry["containerEdits"] for entry in document["devices"]}
         except (KeyError, TypeError):
             return None
+        usable = all(well_formed(edits) for edits in (common, *devices.values()))
+        return Specification(version=document["cdiVersion"], common=common, devices=devices) if usable else None
 
     def _replace(self, specification: Specification | None) -> str:
         try:

@@ -133,7 +133,8 @@ def _capability_nodes(device: Device, gpu: ObservedGpu, numbers: DeviceNumbers) 
         minor = numbers.capabilities.get(key)
         if minor is None:
             which = f"GPU instance {instance.id}" + ("" if key[2] is None else f", compute instance {key[2]}")
-            return numbers.problem or f"the driver shows no capability file for {which} of GPU {gpu.index}"
+            absent = f"the driver shows no capability file for {which} of GPU {gpu.index}"
+            return numbers.why_unknown(gpu.minor) or absent
         nodes.append(device_node(f"/dev/nvidia-caps/nvidia-cap{minor}", major, minor))
     return nodes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -142,3 +143,29 @@ def test_file_of_another_form_is_left_alone(host: Host, content: str) -> None:
     host.capabilities(gi1=12)
     assert host.devices.refresh([gpu(1)]) == ""
     assert host.file.read_text() == content
+
+
+def test_root_of_the_host_that_may_not_be_read_is_a_sentence(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without CAP_SYS_PTRACE, or below an AppArmor profile."""
+
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    host.capabilities(gi1=12)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "exists", refused)
+        assert "Permission denied" in host.devices.refresh([gpu(1)])
+    assert host.devices.refresh([gpu(1)]) == ""
+    assert host.made
+
+
+def test_capability_that_cannot_be_read_is_tried_again_and_the_others_are_made(host: Host) -> None:
+    host.capabilities(gi1=12)
+    unreadable = host.proc / "driver/nvidia/capabilities/gpu1/mig/gi2/access"
+    unreadable.parent.mkdir(parents=True)
+    unreadable.write_text("?")
+    assert "capabilities/gpu1" in host.devices.refresh([gpu(1, 2)])
+    assert set(host.made) == {"nvidia-caps/nvidia-cap12"}
+    unreadable.write_text("DeviceFileMinor: 21\n")
+    assert host.devices.refresh([gpu(1, 2)]) == ""
+    assert "nvidia-caps/nvidia-cap21" in host.made

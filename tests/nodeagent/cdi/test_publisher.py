@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +64,7 @@ INSTANCE = GpuInstance(
     compute_slices=1,
     compute=(ComputeInstance(id=0, slices=1, uuid="MIG-a"),),
 )
+OTHER_COMPUTE = ComputeInstance(id=0, slices=1, uuid="MIG-b")
 GPU = ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=(INSTANCE,))
 MIG = Device(id="MIG-a", resource="nvidia.com/mig-1g.10gb", gpu="GPU-1", kind=DeviceKind.MIG)
 WHOLE = Device(id="GPU-1", resource="nvidia.com/gpu", gpu="GPU-1", kind=DeviceKind.WHOLE)
@@ -173,6 +177,39 @@ def test_half_written_file_is_written_anew(node: Node, content: bytes) -> None:
     assert node.nodes("MIG-a")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document | {"cdiVersion": 7},
+        lambda document: document | {"devices": [{"name": n, "containerEdits": []} for n in ("MIG-a", "GPU-1")]},
+        lambda document: document | {"containerEdits": []},
+    ],
+)
+def test_file_of_another_form_is_neither_kept_nor_trusted(
+    node: Node, change: Callable[[dict[str, object]], dict[str, object]]
+) -> None:
+    node.publish(MIG, WHOLE)
+    path = node.cdi / FILE_NAME
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    node.toolkit.unlink()  # the driver's files would be taken from ours
+    assert node.publisher.forget(["MIG-a"]) == ""
+    assert "MIG-a" not in NamedDevices(node.cdi).names()  # type: ignore[operator]
+    node.restart()
+    node.publish(WHOLE, gpu=ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost"))
+    assert not path.exists() or runtime.problems(path) == ""
+
+
+def test_file_that_cannot_be_read_or_removed_keeps_instances_alive(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    node.publish(MIG)
+    monkeypatch.setattr(Path, "read_text", broken)
+    monkeypatch.setattr(Path, "unlink", broken)
+    assert "cannot be written" in node.publisher.forget(["MIG-a"])
+    assert node.publisher.forget([]) == ""
+
+
 @pytest.mark.parametrize(("owner", "step"), [(Path, "open"), (os, "fsync"), (Path, "replace")])
 def test_crash_while_writing_leaves_the_old_file(
     node: Node, owner: object, step: str, monkeypatch: pytest.MonkeyPatch
@@ -247,3 +284,18 @@ def test_names_are_read_again_when_the_file_changes(node: Node) -> None:
     assert isinstance(named.names(), Unreadable)
     node.publish(MIG, WHOLE)
     assert named.names() == frozenset({"MIG-a", "GPU-1"})
+
+
+@pytest.mark.parametrize("break_it", [lambda path: path.write_text("?"), lambda path: (path.unlink(), path.mkdir())])
+def test_capability_file_that_cannot_be_read_concerns_its_gpu_only(
+    node: Node, break_it: Callable[[Path], object]
+) -> None:
+    other = replace(GPU, index=1, uuid="GPU-2", minor=1, instances=(replace(INSTANCE, compute=(OTHER_COMPUTE,)),))
+    on_other = replace(MIG, id="MIG-b", gpu="GPU-2")
+    for where, minor in (("gpu1/mig/gi1", 147), ("gpu1/mig/gi1/ci0", 148)):
+        node.capability(where, minor)
+    break_it(node.proc / "driver/nvidia/capabilities/gpu0/mig/gi1/access")
+    found = node.publisher.publish([(MIG, GPU), (on_other, other)], driver_version=VERSION, mps_root=MPS)
+    assert list(found.missing) == ["MIG-a"]
+    assert "capabilities/gpu0" in found.unseen
+    assert "/dev/nvidia-caps/nvidia-cap147" in node.nodes("MIG-b")

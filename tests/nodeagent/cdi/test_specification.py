@@ -206,7 +206,9 @@ def test_access_file_without_a_minor_is_a_problem(tmp_path: Path) -> None:
     folder = tmp_path / "driver/nvidia/capabilities/gpu0/mig/gi1"
     folder.mkdir(parents=True)
     (folder / "access").write_text("")
-    assert "names no DeviceFileMinor" in read_device_numbers(tmp_path).problem
+    found = read_device_numbers(tmp_path)
+    assert "names no DeviceFileMinor" in found.problems[0]
+    assert found.problem == ""
 
 
 def management(version: str, kind: str = "management.nvidia.com/gpu") -> dict[str, object]:

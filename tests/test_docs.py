@@ -96,7 +96,9 @@ def test_commands_exist(page: Path) -> None:
     run = {module for line in code for module in re.findall(r"python -m ([\w.]+)", line)} - {"pytest"}
     run |= {module for line in code for module in re.findall(r"from ([\w.]+) import", line)}
     modules = [(ROOT / name.replace(".", "/")) for name in run]
+    files = {path for line in code for path in re.findall(r"(?<=[ \n=])tests/[\w/.]+", line)}
     assert made - targets == set()
+    assert [path for path in files if not (ROOT / path).exists()] == []
     assert [
         path for path in modules if not path.with_suffix(".py").is_file() and not (path / "__main__.py").is_file()
     ] == []

@@ -7,12 +7,14 @@ own; one failure stops no other. What cannot be sent in the turn's time waits fo
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from controller.actions.environment import Environment
 from controller.cache.agenda import Agenda
 from kube import errors
+from kube.change_log import ChangeLog
 from kube.concurrency import SENDING_SECONDS, at_once
 from kube.retry import RetryGate
 
@@ -43,6 +45,8 @@ class Duties:
         self._stage = stage
         self._resend_seconds = resend_seconds
         self._retries: RetryGate[str] = RetryGate(clock=self._clock)
+        self._tracebacks = ChangeLog(log)
+        """One per name that cannot be judged."""
         self._agenda = Agenda(clock=self._clock, every=environment.state.names)
         environment.state.listen(self._agenda.touch)
 
@@ -53,13 +57,25 @@ class Duties:
 
     def due(self, judge: Judge) -> list[Duty]:
         """Of the names that changed, or whose moment has come."""
-        return [duty for name in self._agenda.take() for duty in judge(name)]
+        return [duty for name in self._agenda.take() for duty in self._judged(name, judge)]
 
     def is_over(self, name: str, seconds_left: float) -> bool:
         """The pause before a duty; while it lasts, the name is judged again when it ends."""
         if seconds_left > 0:
             self._agenda.at(name, self._clock() + seconds_left)
         return seconds_left <= 0
+
+    def _judged(self, name: str, judge: Judge) -> list[Duty]:
+        """Whatever breaks about one name must not keep the others from their duties; it is judged again later."""
+        try:
+            found = list(judge(name))
+        except Exception as error:
+            self._environment.metrics.errors.labels(stage=self._stage).inc()
+            if self._tracebacks.is_new(traceback.format_exc(), name):
+                log.exception("what is due about %s cannot be judged: %s", name, error)
+            return []
+        self._tracebacks.is_new("", name)
+        return found
 
     def _attempt(self, duty: Duty, *, until: float) -> bool:
         """What it changes is observed, and judged then."""

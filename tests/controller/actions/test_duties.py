@@ -1,0 +1,86 @@
+"""What is due about each name: judged and done for itself, whatever fails about the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from controller.actions.duties import Duties, Duty
+from controller.actions.environment import Environment
+from controller.actions.metrics import Metrics
+from tests.builders.objects import node
+from tests.controller.cache.state_bench import Bench
+
+
+class Owner:
+    """Judges the Nodes of a bench, breaks at some of them, and notes which duties were done."""
+
+    def __init__(self, *names: str) -> None:
+        self.bench = Bench()
+        self.metrics = Metrics(CollectorRegistry())
+        environment = Environment(
+            api=None,  # type: ignore[arg-type] # its duties send nothing
+            state=self.bench.state,
+            metrics=self.metrics,
+            leading=lambda: True,
+            clock=self.bench.clock,
+        )
+        self.duties = Duties(environment, stage="status")
+        self.broken: set[str] = set()
+        self.done: list[str] = []
+        for name in names:
+            self.bench.node(node(name))
+
+    def judge(self, name: str) -> Iterator[Duty]:
+        if name in self.broken:
+            raise ValueError(f"{name} is odd")
+        yield Duty(what=f"duty of {name}", about=name, act=lambda: self.done.append(name))
+
+    def run(self) -> list[str]:
+        self.done.clear()
+        self.duties.run(self.judge)
+        return sorted(self.done)
+
+    def errors(self) -> float:
+        return self.metrics.registry.get_sample_value("gpuplan_errors_total", {"stage": "status"}) or 0.0
+
+
+def test_a_name_that_cannot_be_judged_keeps_no_other_from_its_duty() -> None:
+    owner = Owner("n1", "n2", "n3")
+    owner.broken = {"n1"}
+
+    assert owner.run() == ["n2", "n3"]
+
+
+def test_a_name_that_cannot_be_judged_is_logged_once_and_judged_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    owner = Owner("n1", "n2")
+    owner.broken = {"n1"}
+    with caplog.at_level(logging.ERROR):
+        owner.run()
+        owner.bench.clock.now += 60
+        owner.run()
+    assert [record.message for record in caplog.records] == ["what is due about n1 cannot be judged: n1 is odd"]
+    assert owner.errors() == 2
+
+    owner.broken = set()
+    owner.bench.clock.now += 60
+    assert owner.run() == ["n1", "n2"]
+
+
+def test_a_duty_that_breaks_keeps_no_other_from_being_done() -> None:
+    owner = Owner("n1", "n2", "n3")
+
+    def judge(name: str) -> Iterator[Duty]:
+        def act() -> None:
+            if name == "n1":
+                raise ValueError("odd")
+            owner.done.append(name)
+
+        yield Duty(what=f"duty of {name}", about=name, act=act)
+
+    with pytest.raises(ValueError, match="odd"):  # the loop logs it
+        owner.duties.run(judge)
+    assert sorted(owner.done) == ["n2", "n3"]

@@ -64,9 +64,11 @@ def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
     terms = pod.anti_affinity if pod.node else (*pod.affinity, *pod.anti_affinity)
     if any(term.namespace_selector is not None and term.namespace_selector.requirements for term in terms):
         needed.add(Kind.NAMESPACES)
-    if pod.node or not pod.gpu:
+    if pod.node or not (pod.gpu or pod.misnamed):
         return needed
     needed.add(Kind.DEVICE_CLASSES)
+    if not pod.gpu:
+        return needed
     if pod.volumes:
         needed.update(OF_VOLUMES)
     if profile.default_spread and not pod.spread:

@@ -18,7 +18,7 @@ from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines, Known
 from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
-from controller.cache.triggers import has_gpus, lacks_held
+from controller.cache.triggers import has_gpus, lacks_held, odd_names
 from controller.model.serving import Serving
 from controller.model.snapshot import advertised
 from controller.model.views import NodeView, PlannerOptions, PodKey, PodView
@@ -65,7 +65,7 @@ class State(Known):
 
     def observe_pod(self, key: PodKey, observed: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
-        if isinstance(observed, PodView) and (observed.gpu or observed.anti_affinity):
+        if isinstance(observed, PodView) and (observed.gpu or observed.misnamed or observed.anti_affinity):
             self._informers.require(observed)
         with self._lock:
             left_out = self._unreadable.unknown_nodes()
@@ -86,6 +86,8 @@ class State(Known):
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
+            if odd_names(old) != odd_names(new):
+                self._judge_again()
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.needs_all_nodes()):
                 self._capacity(name)
@@ -121,7 +123,7 @@ class State(Known):
         """Take what the informers have brought, and let deadlines pass: of agents, GPUs, pods, Nodes that are gone."""
         with self._lock:
             now = self._clock()
-            self._take_changes(now)
+            self._take_changes()
             for name in self._plans.overdue(now):
                 self._refresh(name)
             self._bind_failures.retain(self._pods.demands)
@@ -194,15 +196,19 @@ class State(Known):
         if change.unplaced:
             self._window.add("pods without a place")
 
-    def _take_changes(self, now: float) -> None:
+    def _judge_again(self) -> None:
+        """What decides who serves a pod has changed."""
+        misnamed = any(pod.misnamed for pod in self._pods.pending.values())
+        for change in self._pods.judge_again(self._serving(misnamed=misnamed), now=self._clock()):
+            self._pod_changed(change)
+
+    def _take_changes(self) -> None:
         """A DeviceClass decides who serves a pod, other objects where it fits."""
         changed = self._informers.take_changes()
         dra_resources = self._informers.dra_resources()
         if dra_resources != self._dra_resources:
             self._dra_resources = dra_resources
-            misnamed = any(pod.misnamed for pod in self._pods.pending.values())
-            for change in self._pods.judge_again(self._serving(misnamed=misnamed), now=now):
-                self._pod_changed(change)
+            self._judge_again()
         if self._pods.demands:
             for path in sorted(changed):
                 self._window.add(f"objects of {path}")

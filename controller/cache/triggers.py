@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from controller.model.views import GpuView, MigDesired, NodeView, PlanView, PodView
 from crds.v1alpha1.names import Mode
-from partitioning.resources import WHOLE, classify
+from partitioning.resources import WHOLE, classify, is_misnamed
 
 
 def same_request(old: PodView, new: PodView) -> bool:
@@ -43,8 +43,13 @@ def has_gpus(node: NodeView) -> bool:
         or bool(node.product)
         or node.gpu_count > 0
         or node.allocatable.get(WHOLE, 0) > 0
-        or any(classify(resource) is not None for resource in node.allocatable if "/" in resource)
+        or any(classify(name) is not None or is_misnamed(name) for name in node.allocatable if "/" in name)
     )
+
+
+def odd_names(node: NodeView | None) -> frozenset[str]:
+    """Its resources that are named like slices and are none: a pod that requests one of them is not wrong."""
+    return frozenset(filter(is_misnamed, node.allocatable)) if node is not None else frozenset()
 
 
 def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int] = ()) -> bool:

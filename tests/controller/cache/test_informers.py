@@ -42,6 +42,7 @@ def pod(**fields: Any) -> PodView:
     [
         (pod(), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
         (pod(gpu=()), DEFAULT_PROFILE, set()),
+        (pod(gpu=(), misnamed=("nvidia.com/mig-small",)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
         (pod(node="n"), DEFAULT_PROFILE, set()),
         (pod(volumes=(ClaimUse(claim="c"),)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, *OF_VOLUMES}),
         (pod(affinity=(SELECTING,)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, Kind.NAMESPACES}),

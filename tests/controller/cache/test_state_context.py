@@ -163,3 +163,47 @@ def test_a_partition_that_dra_serves_owes_its_pod_a_reason() -> None:
     (refused,) = bench.state.snapshot().demands.refused
     assert "so DRA serves this pod" in refused.message
     assert bench.triggers() == ("objects of objects",)
+
+
+MISNAMED = "nvidia.com/mig-small"
+
+
+def test_a_name_that_no_node_has_any_more_is_explained() -> None:
+    bench = Bench()
+    bench.node(node("n1", allocatable={MISNAMED: "1"}))
+    bench.pod(pod("waits", requests={MISNAMED: 1}))
+    assert bench.triggers() == ()
+
+    bench.node(node("n1"))
+    assert bench.triggers() == ("pod uid-waits", "node n1")
+    (refused,) = bench.state.snapshot().demands.refused
+    assert "is not a slice name" in refused.message
+
+
+def test_a_name_that_a_node_has_now_needs_no_pass_any_more() -> None:
+    bench = Bench()
+    bench.pod(pod("waits", requests={MISNAMED: 1}))
+    assert bench.window.open
+
+    bench.node(node("n1", allocatable={MISNAMED: "1"}))
+    assert bench.triggers() == ()
+    bench.clock.now += 1000.0  # a resync would be due
+    bench.state.tick()
+    assert bench.triggers() == ()
+
+
+def test_a_name_of_a_node_without_gpus_is_right_as_well() -> None:
+    """The trigger and the pass judge by the same names."""
+    bench = Bench()
+    bench.node(node("plain", labels={}, allocatable={MISNAMED: "1"}))
+    bench.pod(pod("waits", requests={MISNAMED: 1}))
+
+    assert bench.triggers() == ()
+    assert bench.state.snapshot().demands.refused == ()
+
+
+def test_a_pod_with_a_name_that_a_device_class_may_map_needs_the_device_classes() -> None:
+    bench = Bench()
+    bench.pod(pod("waits", requests={MISNAMED: 1}))
+
+    assert bench.informers.required == ["waits"]

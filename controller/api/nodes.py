@@ -76,7 +76,6 @@ def _node(raw: Raw) -> NodeView:
         partitioning=enablement(labels).mode,
         product=labels.get(names.LABEL_PRODUCT, ""),
         gpu_count=_whole_number(labels.get(names.LABEL_COUNT)),
-        gpu_memory_mib=_whole_number(labels.get(names.LABEL_MEMORY)),
         features=tuple(sorted(status.get("declaredFeatures") or ())),
     )
 

@@ -109,7 +109,6 @@ class NodeView:
     """'mig', 'mps' or 'auto' from our label, else from that of another system. None: not enabled."""
     product: str = ""
     gpu_count: int = 0
-    gpu_memory_mib: int = 0
     features: tuple[str, ...] = ()  # status.declaredFeatures, sorted
     capacity: Capacity = field(init=False, repr=False, compare=False)
     """Allocatable as an amount to calculate with, worked out once per object."""

@@ -4,6 +4,7 @@ import pytest
 
 from controller.api.nodes import Enablement, enablement, read_node
 from controller.model.views import NodeView, Taint
+from tests.builders import objects
 from tests.builders.objects import SLICE
 
 
@@ -16,7 +17,6 @@ def test_a_node() -> None:
                 "gpuplan.dev/gpu-partitioning": "mig",
                 "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB",
                 "nvidia.com/gpu.count": "8",
-                "nvidia.com/gpu.memory": "many",
             },
         },
         "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoExecute"}]},
@@ -28,10 +28,16 @@ def test_a_node() -> None:
     node = read_node(raw)
     assert isinstance(node, NodeView)
     assert node.allocatable == {"cpu": 63500, "memory": 1024, "pods": 110, SLICE: 3}
-    assert (node.partitioning, node.gpu_count, node.gpu_memory_mib) == ("mig", 8, 0)
+    assert (node.partitioning, node.gpu_count) == ("mig", 8)
     assert node.taints == (Taint(key="k", effect="NoExecute"),)
     assert node.unschedulable
     assert not node.ready
+
+
+def test_a_count_that_is_no_number_is_none() -> None:
+    node = read_node(objects.node(labels={"nvidia.com/gpu.count": "many"}))
+    assert isinstance(node, NodeView)
+    assert node.gpu_count == 0
 
 
 OURS, NOS, ALT, ACK = (

@@ -1,11 +1,12 @@
 """How thoroughly property tests draw: `quick` in the inner loop, `thorough` in CI, `explore` to hunt for new cases.
 
-pytest's option --hypothesis-profile chooses. The first two draw the same examples in each run, so that a failure is
-the change's own; `explore` draws others each time. No deadline per example: the machine may be busy. Also a fixture for
-tests that call the `main` of a program.
+pytest's option --hypothesis-profile chooses. The first two draw the same examples in each run, so that a failure is the
+change's own; `explore` draws others each time. No deadline per example: the machine may be busy. Also what all tests
+share: no fsync, and a fixture for those that call the `main` of a program.
 """
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -25,3 +26,12 @@ def own_logging() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_power_cuts() -> Iterator[None]:
+    """Tests kill processes, never the machine: fsync would only wait for a disk that other processes use."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(os, "fsync", lambda _descriptor: None)
+    yield
+    patch.undo()

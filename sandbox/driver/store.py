@@ -1,8 +1,8 @@
 """Keeps one machine's state in a JSON file that any number of processes share.
 
-Reading takes the lock shared, writing takes it alone, changes a copy and renames it into place: a process killed at
-any point leaves the old or the new state, and a refused call leaves no trace. It does not fsync (the simulation need
-not survive a power cut), and never waits for anything but the lock.
+Writing takes a lock, changes a copy and renames it into place: a process killed at any point leaves the old or the new
+state, a refused call leaves no trace, and reading needs no lock, because the file is always whole. It does not fsync
+(the simulation need not survive a power cut), and never waits for anything but the lock.
 """
 
 import fcntl
@@ -28,38 +28,37 @@ class Store:
 
     def create(self, state: MachineState) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked():
             self._save(state)
 
     @contextmanager
     def reading(self) -> Iterator[MachineState]:
         """The state as it is. The caller must not change it."""
-        with self._locked(fcntl.LOCK_SH):
-            yield self._load()
+        yield self._load()
 
     @contextmanager
     def writing(self) -> Iterator[MachineState]:
         """A copy of the state, saved when the block ends and dropped when it raises."""
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked():
             state = parse(self.path.read_text())
             yield state
             self._save(state)
 
     @contextmanager
-    def _locked(self, operation: int) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with self._thread_lock:
             descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(descriptor, operation)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield
             finally:
                 os.close(descriptor)
 
     def _load(self) -> MachineState:
-        current = self.path.stat()
-        if self._seen is None or not self._seen.is_file(current):
-            self._seen = _Seen(self.path)
-        return self._seen.state
+        seen = self._seen
+        if seen is None or not seen.is_file(self.path.stat()):
+            self._seen = seen = _Seen(self.path)
+        return seen.state
 
     def _save(self, state: MachineState) -> None:
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")

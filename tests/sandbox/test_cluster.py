@@ -1,30 +1,28 @@
 """Nodes that come and go while a sandbox is up, as `kubectl apply` and `kubectl delete` make them."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.objects import RefusedManifestError
+from tests.builders import objects
+from tests.builders.objects import Json
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def node(name: str, **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+def node(name: str, **labels: str) -> Json:
+    """As a person writes it: without a status."""
+    raw = objects.manifest(objects.node(name, labels=labels))
+    del raw["status"]
+    return raw
 
 
-def pod(name: str, namespace: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
+def pod(name: str, namespace: str) -> Json:
+    return objects.manifest(objects.pod(name, namespace=namespace, requests={}))
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from kube import apply, clients
 from sandbox import held_pods
 from sandbox.held_pods import HeldPods
 from tests.apiserver import ApiServer
+from tests.builders import objects
 from tests.waiting import eventually
 
 MIG = "nvidia.com/mig-1g.10gb"
 
 
 def pod(name: str, node: str = "n1") -> dict[str, Any]:
-    container = {"name": "c", "image": "i", "resources": {"limits": {MIG: 1}}}
-    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}}
+    return objects.manifest(objects.pod(name, node=node))
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_many_quick_changes_end_in_the_last_one(node: Node, kubelet: FakeKubelet
         last = PluginConfig.of(devices)
         write_config(node.files, last)
     node.load(last)
-    assert kubelet.healthy(MIG) == {f"MIG-{n}" for n in range(39)}
+    eventually(lambda: kubelet.healthy(MIG) == {f"MIG-{n}" for n in range(39)}, "the last list")
     assert kubelet.healthy(WHOLE) == set()
     assert len(kubelet.resources[MIG].connections) == 1
 

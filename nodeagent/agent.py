@@ -66,8 +66,6 @@ class Agent:
         changes = _changes(desired, observation)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
         acting = () if self.advertiser.rival(observation) else changes.values()
-        if self.advertiser.withhold(acting):
-            acting = ()
         newest = self.observer.cache.newest_spec_version
         actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
         if any(done.acted for done in actuated.values()):

@@ -137,6 +137,7 @@ class AgentProcess:
             loaded_deadline_seconds=settings.loaded_deadline_seconds,
             allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
         )
+        delivery = self._build_delivery()
         return Agent(
             observer=Observer(
                 cache=cache,
@@ -147,8 +148,10 @@ class AgentProcess:
                 hardware=HardwareReader(self._driver),
                 journal=journal,
             ),
-            actuator=Actuator(self._driver, journal, clock=clock, stopping=self._stopping.is_set),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, self._build_delivery(), clock=clock),
+            actuator=Actuator(
+                self._driver, journal, clock=clock, stopping=self._stopping.is_set, forget=delivery.forget
+            ),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, clock=clock),
             confirmations=Confirmations(),
             outcomes=Outcomes(clock),
             reporter=self._build_reporter(),

@@ -92,11 +92,6 @@ class Advertiser:
             )
         return ""
 
-    def withhold(self, changes: Iterable[GpuChange]) -> str:
-        """Before steps on hardware: no container may start with an instance that is destroyed now. Returns why that
-        cannot be ruled out; then nothing may be destroyed."""
-        return self._delivery.forget(instance for change in changes for instance in change.destroy)
-
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
         pending, delivery = self._push(observation, changes)
         readings = replace(

@@ -68,9 +68,9 @@ class ContainerDelivery:
         self._host_devices = host_devices
         self._ages = Ages(clock)
 
-    def forget(self, instances: Iterable[GpuInstance]) -> str:
+    def forget(self, instance: GpuInstance) -> str:
         """Take out what names an instance that is about to be destroyed; returns why that was not possible."""
-        return self._publisher.forget(_ids(instances))
+        return self._publisher.forget(_ids([instance]))
 
     def prepare(
         self,

@@ -1,8 +1,9 @@
 """Carries out the hardware part of one GPU's change: destroy, finish, create, each step after its journal entry.
 
 Takes a `GpuChange`, returns what was done and, if the driver refused, why. Each step is in the journal before its first
-driver call. Right before a destruction it reads NVML's processes once more; that a client holds the instance is
-information, not failure. Stops between steps when a newer plan is there. Never tries another order or placement.
+driver call. Right before a destruction it reads NVML's processes once more, where a client is information and no
+failure, and has the instance's name taken from container runtimes; an instance that keeps it is kept. Stops between
+steps when a newer plan is there. Never tries another order or placement.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ class Actuated:
         return bool(self.destroyed or self.created or (self.error is not None and self.fresh))
 
 
+class StillNamedError(DriverError):
+    """A container could start with the name of this instance, so it was not destroyed."""
+
+    kind = "still-named"
+
+
 @dataclass(frozen=True, slots=True)
 class _Pause:
     """After a failure on one GPU: the same plan is not tried again at once."""
@@ -64,12 +71,15 @@ class Actuator:
         *,
         clock: Callable[[], float],
         stopping: Callable[[], bool] = lambda: False,
+        forget: Callable[[GpuInstance], str] = lambda _: "",
     ) -> None:
-        """`stopping` is true once the process is to end."""
+        """`stopping` is true once the process is to end. `forget` takes the instance's name from container runtimes,
+        and returns why that is not possible."""
         self._driver = driver
         self._journal = journal
         self._clock = clock
         self._stopping = stopping
+        self._forget = forget
         self._pauses: dict[str, _Pause] = {}
 
     def run_all(
@@ -158,6 +168,8 @@ class Actuator:
             raise InUseError(f"destroying {placed}", f"process {found[0]} runs on it")
 
     def _destroy(self, gpu: ObservedGpu, instance: GpuInstance) -> None:
+        if why := self._forget(instance):
+            raise StillNamedError(f"destroying {instance.placed}", why)
         for compute in instance.compute:
             self._driver.destroy_compute_instance(gpu.uuid, instance, compute)
         self._driver.destroy_gpu_instance(gpu.uuid, instance)

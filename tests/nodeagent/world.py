@@ -102,6 +102,13 @@ class World(ApiMemory, PodsMemory):
         journal = WatchedJournal(self.state.journal, self.effect)
         holdings = WatchedHoldings(self.state.holdings, self.effect, self.clock)
         self.metrics = AgentMetrics(NODE, "1")
+        delivery = WatchedDelivery(
+            self.cdi,
+            self.effect,
+            proc=proc_of(self.machine),
+            strategy=self.device_list_strategy,
+            clock=self.clock,
+        )
         self.agent = Agent(
             observer=Observer(
                 cache=self.cache,
@@ -110,19 +117,13 @@ class World(ApiMemory, PodsMemory):
                 hardware=HardwareReader(driver),
                 journal=journal,
             ),
-            actuator=Actuator(driver, journal, clock=self.clock),
+            actuator=Actuator(driver, journal, clock=self.clock, forget=delivery.forget),
             advertiser=Advertiser(
                 file,
                 NodeGuard(self, write_allocatable=self.write_allocatable),
                 Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
                 self.cache.node,
-                WatchedDelivery(
-                    self.cdi,
-                    self.effect,
-                    proc=proc_of(self.machine),
-                    strategy=self.device_list_strategy,
-                    clock=self.clock,
-                ),
+                delivery,
                 clock=self.clock,
             ),
             confirmations=Confirmations(),

@@ -119,10 +119,24 @@ def test_entry_of_a_doomed_instance_that_cannot_be_removed_keeps_it_alive(make_w
     world.apply(mig(0, ("1g.10gb", 0), ("3g.40gb", 4)))
     world.settle(12)
     assert world.layout() == "1g.10gb at 0, 1g.10gb at 1, 3g.40gb at 4"
+    assert world.found() == ("Failed", "DriverError")
+    assert "cannot be written" in world.gpu_status()["message"]
     blocker.rmdir()
     world.settle()
     assert world.layout() == "1g.10gb at 0, 3g.40gb at 4"
     assert world.found() == ("Ready", "Confirmed")
+
+
+def test_entry_that_cannot_be_removed_stops_no_other_gpu(make_world: MakeWorld) -> None:
+    world = by_cdi(make_world(cut(("1g.10gb", 0), ("1g.10gb", 1)), *empty()))
+    world.settle()
+    (world.cdi / f".{FILE_NAME}.tmp").mkdir()
+    world.apply(mig(0, ("1g.10gb", 0)))
+    world.settle(12)
+    world.apply(mig(0, ("1g.10gb", 0)), mig(1, ("3g.40gb", 4)))
+    world.settle(12)
+    assert world.layout(0) == "1g.10gb at 0, 1g.10gb at 1"
+    assert world.layout(1) == "3g.40gb at 4"
 
 
 def test_nothing_is_advertised_while_the_drivers_files_are_unknown(make_world: MakeWorld) -> None:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+LONGEST_RETRY_AFTER_SECONDS = 60.0
+"""A proxy may request an hour; a withdrawal that waits for the Node's taint must not."""
 PATCH_REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -84,7 +86,7 @@ def is_stale(error: ApiError) -> bool:
 
 
 def retry_after(error: ApiError) -> float:
-    """Seconds that the server requests to wait; 0 without such a request."""
+    """Seconds that the server requests to wait, at most `LONGEST_RETRY_AFTER_SECONDS`; 0 without such a request."""
     return error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
 
 
@@ -121,6 +123,6 @@ def from_answer(status: int, text: bytes, retry_after: str | None = None) -> Api
     if not isinstance(body, dict):
         body = {"message": text.decode("utf-8", "replace").strip()[:500]}
     error = from_status(status, body)
-    if isinstance(error, Unavailable) and retry_after is not None and retry_after.isdigit():
-        error.retry_after_seconds = float(retry_after)
+    if isinstance(error, Unavailable) and retry_after is not None and retry_after.isdecimal():
+        error.retry_after_seconds = min(float(retry_after), LONGEST_RETRY_AFTER_SECONDS)
     return error

@@ -128,11 +128,12 @@ def test_no_server_is_unavailable_with_a_reason(serve: Serve) -> None:
         apply.get(api, PATH)
 
 
-def test_retry_after_is_kept(serve: Serve) -> None:
-    server = serve(lambda request: Reply({"message": "slow down"}, status=429, headers={"Retry-After": "3"}))
+@pytest.mark.parametrize(("text", "seconds"), [("3", 3.0), ("86400", 60.0), ("\u00b2", 0.0), ("soon", 0.0)])
+def test_retry_after_is_kept_and_bounded(serve: Serve, text: str, seconds: float) -> None:
+    server = serve(lambda request: Reply({"message": "slow down"}, status=429, headers={"Retry-After": text}))
     with pytest.raises(errors.Unavailable, match="slow down") as caught:
         apply.get(clients.for_url(server.url), PATH)
-    assert caught.value.retry_after_seconds == 3.0
+    assert caught.value.retry_after_seconds == seconds
 
 
 def refusing(causes: list[dict[str, str]], code: int) -> Route:

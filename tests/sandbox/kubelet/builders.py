@@ -3,6 +3,8 @@
 import itertools
 from typing import Any
 
+from tests.builders import objects
+
 Raw = dict[str, Any]
 MIG = "nvidia.com/mig-1g.10gb"
 NODE = "node-a"
@@ -19,8 +21,7 @@ def container(
 ) -> Raw:
     """`devices` are of MIG; `more` is limits by resource."""
     limits = ({MIG: devices} if devices else {}) | (more or {})
-    wanted = {resource: str(count) for resource, count in limits.items()}
-    raw: Raw = {"name": name, "image": "busybox", "resources": {"limits": wanted}}
+    raw = objects.container(name, {resource: str(count) for resource, count in limits.items()})
     if sleep is not None:
         raw["command"] = ["sleep", str(sleep)]
     if restart:
@@ -41,24 +42,15 @@ def pod(
 ) -> Raw:
     number = next(_numbers)
     prefixed = {f"sandbox.gpuplan.dev/{key}": value for key, value in (annotations or {}).items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "namespace": "default",
-            "name": name or f"pod-{number}",
-            "uid": f"uid-{number:04d}",
-            "creationTimestamp": created,
-            "annotations": prefixed,
-        },
-        "spec": {
-            "nodeName": node,
-            "initContainers": init or [],
-            "containers": containers if containers is not None else [container(devices=1)],
-            **(spec or {}),
-        },
-        "status": status or {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]},
-    }
+    raw = objects.pod(
+        name or f"pod-{number}",
+        uid=f"uid-{number:04d}",
+        node=node,
+        containers=containers if containers is not None else [container(devices=1)],
+        metadata={"creationTimestamp": created, "annotations": prefixed},
+        **{"initContainers": init or [], **(spec or {})},
+    )
+    return raw | {"status": status or {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}}
 
 
 def node(name: str = NODE, *, capacity: dict[str, str] | None = None) -> Raw:

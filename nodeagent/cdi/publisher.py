@@ -34,6 +34,7 @@ from nodeagent.cdi.specification import (
     common_edits,
     device_edits,
     newer_version,
+    outdated,
 )
 from nodeagent.handover.cdi import FILE_NAME, KIND
 from nodeagent.handover.config import Device
@@ -178,9 +179,12 @@ def _entries(
 ) -> tuple[dict[str, Edits], dict[str, str]]:
     entries: dict[str, Edits] = {}
     missing: dict[str, str] = {}
-    for device, gpu in listed:
-        if gpu.problem and device.id in before:
-            entries[device.id] = before[device.id]  # it cannot be read now, and nothing was changed on it
+    pairs = tuple(listed)
+    readable = {gpu.minor for _, gpu in pairs if not gpu.problem and gpu.minor is not None}
+    for device, gpu in pairs:
+        # While it cannot be read nothing is changed on it, but the driver may have been loaded anew without it.
+        if gpu.problem and device.id in before and not outdated(before[device.id], numbers, readable):
+            entries[device.id] = before[device.id]
             continue
         edits = gpu.problem or device_edits(device, gpu, numbers, mps_root)
         if isinstance(edits, str):

@@ -116,6 +116,14 @@ def device_edits(device: Device, gpu: ObservedGpu, numbers: DeviceNumbers, mps_r
     }
 
 
+def outdated(edits: Edits, numbers: DeviceNumbers, others: Iterable[int]) -> bool:
+    """Whether edits of a device that were right once name a node of another by now; `others` are minors of GPUs."""
+    nodes = edits.get("deviceNodes") or ()
+    majors = {numbers.major("nvidia"), numbers.major("nvidia-caps")}
+    of_others = {f"/dev/nvidia{minor}" for minor in others}
+    return any(node["path"] in of_others or node.get("major") not in majors for node in nodes)
+
+
 def device_node(path: str, major: int, minor: int) -> Mapping[str, Any]:
     return {"path": path, "type": "c", "major": major, "minor": minor, "permissions": "rw"}
 

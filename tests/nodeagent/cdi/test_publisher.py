@@ -158,6 +158,22 @@ def test_gpu_that_cannot_be_read_keeps_its_entries(node: Node) -> None:
     assert node.nodes("MIG-a") == before
 
 
+@pytest.mark.parametrize("reloaded", ["other GPU at its number", "other major"])
+def test_gpu_that_cannot_be_read_never_keeps_numbers_of_another_device(node: Node, reloaded: str) -> None:
+    """After the driver was loaded again without it, another GPU may have its number."""
+    node.publish(MIG)
+    lost = ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost")
+    other = ObservedGpu(index=1, uuid="GPU-2", minor=1)
+    if reloaded == "other major":
+        (node.proc / "devices").write_text("Character devices:\n195 nvidia\n510 nvidia-uvm\n509 nvidia-caps\n")
+    else:
+        other = replace(other, minor=0)
+    alone = replace(WHOLE, id="GPU-2", gpu="GPU-2")
+    found = node.publisher.publish([(MIG, lost), (alone, other)], driver_version=VERSION, mps_root=MPS)
+    assert found.missing == {"MIG-a": "GPU is lost"}
+    assert node.nodes("GPU-2")
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -182,7 +182,7 @@ def _entries(
     pairs = tuple(listed)
     readable = {gpu.minor for _, gpu in pairs if not gpu.problem and gpu.minor is not None}
     for device, gpu in pairs:
-        # While it cannot be read nothing is changed on it, but the driver may have been loaded anew without it.
+        # While it cannot be read nothing is changed on it, but the driver may have been loaded again without it.
         if gpu.problem and device.id in before and not outdated(before[device.id], numbers, readable):
             entries[device.id] = before[device.id]
             continue

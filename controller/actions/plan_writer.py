@@ -51,9 +51,9 @@ class Written(Enum):
     OVERTAKEN = "overtaken"
     """The plan or its use changed meanwhile: plan again."""
     NOT_OURS = "not ours"
-    """Manual, paused, not enabled any more, or we lead no more."""
+    """Manual, paused, or not enabled any more."""
     UNSENT = "unsent"
-    """The turn's time for writing was over: plan again at once."""
+    """The turn's time for writing was over, or the Lease had lapsed: plan again at once, or as soon as it is renewed."""
     UNANSWERED = "unanswered"
     """Perhaps written: plan again, after a window, with what the watch has brought by then."""
     FAILED = "failed"
@@ -200,7 +200,7 @@ class Writer:
             if planned_json == current.planned_json:
                 return Outcome(node=name, written=Written.UNCHANGED)
             if not self._environment.leading():
-                return Outcome(node=name, written=Written.NOT_OURS, message="this controller leads no more")
+                return Outcome(node=name, written=Written.UNSENT, message="this controller does not lead now")
             self._state.expect_planned(name, planned_json)
             try:
                 answer = apply.apply(

@@ -184,7 +184,7 @@ class Reporter:
             if outcome.written in (*ERRORS, Written.OVERTAKEN) and not outcome.repeated:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
         if tally[Written.UNSENT]:
-            log.info("%d plans were not sent in time and are planned again", tally[Written.UNSENT])
+            log.info("%d plans were not sent and are planned again", tally[Written.UNSENT])
 
 
 def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statement]:

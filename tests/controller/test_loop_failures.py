@@ -119,6 +119,32 @@ def test_a_plan_that_was_overtaken_is_planned_again(rig: Rig) -> None:
     assert rig.idle()
 
 
+def test_a_plan_that_was_not_written_while_the_lease_lapsed_for_a_moment_is_planned_again(rig: Rig) -> None:
+    """As after a pause of the whole machine: the process finds the Lease its own still, and goes on."""
+    rig.bench.cluster.node(node("n1"))
+    rig.settle()
+    rig.bench.cluster.pod(pod())
+    rig.turn()
+    write = everything_on_n1(item(0, 3))
+
+    def answer(snapshot: Snapshot) -> PlanningResult:
+        rig.bench.leads = False
+        return write(snapshot)
+
+    rig.answer = answer
+    rig.turn(after=10)
+    assert "planned" not in rig.bench.cluster.get_plan()["spec"]
+    assert len(rig.snapshots) == 1
+    rig.turn(after=1)
+    assert len(rig.snapshots) == 1  # another one may lead now
+
+    rig.bench.leads = True
+    rig.answer = write
+    assert not rig.idle()
+    rig.turn(after=1)
+    assert "planned" in rig.bench.cluster.get_plan()["spec"]
+
+
 def test_a_stuck_pass_shows_in_the_health_check(rig: Rig) -> None:
     rig.turn()
     assert rig.loop.problems() == []

@@ -87,7 +87,8 @@ def test_a_plan_of_a_node_that_is_not_enabled_any_more(bench: Bench) -> None:
 def test_non_leader_writes_nothing(bench: Bench) -> None:
     ready(bench)
     bench.leads = False
-    assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.NOT_OURS]
+    assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.UNSENT]
+    assert "planned" not in bench.cluster.get_plan()["spec"]
 
 
 @pytest.mark.parametrize("spec", [{"mode": "Manual"}, {"paused": True}, {}])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import socket
 import sys
 import uuid
@@ -21,6 +20,7 @@ from controller.planning import plan
 from controller.wiring import Controller
 from kube import clients, logs
 from kube.settings import SettingsError
+from kube.signals import call_when_ended
 from partitioning import __version__
 
 log = logging.getLogger("controller")
@@ -42,8 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{settings.metrics_address}:{settings.metrics_port}"
         return _unusable(f"{where} cannot be listened on: {error}: change metricsAddress or metricsPort")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: controller.stop())
+    call_when_ended(controller.stop)
     log.info("gpuplan-controller starts, against %s", api.configuration.host)
     controller.run()
     log.info("gpuplan-controller ends")

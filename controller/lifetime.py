@@ -1,7 +1,7 @@
 """Whether this process goes on, and whether it has something to do.
 
-Set from any thread: by signal handlers, the watches, the elector. The loop waits on it, and every writer checks it
-before a write: while the process ends, nothing more is sent.
+Set from any thread but in no signal handler: by the watches, the elector, the end of the process. The loop waits on
+it, and every writer checks it before a write: while the process ends, nothing more is sent.
 """
 
 from __future__ import annotations

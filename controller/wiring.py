@@ -121,7 +121,7 @@ class Controller:
             self._take_down()
 
     def stop(self) -> None:
-        """From any thread or signal handler: end `run` soon."""
+        """From any thread but in no signal handler: end `run` soon."""
         self._lifetime.end()
 
     def _take_down(self) -> None:

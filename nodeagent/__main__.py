@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kube import clients, logs, settings
 from kube.settings import SettingsError
+from kube.signals import call_when_ended
 from nodeagent.device_plugin.__main__ import main as plugin_main
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.process import AgentProcess
@@ -67,8 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (AnotherAgentError, OSError) as error:
         log.error("%s", error)
         return 1
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.stop())
+    call_when_ended(process.stop)
     process.start()
     try:
         ended_by = process.run()

@@ -211,7 +211,7 @@ class AgentProcess:
         return ended_by
 
     def stop(self) -> None:
-        """Make `run` return after the current step; safe in a signal handler."""
+        """From any thread but in no signal handler: make `run` return after the current step."""
         self._stopping.set()
         self._wake.set()
 

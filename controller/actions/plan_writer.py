@@ -53,7 +53,7 @@ class Written(Enum):
     NOT_OURS = "not ours"
     """Manual, paused, or not enabled any more."""
     UNSENT = "unsent"
-    """The turn's time for writing was over, or the Lease had lapsed: plan again at once, or as soon as it is renewed."""
+    """The turn's time for writing was over, or the Lease had lapsed: plan again at once where this one leads."""
     UNANSWERED = "unanswered"
     """Perhaps written: plan again, after a window, with what the watch has brought by then."""
     FAILED = "failed"

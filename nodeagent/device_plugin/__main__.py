@@ -8,12 +8,12 @@ import argparse
 import fcntl
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kube.logs import log_to_stderr
+from kube.signals import call_when_ended
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.cdi import DEFAULT_DIRECTORY
@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             boot_id=boot_id(),
             cdi_dir=arguments.cdi_dir,
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: service.stop())
+        call_when_ended(service.stop)
         service.run()
     return 0
 

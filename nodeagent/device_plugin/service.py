@@ -86,7 +86,7 @@ class PluginService:
         )
 
     def stop(self) -> None:
-        """Make `run` return; safe in a signal handler."""
+        """From any thread but in no signal handler: make `run` return."""
         self._quit.set()
         self._wake.set()
 

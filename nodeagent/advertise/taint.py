@@ -57,11 +57,12 @@ class NodeGuard:
         self._write_allocatable = write_allocatable
 
     def before_push(self, node: ObservedNode | None, counts: Mapping[str, int], ours: Iterable[str]) -> str:
-        """Why a push that lowers these counts must wait; empty when it may go."""
-        if self._write_allocatable:
-            return ""
+        """Why a push must wait: these counts are lower and the Node has no taint yet, or nothing is known of it, and
+        so not whether its containers get devices. Empty when it may go."""
         if node is None:
             return "this Node was not read from the API yet"
+        if self._write_allocatable:
+            return ""
         if lowered(_of_ours(node, ours), counts) and not node.changing:
             return self._writer.set_taint(True)
         return ""

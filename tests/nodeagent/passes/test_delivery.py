@@ -191,6 +191,21 @@ def test_runtime_without_cdi_is_refused_with_the_remedy(
     assert "deviceListStrategy: envvar" in world.condition("Advertised")["message"]
 
 
+@pytest.mark.parametrize("write_allocatable", [False, True])
+def test_nothing_is_advertised_before_the_node_names_its_runtime(
+    make_world: MakeWorld, write_allocatable: bool
+) -> None:
+    world = make_world(plain())
+    world.write_allocatable = write_allocatable
+    by_cdi(world)
+    world.latest_node.on_event(None, None, None)
+    world.agent.reconcile()
+    config = read_config(world.state.plugin)
+    assert not isinstance(config, PluginConfig) or config.advertised() == ()
+    world.settle()
+    assert world.advertised() == {"nvidia.com/gpu": 1}
+
+
 def test_capability_files_that_are_not_visible_concern_mig_only(make_world: MakeWorld) -> None:
     world = by_cdi(make_world(cut(("1g.10gb", 0)), plain()))
     (proc_of(world.machine) / "driver").rename(world.cdi.parent / "covered")

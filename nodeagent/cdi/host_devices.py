@@ -53,19 +53,20 @@ class HostDevices:
             for instance in gpu.instances
             for compute in instance.compute
         )
-        if (instances, identity(self._file)) == self._done:
+        file = identity(self._file)  # before reading: what the toolkit writes from now on is newer
+        if (instances, file) == self._done:
             return ""
         try:
-            problem = self._refresh()
+            problem = self._refresh(file)
         except OSError as error:
             problem = str(error)
         if problem:
             problem = f"pods of the GPU Operator may not see new MIG instances, the host is not up to date: {problem}"
         self._change_log.warn(problem)
-        self._done = None if problem else (instances, identity(self._file))
+        self._done = None if problem else (instances, file)
         return problem
 
-    def _refresh(self) -> str:
+    def _refresh(self, file: Identity | None) -> str:
         document = read_document(self._file)
         nodes = _management_nodes(document)
         dev = self._root / _dev_root(nodes).lstrip("/")
@@ -82,7 +83,7 @@ class HostDevices:
         listed = {node.get("path") for node in nodes}
         missing = [name for name in names if name not in listed]
         if nodes and missing:
-            self._add(document, nodes, missing)
+            self._add(document, nodes, missing, file)
         return "; ".join(problem for _, problem in sorted(numbers.problems.items()))
 
     def _make(self, path: Path, device: int) -> None:
@@ -94,12 +95,11 @@ class HostDevices:
             path.parent.mkdir(exist_ok=True)
         self._mknod(path, READ_ONLY, device)
 
-    def _add(self, document: object, nodes: list[Any], missing: Sequence[str]) -> None:
-        before = identity(self._file)
+    def _add(self, document: object, nodes: list[Any], missing: Sequence[str], file: Identity | None) -> None:
         prefix = _dev_root(nodes).rstrip("/")
         nodes += [{"path": name, "hostPath": f"{prefix}{name}"} if prefix else {"path": name} for name in missing]
         text = yaml.safe_dump(document, sort_keys=False).encode()
-        if identity(self._file) == before:  # else the toolkit has just written it: the next pass reads that
+        if identity(self._file) == file:  # else the toolkit has just written it: the next pass reads that
             replace_file(self._file, text)
 
 

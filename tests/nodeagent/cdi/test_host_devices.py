@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nodeagent.cdi.driver_files import read_document
 from nodeagent.cdi.host_devices import HostDevices
+from nodeagent.handover.files import replace_file
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from partitioning.layouts import Instance
 from sandbox.driver import toolkit
@@ -73,6 +75,7 @@ def test_new_instance_gets_its_nodes_below_the_drivers_root_and_in_nvidias_file(
 def test_nothing_is_done_again_until_something_changes(host: Host) -> None:
     host.capabilities(gi1=12)
     host.devices.refresh([gpu(1)])
+    host.devices.refresh([gpu(1)])  # the file was changed once more, by the first one
     host.made.clear()
     before = host.file.stat().st_ino
     host.devices.refresh([gpu(1)])
@@ -169,3 +172,22 @@ def test_capability_that_cannot_be_read_is_tried_again_and_the_others_are_made(h
     unreadable.write_text("DeviceFileMinor: 21\n")
     assert host.devices.refresh([gpu(1, 2)]) == ""
     assert "nvidia-caps/nvidia-cap21" in host.made
+
+
+def test_file_that_the_toolkit_writes_meanwhile_is_not_overwritten(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a driver is upgraded: with the old text no container of the node would get the new driver's files."""
+    newer = host.file.read_text().replace("580.1.2", "595.7.8")
+
+    def overtaken(path: Path) -> object:
+        document = read_document(path)
+        replace_file(path, newer.encode())
+        return document
+
+    host.capabilities(gi1=12)
+    with monkeypatch.context() as patched:
+        patched.setattr("nodeagent.cdi.host_devices.read_document", overtaken)
+        assert host.devices.refresh([gpu(1)]) == ""
+    assert host.file.read_text() == newer
+    assert host.devices.refresh([gpu(1)]) == ""
+    assert "595.7.8" in host.file.read_text()
+    assert any("nvidia-cap12" in path for path in host.listed())

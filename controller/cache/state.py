@@ -86,7 +86,7 @@ class State(Known):
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
-            if odd_names(old) != odd_names(new):
+            if any(not self._on_another(resource, new) for resource in odd_names(old) ^ odd_names(new)):
                 self._judge_again()
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.needs_all_nodes()):
@@ -212,6 +212,10 @@ class State(Known):
         if self._pods.demands:
             for path in sorted(changed):
                 self._window.add(f"objects of {path}")
+
+    def _on_another(self, resource: str, node: NodeView | None) -> bool:
+        """A node besides this one has it."""
+        return any(resource in other.allocatable for other in self._nodes.values() if other is not node)
 
     def _serving(self, *, misnamed: bool) -> Serving:
         """Whose requests are served; with the names of the nodes' resources only for misnamed requests."""

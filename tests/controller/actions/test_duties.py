@@ -20,12 +20,13 @@ class Owner:
 
     def __init__(self, *names: str) -> None:
         self.bench = Bench()
+        self.leads = True
         self.metrics = Metrics(CollectorRegistry())
         environment = Environment(
             api=None,  # type: ignore[arg-type] # its duties send nothing
             state=self.bench.state,
             metrics=self.metrics,
-            leading=lambda: True,
+            leading=lambda: self.leads,
             clock=self.bench.clock,
         )
         self.duties = Duties(environment, stage="status")
@@ -84,3 +85,28 @@ def test_a_duty_that_breaks_keeps_no_other_from_being_done() -> None:
     with pytest.raises(ValueError, match="odd"):  # the loop logs it
         owner.duties.run(judge)
     assert sorted(owner.done) == ["n2", "n3"]
+
+
+def test_what_is_due_while_another_leads_is_done_once_this_one_leads_again() -> None:
+    owner = Owner("n1", "n2")
+    owner.leads = False
+    assert owner.run() == []
+
+    owner.leads = True
+    assert owner.run() == ["n1", "n2"]
+    assert owner.run() == []
+
+
+def test_what_cannot_be_done_in_one_turn_is_done_in_the_next() -> None:
+    owner = Owner("n1", "n2", "n3")
+
+    def judge(name: str) -> Iterator[Duty]:
+        def act() -> None:
+            owner.done.append(name)
+            owner.bench.clock.now += 10
+
+        yield Duty(what=f"duty of {name}", about=name, act=act)
+
+    for _ in range(3):
+        owner.duties.run(judge)
+    assert sorted(set(owner.done)) == ["n1", "n2", "n3"]

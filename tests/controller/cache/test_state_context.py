@@ -192,6 +192,18 @@ def test_a_name_that_a_node_has_now_needs_no_pass_any_more() -> None:
     assert bench.triggers() == ()
 
 
+def test_a_name_that_another_node_has_still_is_right() -> None:
+    bench = Bench()
+    for name in ("n1", "n2"):
+        bench.node(node(name, allocatable={MISNAMED: "1"}))
+    bench.pod(pod("waits", requests={MISNAMED: 1}))
+
+    bench.state.observe_node("n1", None)
+    assert bench.triggers() == ()
+    bench.state.observe_node("n2", None)
+    assert bench.triggers() == ("pod uid-waits", "node n2")
+
+
 def test_a_name_of_a_node_without_gpus_is_right_as_well() -> None:
     """The trigger and the pass judge by the same names."""
     bench = Bench()

@@ -4,6 +4,7 @@ Takes the cluster and programs. `KubeletNode` has the two things that differ bet
 started and ended, and how its containers are read. Everything else the checks do is the same code on both.
 """
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -115,6 +116,14 @@ class RealNode:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+KNOWN_TO_THE_RUNTIME = {
+    "cdiVersion": "0.5.0",
+    "kind": "gpuplan.test/gpu",
+    "devices": [{"name": name, "containerEdits": {"env": [f"CDI_{name}=1"]}} for name in ("first", "both")],
+}
+"""A CDI specification, for tests whose plugins answer with its names."""
+
+
 class StandInNode:
     """The stand-in with its default timings, as the node's own identity at the same API server."""
 
@@ -129,6 +138,10 @@ class StandInNode:
         far.write_text(cluster.plane.kubeconfig_of(f"system:node:{name}").replace(cluster.plane.url, NOWHERE))
         self._nowhere = clients.load(str(far))
         self._runtime = ScriptedRuntime()
+        # The scripted runtime below the real kubelet records CDI names and resolves none; here they must be known.
+        self._cdi = self._folder / "cdi"
+        self._cdi.mkdir()
+        (self._cdi / "known.json").write_text(json.dumps(KNOWN_TO_THE_RUNTIME))
         self._kubelet: Kubelet | None = None
         apply.create(cluster.admin, NODES, _node(name))
 
@@ -140,6 +153,7 @@ class StandInNode:
             status_tick_seconds=self._tick_seconds,
             runtime=self._runtime,
             switches=Switches.of(self._version),
+            cdi_dirs=(self._cdi,),
         )
         self._kubelet.start()
 

@@ -74,7 +74,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     bench.plugin("a").answer = lambda ids: api.ContainerAllocateResponse(
         envs={"A": "first", "BOTH": "first", "OWN": "first"},
         mounts=[api.Mount(container_path="/p", host_path="/first")],
-        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=1"), api.CDIDevice(name="nvidia.com/gpu=both")],
+        cdi_devices=[api.CDIDevice(name="gpuplan.test/gpu=first"), api.CDIDevice(name="gpuplan.test/gpu=both")],
     )
     bench.plugin("s", resource=other).answer = lambda ids: api.ContainerAllocateResponse(
         envs={"B": "second", "BOTH": "second"},
@@ -84,7 +84,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
         ],
         devices=[api.DeviceSpec(container_path="/dev/d", host_path="/dev/null", permissions="rw")],
         annotations={"gpuplan.test/a": "b"},
-        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=both")],
+        cdi_devices=[api.CDIDevice(name="gpuplan.test/gpu=both")],
     )
     raw = bench.run(pod(container(devices={bench.resource: 1, other: 1}, env={"OWN": "pod"})))
 
@@ -97,7 +97,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     assert (mounts["/q"].host_path, mounts["/q"].read_only) == ("/nowhere", True)
     nodes = [(node.container_path, node.host_path, node.permissions) for node in seen.options.devices]
     assert nodes == [("/dev/d", "/dev/null", "rw")]
-    assert sorted(seen.options.cdi_names) == ["nvidia.com/gpu=1", "nvidia.com/gpu=both"]
+    assert sorted(seen.options.cdi_names) == ["gpuplan.test/gpu=both", "gpuplan.test/gpu=first"]
     assert seen.options.annotations["gpuplan.test/a"] == "b"
     assert "gpuplan.test/a" not in (bench.pod(raw)["metadata"].get("annotations") or {})
 

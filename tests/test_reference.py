@@ -4,19 +4,13 @@ from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from controller.actions.metrics import ClusterGauges, Metrics
-from controller.cache.batcher import Batcher
-from controller.cache.state import State
 from controller.config.settings import Settings as ControllerSettings
 from controller.model.reasons import UnplacedReason
-from controller.model.views import PlannerOptions
 from crds.v1alpha1.names import Condition
 from kube.settings import Section
-from nodeagent.report.metrics import AgentMetrics
 from nodeagent.settings import Settings as AgentSettings
-from tests.clock import Clock
+from tests.exported_metrics import registries
 
 ROOT = Path(__file__).parents[1]
 OPERATING = (ROOT / "docs/operating.md").read_text()
@@ -60,14 +54,7 @@ def test_settings(settings: type[ControllerSettings | AgentSettings], heading: s
 
 def registered() -> dict[str, str]:
     """Name and help of every series of controller and agent."""
-    metrics, agent = Metrics(CollectorRegistry()), AgentMetrics("a", "1")
-    agent.watch_heartbeat(lambda: 0.0)
-    agent.watch_status(lambda: 0.0)
-    clock = Clock()
-    window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=clock)
-    state = State(window=window, options=PlannerOptions(), clock=clock)
-    metrics.registry.register(ClusterGauges(state, window))
-    families = [*metrics.registry.collect(), *agent.registry.collect()]
+    families = [family for registry in registries() for family in registry.collect()]
     return {f"{one.name}_total" if one.type == "counter" else one.name: one.documentation for one in families}
 
 

@@ -261,6 +261,14 @@ class ServiceMonitor(Monitor):
     """Time between two reads; empty: that of the Prometheus."""
 
 
+class Rules(Monitor):
+    """The chart's alerts."""
+
+    runbook_base_url: Annotated[str, Field(pattern="^(https?://[^ ]+)?$")] = ""
+    """Where you read docs/runbooks, e.g. `https://git.example.com/gpuplan/docs/runbooks`: the `runbook_url` of
+    each alert begins with it. Empty: the page's path in the repository."""
+
+
 class Dashboards(Section):
     """Grafana dashboards as ConfigMaps."""
 
@@ -275,7 +283,7 @@ class Monitoring(Section):
 
     service_monitor: ServiceMonitor = ServiceMonitor()
     """Two Services and ServiceMonitors: controller and agents."""
-    prometheus_rule: Monitor = Monitor()
+    prometheus_rule: Rules = Rules()
     """The chart's alerts, as a PrometheusRule."""
     dashboards: Dashboards = Dashboards()
     """The chart's dashboards."""

@@ -45,6 +45,10 @@ WRONG: dict[str, tuple[str, str]] = {
         "monitoring: {serviceMonitor: {interval: '30'}}",
         "/monitoring/serviceMonitor/interval",
     ),
+    "a base of runbooks that is no address": (
+        "monitoring: {prometheusRule: {runbookBaseUrl: docs/runbooks}}",
+        "/monitoring/prometheusRule/runbookBaseUrl",
+    ),
     "a pull secret as a text": ("imagePullSecrets: [registry]", "/imagePullSecrets/0"),
     "a label that is no text": ("commonLabels: {team: 5}", "/commonLabels/team"),
     "an account name with capitals": ("agent: {serviceAccount: {name: Agent}}", "/agent/serviceAccount/name"),

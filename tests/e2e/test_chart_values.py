@@ -288,3 +288,14 @@ def test_alerts_and_dashboards_are_taken_from_the_chart_as_they_are(helm: Path, 
     assert found["gpuplan-alerts"]["spec"] == yaml.safe_load(rules)
     assert found["gpuplan-dashboard-fleet"]["data"] == {"fleet.json": '{"title": "{{node}}"}'}
     assert found["gpuplan-dashboard-fleet"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+@pytest.mark.parametrize("base", ["", "https://git.example.com/docs", "https://git.example.com/docs/"])
+def test_runbooks_are_read_where_the_value_says(render: Any, base: str) -> None:
+    found = render(f"monitoring: {{prometheusRule: {{enabled: true, runbookBaseUrl: '{base}'}}}}").all("PrometheusRule")
+    assert {body["metadata"]["name"] for body in found} == {"gpuplan-controller", "gpuplan-agent"}
+    rules = [rule for body in found for group in body["spec"]["groups"] for rule in group["rules"]]
+    folder = "https://git.example.com/docs" if base else "docs/runbooks"
+    assert rules
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"] == f"{folder}/{rule['alert']}.md"

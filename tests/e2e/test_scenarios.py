@@ -100,11 +100,11 @@ def scenarios() -> list[ModuleType]:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real servers share the machine with everything else."""
     for module in scenarios():
-        monkeypatch.setattr(module, "until", _patient(module.until))
+        monkeypatch.setattr(module, "eventually", _patiently)
 
 
-def _patient(until: Callable[[str, Callable[[], object], float], None]) -> Callable[..., None]:
-    return lambda what, condition, seconds=0.0: until(what, condition, max(seconds, SETTLE_SECONDS))
+def _patiently(observe: Callable[[], object], what: str, seconds: float = 0.0, **shown: Any) -> object:
+    return eventually(observe, what, max(seconds, SETTLE_SECONDS), **shown)
 
 
 for _module in scenarios():

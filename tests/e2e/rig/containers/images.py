@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+OCI = "application/vnd.oci.image"
 SHELL_PATH = "/opt/gpuplan/bin:/usr/local/bin:/usr/bin:/bin"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 NOT_RUN = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "config-*", "*.a")
@@ -36,46 +37,10 @@ def archive(
     """Write an archive of one image; `layers` are tar files, the lowest first."""
     digests = [_digest(layer) for layer in layers]
     blobs: dict[str, bytes] = {}
-    settings = {"PATH": SHELL_PATH, **(environment or {})}
-    machine = {"architecture": ARCHITECTURES[platform.machine()], "os": "linux"}
-    config = _blob(
-        blobs,
-        {
-            **machine,
-            "config": {
-                "Env": [f"{key}={value}" for key, value in settings.items()],
-                "Entrypoint": list(entrypoint) or None,
-            },
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
-        },
-    )
-    manifest = _blob(
-        blobs,
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"mediaType": "application/vnd.oci.image.config.v1+json", **config},
-            "layers": [
-                {
-                    "mediaType": "application/vnd.oci.image.layer.v1.tar",
-                    "digest": f"sha256:{digest}",
-                    "size": layer.stat().st_size,
-                }
-                for digest, layer in zip(digests, layers, strict=True)
-            ],
-        },
-    )
-    index = {
-        "schemaVersion": 2,
-        "manifests": [
-            {
-                "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                **manifest,
-                "platform": machine,
-                "annotations": {"io.containerd.image.name": name},
-            }
-        ],
-    }
+    config = _blob(blobs, _config(digests, {"PATH": SHELL_PATH, **(environment or {})}, entrypoint))
+    manifest = _blob(blobs, _manifest(config, list(zip(layers, digests, strict=True))))
+    described = {"platform": _platform(), "annotations": {"io.containerd.image.name": name}}
+    index = {"schemaVersion": 2, "manifests": [{"mediaType": f"{OCI}.manifest.v1+json", **manifest, **described}]}
     with tarfile.open(target, "w") as tar:
         _add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _add(tar, "index.json", json.dumps(index).encode())
@@ -84,6 +49,31 @@ def archive(
         for digest, layer in zip(digests, layers, strict=True):
             tar.add(layer, arcname=f"blobs/sha256/{digest}")
     return target
+
+
+def _platform() -> dict[str, str]:
+    return {"architecture": ARCHITECTURES[platform.machine()], "os": "linux"}
+
+
+def _config(digests: Sequence[str], environment: Mapping[str, str], entrypoint: Sequence[str]) -> dict[str, object]:
+    variables = [f"{key}={value}" for key, value in environment.items()]
+    return {
+        **_platform(),
+        "config": {"Env": variables, "Entrypoint": list(entrypoint) or None},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
+    }
+
+
+def _manifest(config: Mapping[str, object], layers: Sequence[tuple[Path, str]]) -> dict[str, object]:
+    return {
+        "schemaVersion": 2,
+        "mediaType": f"{OCI}.manifest.v1+json",
+        "config": {"mediaType": f"{OCI}.config.v1+json", **config},
+        "layers": [
+            {"mediaType": f"{OCI}.layer.v1.tar", "digest": f"sha256:{digest}", "size": layer.stat().st_size}
+            for layer, digest in layers
+        ],
+    }
 
 
 def layer(root: Path, target: Path) -> Path:

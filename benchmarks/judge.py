@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.ablation import CLUSTERS, Measured, measured, snapshots
 
@@ -57,8 +58,8 @@ def main(argv: Sequence[str] | None = None, show: Callable[[str], object] = prin
     return max(_compare(name, stored["seed"], before, show) for name, before in stored["sets"].items())
 
 
-def _compare(name: str, seed: int, stored: Mapping[str, object], show: Callable[[str], object]) -> int:
-    before, now = Measured(**stored), measured(snapshots(name, seed))  # type: ignore[arg-type]
+def _compare(name: str, seed: int, stored: Mapping[str, Any], show: Callable[[str], object]) -> int:
+    before, now = Measured(**stored), measured(snapshots(name, seed))
     show(
         f"{name}: placed {_placed(before)} -> {_placed(now)}, changed {before.changed} -> {now.changed}, "
         f"destroyed {before.destroyed} -> {now.destroyed}, CPU s {before.seconds:.2f} -> {now.seconds:.2f}"

@@ -119,7 +119,7 @@ class Controller(Program):
 
     replicas: Annotated[int, Field(ge=0, le=5)] = 2
     """With more than one there is a PodDisruptionBudget, and another one takes over within 15 s."""
-    settings: ControllerSettings = ControllerSettings()  # type: ignore[valid-type]
+    settings: ControllerSettings = ControllerSettings()  # type: ignore[valid-type]  # made at run time
     """Further settings, by the names of the settings file; those not given have the defaults of the program."""
     metrics_port: Port = 9840
     """Port of /metrics, /healthz, /readyz and /decisions."""
@@ -178,7 +178,7 @@ class Nodes(Section):
 class Agent(Program):
     """The DaemonSet that partitions the GPUs of its node."""
 
-    settings: AgentSettings = AgentSettings()  # type: ignore[valid-type]
+    settings: AgentSettings = AgentSettings()  # type: ignore[valid-type]  # made at run time
     """Further settings, by the names of the settings file; those not given have the defaults of the program."""
     metrics_port: Port = 9841
     """Port of /metrics, /healthz and /readyz."""

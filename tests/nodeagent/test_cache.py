@@ -1,41 +1,11 @@
 """Which version of plan and Node counts: what a watch brought, or the answer to our own write."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
-from kubernetes.client import ApiClient
 
 from crds.v1alpha1.names import TAINT_CHANGING
-from kube import apply, clients
 from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
-from tests.apiserver import ApiServer
-
-PATH = "/api/v1/nodes/n"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ApiServer]:
-    found = ApiServer()
-    found.start()
-    yield found
-    found.stop()
-
-
-@pytest.fixture
-def api(server: ApiServer) -> Iterator[ApiClient]:
-    found = clients.for_url(server.url)
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
-    apply.create(found, "/api/v1/nodes", body)
-    yield found
-    apply.delete(found, PATH)
-
-
-def taints(api: ApiClient) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = apply.get(api, PATH)["spec"].get("taints") or []
-    return found
 
 
 def test_an_older_event_does_not_undo_our_own_write() -> None:

@@ -45,6 +45,7 @@ generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m crds --check
 	$(BIN)/python -m kube.kubelet_api --check
 	$(BIN)/python -m deploy.generate --check
+	$(BIN)/python -m docs.generate --check
 	$(BIN)/python -m pip check
 
 unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process

@@ -1,4 +1,4 @@
-"""The tables of the pages are those of the code: settings, metrics, conditions and reasons."""
+"""The tables of the pages are those of the code: settings and metrics."""
 
 from itertools import dropwhile, islice, takewhile
 from pathlib import Path
@@ -6,15 +6,12 @@ from pathlib import Path
 import pytest
 
 from controller.config.settings import Settings as ControllerSettings
-from controller.model.reasons import UnplacedReason
-from crds.v1alpha1.names import Condition
 from kube.settings import Section
 from nodeagent.settings import Settings as AgentSettings
 from tests.exported_metrics import registries
 
 ROOT = Path(__file__).parents[1]
 OPERATING = (ROOT / "docs/operating.md").read_text()
-README = (ROOT / "README.md").read_text()
 
 
 def table(page: str, heading: str) -> dict[str, list[str]]:
@@ -64,14 +61,6 @@ def test_metrics() -> None:
     series = registered()
     assert sorted(rows) == sorted(series)
     assert [name for name, text in series.items() if not rows[name].startswith(text.removesuffix("."))] == []
-
-
-def test_conditions() -> None:
-    assert list(table(OPERATING, "Conditions of a plan")) == list(Condition)
-
-
-def test_reasons_of_waiting_pods() -> None:
-    assert sorted(table(README, "Why does my pod wait?")) == sorted(UnplacedReason)
 
 
 def test_a_table_is_read() -> None:

@@ -13,6 +13,7 @@ from controller.actions.pod_events import Recorder
 from controller.api.nodes import enablement
 from controller.cache.agenda import Agenda
 from controller.cache.state import State
+from crds.v1alpha1.names import EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
 
@@ -36,4 +37,4 @@ class LabelWarnings:
             news = self._log.warn(f"node {name}: {problem}" if problem else "", about=name)
             if node is not None and news:
                 about = ObjectReference(api_version="v1", kind="Node", name=name, uid=node.uid)
-                self._recorder.emit(about, "Warning", "PartitioningLabels", problem)
+                self._recorder.emit(about, "Warning", EventReason.PARTITIONING_LABELS, problem)

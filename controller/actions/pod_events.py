@@ -11,20 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from controller.model.reasons import UnplacedReason
 from controller.model.views import PodKey
+from crds.v1alpha1.names import EventReason
 from kube.events import EventType, ObjectReference
 
 REPEAT_SECONDS = 600.0
 SETTLE_SECONDS = 30.0
+EmittedReason: TypeAlias = EventReason | UnplacedReason
+"""No other reason can be written: docs/conditions.md explains each of these."""
 
 
 class Recorder(Protocol):
     """The part of kube.events.EventRecorder that the controller uses."""
 
     def emit(
-        self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
+        self,
+        about: ObjectReference,
+        event_type: EventType,
+        reason: EmittedReason,
+        message: str,
+        *,
+        series: str | None = None,
     ) -> None:
         """Write an Event some time."""
 
@@ -35,7 +45,7 @@ class Statement:
 
     uid: str
     key: PodKey
-    reason: str
+    reason: EmittedReason
     message: str
     type: EventType = "Warning"
     in_flight: bool = False

@@ -23,17 +23,13 @@ from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodKey, PodView
-from crds.v1alpha1.names import API_VERSION, KIND
+from crds.v1alpha1.names import API_VERSION, KIND, EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
 from kube.timestamps import api_time
 
 log = logging.getLogger(__name__)
 
-PLANNED = "Planned"
-PLAN_WRITTEN = "PlanWritten"
-PLAN_FAILED = "PlanFailed"
-HOST_IPC_MISSING = "HostIPCMissing"
 ERRORS = (Written.FAILED, Written.UNANSWERED)
 
 
@@ -135,10 +131,10 @@ class Reporter:
             about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
             if outcome.written is Written.APPLIED:
                 message = _planned(changes[outcome.node].changed, pods[outcome.node])
-                self._recorder.emit(about, "Normal", PLAN_WRITTEN, message)
+                self._recorder.emit(about, "Normal", EventReason.PLAN_WRITTEN, message)
             elif outcome.written is Written.FAILED and not outcome.repeated:
                 # The server's words may differ each time, as where they name a port: one Event all the same.
-                self._recorder.emit(about, "Warning", PLAN_FAILED, _unwritten(outcome), series="unwritten")
+                self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _unwritten(outcome), series="unwritten")
 
     def _report_failures(self, failures: Iterable[NodeFailure]) -> None:
         """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
@@ -152,7 +148,7 @@ class Reporter:
             plan = self._state.plan(node)
             if plan is not None:
                 about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
-                self._recorder.emit(about, "Warning", PLAN_FAILED, _left_out(failure))
+                self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _left_out(failure))
 
     def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float, why: str) -> None:
         tally = Counter(outcome.written for outcome in outcomes)
@@ -198,7 +194,7 @@ def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statemen
         yield Statement(
             uid=missed.uid,
             key=missed.key,
-            reason=missed.reason.value,
+            reason=missed.reason,
             message=missed.message,
             type="Normal" if missed.reason.routine else "Warning",
             in_flight=missed.reason.in_flight,
@@ -208,7 +204,12 @@ def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statemen
             wants = ", ".join(f"{amount} {resource}" for resource, amount in live[placed.uid].gpu)
             message = f"Creating {wants} on node {placed.node} for this pod."
             yield Statement(
-                uid=placed.uid, key=placed.key, reason=PLANNED, message=message, type="Normal", cause=placed.node
+                uid=placed.uid,
+                key=placed.key,
+                reason=EventReason.PLANNED,
+                message=message,
+                type="Normal",
+                cause=placed.node,
             )
 
 
@@ -217,7 +218,8 @@ def _about_host_ipc(pod: PodView) -> Statement:
         "This pod requests an MPS slice without spec.hostIPC: true. It will start, but CUDA in it will not find the "
         "MPS server. Set hostIPC: true; the namespace must allow it (Pod Security level baseline forbids it)."
     )
-    return Statement(uid=pod.uid, key=pod.key, reason=HOST_IPC_MISSING, message=message, channel=HOST_IPC_MISSING)
+    reason = EventReason.HOST_IPC_MISSING
+    return Statement(uid=pod.uid, key=pod.key, reason=reason, message=message, channel=reason)
 
 
 def _planned(indexes: Iterable[int], pods: int) -> str:

@@ -9,33 +9,41 @@ from enum import StrEnum
 
 class UnplacedReason(StrEnum):
     NEVER_FITS = "NeverFits"
-    """No GPU of this cluster could hold it, even empty."""
+    """No GPU of this cluster could hold it, even empty. Remedy: request what the message lists, or add such a GPU."""
     WAITS_FOR_RELEASE = "WaitsForRelease"
-    """It would fit if partitions in use were released."""
+    """It would fit if partitions in use were released. Remedy: wait, or add a GPU node."""
     FRAGMENTED = "Fragmented"
-    """Enough capacity is free, but not contiguously on one GPU."""
+    """Enough capacity is free, but not contiguously on one GPU. Remedy: wait until the pods that the controller's
+    `/decisions` names end, or move them."""
     NO_CAPACITY = "NoCapacity"
-    """Everything suitable is full: it needs another node."""
+    """Everything suitable is full: it needs another node. Remedy: wait, or add a GPU node."""
     NO_NODE_RESOURCES = "NoNodeResources"
-    """The GPUs have room, but CPU, memory, pods or ports of their nodes do not."""
+    """The GPUs have room, but CPU, memory, pods or ports of their nodes do not. Remedy: request less, or free what the
+    message names."""
     BLOCKED = "Blocked"
-    """Suitable GPUs are there, but a policy, pin, pause, mode or a missing label keeps us off them."""
+    """Suitable GPUs are there, but a policy, pin, pause, mode or a missing label prevents changing them. Remedy: change
+    what the message names, or ask its owner to."""
     MIG_MODE_DISABLED = "MIGModeDisabled"
-    """Suitable GPUs are there, but their MIG mode is off."""
+    """Suitable GPUs are there, but their MIG mode is off. Remedy: drain the node and run the `nvidia-smi` command of
+    the message."""
     FILTERED_BY_SCHEDULER = "FilteredByScheduler"
-    """Suitable GPUs are there, but a taint, selector, affinity or cordon keeps the pod off their nodes."""
+    """Suitable GPUs are there, but a taint, selector, affinity or cordon keeps the pod off their nodes. Remedy: add a
+    toleration, or change the selector; uncordon the node."""
     GANG_WAITS = "GangWaits"
-    """Its gang starts whole or not at all, and there is no room, or there are not enough pods, for the whole."""
+    """Its gang starts whole or not at all, and there is not enough room, or too few of its pods exist. Remedy: create
+    the missing pods, or free room for the whole gang."""
     NOT_SERVED = "NotServed"
-    """gpuplan does not serve this kind of request."""
+    """gpuplan does not serve this kind of request. Remedy: request what the message names."""
     SCHEDULING_GATED = "SchedulingGated"
-    """It has scheduling gates, so no scheduler tries it yet."""
+    """It has scheduling gates, so no scheduler handles it yet. Remedy: none: who set the gate, such as Kueue, removes
+    it."""
     PREEMPTING = "Preempting"
-    """A scheduler has nominated it to a node and is evicting pods there."""
+    """A scheduler has nominated it to a node and is evicting pods there. Remedy: wait."""
     CHANGE_UNDER_WAY = "ChangeUnderWay"
-    """GPUs that might serve it are being changed now; it is planned again when they have settled."""
+    """GPUs that could serve it are being changed; the pod is reconsidered when they have settled. Remedy: wait."""
     AWAITING_AGENT = "AwaitingAgent"
-    """A suitable node's agent has not reported yet, is checking what is in use, or has stopped responding."""
+    """A suitable node's agent has not reported yet, is checking what is in use, or has stopped responding. Remedy:
+    wait; if it lasts, an administrator checks the agent's pod."""
 
     @property
     def in_flight(self) -> bool:

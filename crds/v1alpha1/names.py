@@ -68,57 +68,149 @@ class Condition(StrEnum):
     """The closed set of condition types of a plan; the agent writes all of them with its first status."""
 
     READY = "Ready"
+    """True: hardware, device plugin, kubelet and Node agree with the generation that the condition names. False: not
+    yet, or a GPU cannot. Unknown, written by the controller: no agent can answer. Remedy: follow its reason."""
     RECONCILING = "Reconciling"
+    """True: something is under way. Remedy: wait."""
     STALLED = "Stalled"
+    """True: a person or the hardware must act. Waiting for a pod to end is no stall. Remedy: follow its reason."""
     APPLIED = "Applied"
+    """True: the hardware matches the plan, advertised or not. Remedy: follow its reason."""
     ADVERTISED = "Advertised"
+    """True: kubelet and Node show exactly what is advertised; its message names troubles of the device plugin that cost
+    no partition yet. False also when the kubelet has not answered for `allocatableDeadlineSeconds`. Remedy: follow its
+    reason."""
     DRIFTED = "Drifted"
+    """True: the hardware of a GPU in the plan was changed outside gpuplan, and is not put right yet; what was put right
+    is in the Event `DriftRepaired`. Remedy: find who changes it; pause the plan while a person has to."""
     OWNERSHIP_CONFLICT = "OwnershipConflict"
+    """True: another device plugin, or NVIDIA's mig-manager, works on this node. Remedy: run the command in its
+    message."""
     AGENT_ALIVE = "AgentAlive"
+    """Written by the controller. True: the agent renews its Lease and the API server takes its status. Remedy: check
+    the agent's pod on the node."""
     GPUS_HEALTHY = "GPUsHealthy"
+    """True: the driver answers for every GPU, and no GPU reports a fault. Remedy: follow its reason."""
     HOST_ACCESS = "HostAccess"
+    """True: the agent sees the driver, its capability files and the processes of the node. While it does not see the
+    processes, nothing counts as unused, so nothing is destroyed. Remedy: give the agent's pod what the message
+    names."""
 
 
 class Reason(StrEnum):
-    """Reasons of conditions and of `status.gpus[].reason`, each one CamelCase word that a person can search for."""
+    """Reasons of conditions and of `status.gpus[].reason`, each one CamelCase word that a person can search for.
+
+    The docstrings here and below are docs/conditions.md, which `python -m docs.generate` makes.
+    """
 
     # all is well
     CONFIRMED = "Confirmed"
+    """It is in force, and was seen to be."""
     UNMANAGED = "Unmanaged"
+    """The plan does not list this GPU: it is advertised as it is, and never changed."""
     AS_PLANNED = "AsPlanned"
+    """The hardware is as planned."""
     NO_CONFLICT = "NoConflict"
+    """Nothing else partitions or advertises the GPUs of this node."""
     HEARTBEAT = "Heartbeat"
+    """The agent renews its Lease."""
     HEALTHY = "Healthy"
+    """No GPU reports a fault."""
     IDLE = "Idle"
+    """Nothing is under way, or nothing needs a person to act."""
     # under way
     CHANGING = "Changing"
+    """Partitions are being created or destroyed. Remedy: wait."""
     WITHDRAWING = "Withdrawing"
+    """Partitions are being taken off the kubelet's list; those that are unused then are destroyed. Remedy: wait."""
     ADVERTISING = "Advertising"
+    """The partitions exist; device plugin, kubelet or Node do not show them yet. Remedy: wait; a kubelet writes its
+    Node every ten seconds."""
     WAITING_FOR_RELEASE = "WaitingForRelease"
+    """A partition in use is in the way; the message names its pod. Remedy: wait for that pod to end, or delete it."""
     USE_UNKNOWN = "UseUnknown"
+    """Whether a partition in the way is in use is not known, so it counts as in use. Remedy: wait a minute after a
+    restart; if it lasts, the message names the source that does not answer."""
     STARTING = "Starting"
+    """The agent has not been heard yet. Remedy: wait; if it lasts, check the agent's pod on the node."""
     PAUSED = "Paused"
+    """`spec.paused` is true: nothing is changed. Remedy: remove `spec.paused` when you are done."""
     # a person or the hardware must act
     GPU_MISMATCH = "GPUMismatch"
+    """The item names another card by `uuid`: nothing is changed. Remedy: correct the `uuid`, or leave it out."""
     NO_SUCH_GPU = "NoSuchGPU"
+    """The plan lists an index that the node does not have. Remedy: remove the item; if a card is missing, see the
+    node's kernel log."""
     MIG_MODE_DISABLED = "MIGModeDisabled"
+    """MIG mode is off. Remedy: drain the node and run `nvidia-smi -i INDEX -mig 1` on it while the GPU is idle."""
     MIG_MODE_ENABLED = "MIGModeEnabled"
+    """MIG mode is on, and the plan has MPS slices or the whole GPU. Remedy: plan `mig.instances`, or run `nvidia-smi -i
+    INDEX -mig 0` while the GPU is idle."""
     MIG_NOT_SUPPORTED = "MIGNotSupported"
+    """This model has no MIG. Remedy: plan `mps.slices`, or `whole: {}`."""
     INVALID_LAYOUT = "InvalidLayout"
+    """The partitions do not fit on this GPU, or the plan cannot be read. Remedy: correct the item as the message
+    says."""
     NOT_SUPPORTED = "NotSupported"
+    """The plan has a field that this version does not serve. Remedy: use what the message names instead."""
     DRIVER_ERROR = "DriverError"
+    """The driver is away or refused a call; it is tried again. Remedy: if it lasts, look for Xid errors in the node's
+    kernel log; drain the node and reset the GPU."""
     DEVICE_PLUGIN_ERROR = "DevicePluginError"
+    """The device plugin reports an error, or an MPS daemon does not answer. Remedy: read the message and the log of the
+    node's device plugin pod."""
     ADVERTISE_TIMEOUT = "AdvertiseTimeout"
+    """Device plugin, kubelet or Node have not shown the partitions within the deadline. Remedy: check that the device
+    plugin pod runs on the node, then the kubelet."""
     CDI_UNAVAILABLE = "CDIUnavailable"
+    """No container could use the device, so it is not advertised. Remedy: see [how containers get their
+    devices](operating.md#how-containers-get-their-devices)."""
     HOST_NOT_VISIBLE = "HostNotVisible"
+    """The agent's pod does not see what it must of the host. Remedy: run it with `hostPID: true` and the mounts of the
+    chart."""
     DRIFT = "Drift"
+    """The hardware differs from what was confirmed: something else changed it. Remedy: find who changes it; pause the
+    plan while a person has to."""
     FOREIGN_OWNER = "ForeignOwner"
+    """Another device plugin or NVIDIA's mig-manager runs on this node. Remedy: run the command in the message."""
     UNHEALTHY = "Unhealthy"
+    """The GPU is lost, broken or does not answer; no further pod gets a partition of it. Remedy: drain the node, then
+    reset the GPU, reboot, or replace the card."""
     # written by the controller
     AGENT_SILENT = "AgentSilent"
+    """The agent has not renewed its Lease for `agentSilentSeconds`: the node is not planned. Remedy: check the agent's
+    pod on the node."""
     CANNOT_REPORT = "CannotReport"
+    """The agent runs, and the API server refused its last three or more status writes: the status is out of date.
+    Remedy: allow what the message names; otherwise report it as a bug."""
     NODE_NOT_FOUND = "NodeNotFound"
+    """There is no Node of this name. Remedy: correct the plan's name, or wait until the node joins the cluster."""
     AWAITING_AGENT = "AwaitingAgent"
+    """The agent has not written a status yet. Remedy: label the node `gpuplan.dev/gpu-partitioning`, and check the
+    agent's pod on it."""
+
+
+class EventReason(StrEnum):
+    """Reasons of Events, besides those of conditions and those for which a pod waits."""
+
+    PLANNED = "Planned"
+    """On a pod: partitions for it are being made on the node that the message names. Remedy: wait."""
+    HOST_IPC_MISSING = "HostIPCMissing"
+    """On a pod: it requests an MPS slice without `spec.hostIPC: true`; it will start, and CUDA in it will not find the
+    MPS server. Remedy: set `hostIPC: true`, in a namespace that allows it."""
+    PARTITION_GONE = "PartitionGone"
+    """On a pod: it was bound to a partition that its node no longer had, and the kubelet refused it. Remedy: none for
+    pods of a Deployment; create a bare pod again."""
+    PLAN_WRITTEN = "PlanWritten"
+    """On a plan: the controller has written `spec.planned`."""
+    PLAN_FAILED = "PlanFailed"
+    """On a plan: it could not be planned or written, so it stays as it is and no pod is planned for its node. Remedy:
+    allow the write where the message names a refusal; otherwise report the traceback in the controller's log."""
+    DRIFT_REPAIRED = "DriftRepaired"
+    """On a plan: instances that something else created or destroyed were put right. Remedy: find who changes them."""
+    PARTITIONING_LABELS = "PartitioningLabels"
+    """On a Node: its labels cannot be understood, or contradict each other. Remedy: set `gpuplan.dev/gpu-partitioning`
+    to mig, mps or auto."""
 
 
 READY_OF_CONTROLLER = (Reason.AGENT_SILENT, Reason.CANNOT_REPORT, Reason.NODE_NOT_FOUND)
@@ -128,22 +220,33 @@ READY_OF_CONTROLLER = (Reason.AGENT_SILENT, Reason.CANNOT_REPORT, Reason.NODE_NO
 class GpuState(StrEnum):
     """`status.gpus[].state`."""
 
-    UNMANAGED = "Unmanaged"  # no item in the plan: reported, never touched
-    CHANGING = "Changing"  # hardware or slices are being changed
-    ADVERTISING = "Advertising"  # created; the kubelet or the Node does not show it yet
-    WAITING_FOR_RELEASE = "WaitingForRelease"  # a partition in use is in the way
-    READY = "Ready"  # confirmed: hardware, plugin, kubelet and node agree with the plan
-    FAILED = "Failed"  # `reason` and `message` name what must be done
+    UNMANAGED = "Unmanaged"
+    """No item in the plan: reported, never changed."""
+    CHANGING = "Changing"
+    """Hardware or slices are being changed."""
+    ADVERTISING = "Advertising"
+    """Created; the kubelet or the Node does not show it yet."""
+    WAITING_FOR_RELEASE = "WaitingForRelease"
+    """A partition in use is in the way."""
+    READY = "Ready"
+    """Confirmed: hardware, plugin, kubelet and Node agree with the plan."""
+    FAILED = "Failed"
+    """`reason` and `message` name what must be done."""
 
 
 class PartitionState(StrEnum):
     """`status.gpus[].partitions[].state`. Anything but Free counts as used."""
 
     USED = "Used"
+    """A pod or a process holds it."""
     FREE = "Free"
+    """All sources of use agree that nothing holds it."""
     UNKNOWN = "Unknown"
-    PENDING = "Pending"  # exists, not yet schedulable
-    WITHDRAWN = "Withdrawn"  # no longer advertised; will be destroyed
+    """Whether it is in use is not known."""
+    PENDING = "Pending"
+    """Exists, not yet schedulable."""
+    WITHDRAWN = "Withdrawn"
+    """No longer advertised; will be destroyed."""
 
 
 class Backend(StrEnum):

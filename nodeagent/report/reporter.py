@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from crds.v1alpha1 import names
-from crds.v1alpha1.names import GpuState
+from crds.v1alpha1.names import EventReason, GpuState, Reason
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from nodeagent.desired.plan import ObservedPlan
@@ -30,7 +30,7 @@ class Reporter:
         self,
         *,
         write: Callable[[ObservedPlan, Mapping[str, Any]], float | None],
-        emit: Callable[[ObjectReference, EventType, str, str], None],
+        emit: Callable[[ObjectReference, EventType, EventReason | Reason, str], None],
         metrics: AgentMetrics,
         clock: Callable[[], float],
         now: Callable[[], str],
@@ -103,10 +103,10 @@ class Reporter:
             self._metrics.drift_repaired(len(repair.created), len(repair.destroyed))
             log.warning("%s", repair.message)
             if result.observation.plan is not None:
-                self._emit(_about(result.observation.plan), "Warning", "DriftRepaired", repair.message)
+                self._emit(_about(result.observation.plan), "Warning", EventReason.DRIFT_REPAIRED, repair.message)
 
     def _emit_event(self, plan: ObservedPlan, kind: EventType, outcome: GpuOutcome) -> None:
-        self._emit(_about(plan), kind, str(outcome.reason), _event_text(outcome))
+        self._emit(_about(plan), kind, outcome.reason, _event_text(outcome))
 
     def _note_refused(self, result: PassResult) -> None:
         """Pods that were bound while their partition was being withdrawn: the kubelet refuses them permanently."""
@@ -123,7 +123,7 @@ class Reporter:
                     "The pod was bound to a GPU partition that this node no longer had. A controller such as a "
                     "Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, must be created again."
                 )
-                self._emit(about, "Warning", "PartitionGone", message)
+                self._emit(about, "Warning", EventReason.PARTITION_GONE, message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
 
 

@@ -49,7 +49,7 @@ def statement(reason: UnplacedReason, message: str = "m", *, name: str = "a", ch
     return Statement(
         uid=f"uid-{name}",
         key=("default", name),
-        reason=reason.value,
+        reason=reason,
         message=message,
         in_flight=reason.in_flight,
         channel=channel,

@@ -1,0 +1,39 @@
+"""`python -m docs.generate`: the pages that are made from tables in the code.
+
+`--write` renews them, `--check` fails where one is stale. What a page says is in the code that it is made from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from docs.generate import api, conditions
+
+FOLDER = Path(__file__).parents[1]
+PAGES: Mapping[str, Callable[[], str]] = {"api.md": api.page, "conditions.md": conditions.page}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; 1 when --check finds a stale page."""
+    parser = argparse.ArgumentParser(prog="python -m docs.generate", description=__doc__)
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--write", action="store_true")
+    choice.add_argument("--check", action="store_true")
+    arguments = parser.parse_args(argv)
+    made = {FOLDER / name: page() for name, page in PAGES.items()}
+    stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
+    if arguments.write:
+        for path in stale:
+            path.write_text(made[path])
+    elif stale:
+        names = ", ".join(f"docs/{path.name}" for path in stale)
+        print(f"stale: {names}. Run `python -m docs.generate --write`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Makes docs/conditions.md: every condition, reason, state and Event with its meaning and its remedy.
+
+Reads the docstring below each member of the enumerations that the code writes them from. A member without one, or one
+that needs a remedy and has none, is an error: nothing that a user can read lacks its meaning.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.model.reasons import UnplacedReason
+from crds.v1alpha1.names import Condition, EventReason, GpuState, PartitionState, Reason
+from docs.generate.tables import MADE, table
+
+REMEDY = " Remedy: "
+INTRODUCTION = f"""# Conditions, reasons and Events
+
+{MADE} The texts are the docstrings in `crds/v1alpha1/names.py` and
+`controller/model/reasons.py`.
+
+Conditions are in `status.conditions` of a plan (`kubectl describe gpp NODE`), reasons at its conditions and at each of
+its GPUs. Their messages name the GPU, the pod or the command that is meant.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a member means, and what to do about it; nothing where there is nothing to do."""
+
+    meaning: str
+    remedy: str
+
+
+def page() -> str:
+    """The page as text."""
+    parts = [
+        INTRODUCTION,
+        "## Conditions of a plan\n",
+        _section(Condition, "condition"),
+        "## Reasons of conditions and GPUs\n",
+        _section(Reason, "reason"),
+        "## Reasons for which a pod waits\n",
+        "An Event on the pod has the reason, what is missing and what would help; "
+        "[operating.md](operating.md#events-of-waiting-pods) says when.\n",
+        _section(UnplacedReason, "reason"),
+        "## Other Events\n",
+        "A GPU that fails or becomes ready has an Event on its plan, too, with the reason of the GPU.\n",
+        _section(EventReason, "Event"),
+        "## States of a GPU\n",
+        _section(GpuState, "state"),
+        "## States of a partition\n",
+        _section(PartitionState, "state"),
+    ]
+    return "\n".join(parts)
+
+
+def entries(kind: type[StrEnum]) -> Mapping[str, Entry]:
+    """By value, in the order of the code."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for at, statement in enumerate(body.body):
+        if not isinstance(statement, ast.Assign):
+            continue
+        target = statement.targets[0]
+        assert isinstance(target, ast.Name)
+        found[kind[target.id].value] = _entry(f"{kind.__name__}.{target.id}", body.body[at + 1 : at + 2])
+    return found
+
+
+def _entry(name: str, following: list[ast.stmt]) -> Entry:
+    match following:
+        case [ast.Expr(value=ast.Constant(value=str(text)))]:
+            meaning, _, remedy = " ".join(text.split()).partition(REMEDY)
+            return Entry(meaning=meaning, remedy=_sentence(remedy))
+    raise SystemExit(f'{name} has no docstring: write """What it means. Remedy: what to do.""" below it')
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _section(kind: type[StrEnum], name: str) -> str:
+    found = entries(kind)
+    if not any(entry.remedy for entry in found.values()):
+        return table((name, "meaning"), ((value, entry.meaning) for value, entry in found.items()))
+    rows = ((value, entry.meaning, entry.remedy) for value, entry in found.items())
+    return table((name, "meaning", "remedy"), rows)

@@ -128,8 +128,8 @@ def nvmlDeviceGetMigDeviceHandleByIndex(
     board = board_of(device.gpu)
     require(board.mig, Status.NOT_SUPPORTED)
     slots = mig_device_slots(machine, device.gpu)
-    require(index < len(slots), Status.INVALID_ARGUMENT)
-    parts = slots[index]
+    require(not device.gpu["mig_mode"] or index < len(slots), Status.INVALID_ARGUMENT)
+    parts = slots[index] if index < len(slots) else None
     if parts is None:
         raise Refused(Status.NOT_FOUND)
     put_pointer(found, mig_handle(device.index, *parts))

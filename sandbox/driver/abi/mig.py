@@ -15,23 +15,9 @@ from sandbox.driver.state import MachineState
 from sandbox.driver.status import Refused, Status, require
 
 PROFILES_WITH_MODE_OFF = 536  # first driver branch that returns profiles while the MIG mode is off
-PROFILE_INFO_V2, PROFILE_INFO_V3 = 0x02000098, 0x03000098
+PROFILE_INFO_V2 = 0x02000098
+PROFILE_ENUM_COUNT = 0x11  # of driver 580: constants from here on are no profiles at all
 POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
-
-
-class GpuInstanceProfileInfoV3(ctypes.Structure):
-    """nvmlGpuInstanceProfileInfo_v3_t, which the binding does not define."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint) for name in ("version", "id", "sliceCount", "instanceCount", "multiprocessorCount")),
-        *(
-            (name, ctypes.c_uint)
-            for name in ("copyEngineCount", "decoderCount", "encoderCount", "jpegCount", "ofaCount")
-        ),
-        ("memorySizeMB", ctypes.c_ulonglong),
-        ("name", ctypes.c_char * 96),
-        ("capabilities", ctypes.c_uint),
-    )
 
 
 @reads(HANDLE, OUT, OUT)
@@ -56,7 +42,7 @@ def nvmlDeviceSetMigMode(
 def nvmlDeviceGetGpuInstanceProfileInfoV(
     _: Session, machine: MachineState, handle: int | None, index: int, info: int | None
 ) -> None:
-    require(get_uint(info) in (PROFILE_INFO_V2, PROFILE_INFO_V3), Status.ARGUMENT_VERSION_MISMATCH)
+    require(get_uint(info) == PROFILE_INFO_V2, Status.ARGUMENT_VERSION_MISMATCH)
     _fill(info, *_profile_by_index(machine, handle, index))
 
 
@@ -97,10 +83,13 @@ def nvmlGpuInstanceDestroy(_: Session, machine: MachineState, handle: int | None
 def nvmlDeviceGetGpuInstances(
     _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
 ) -> None:
-    """The caller's array must hold as many entries as the profile's instance count; null is refused."""
+    """The caller's array must hold as many entries as the profile's instance count; null is refused.
+
+    With the mode off there are none, which is no error: seen on an H100 with driver 580.
+    """
     device = parent_device(machine, handle)
     require(machine["privileged"], Status.NO_PERMISSION)
-    require(device.gpu["mig_mode"], Status.NOT_SUPPORTED)
+    require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
     spec = _known(board_of(device.gpu), profile_id)
     checked(array)
     found = [instance for instance in device.gpu["gpu_instances"] if instance["profile"] == spec.name]
@@ -114,7 +103,7 @@ def nvmlDeviceGetGpuInstanceById(
     _: Session, machine: MachineState, handle: int | None, identifier: int, found: int | None
 ) -> None:
     device = parent_device(machine, handle)
-    require(device.gpu["mig_mode"], Status.NOT_SUPPORTED)
+    require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
     for instance in device.gpu["gpu_instances"]:
         if instance["id"] == identifier:
             put_pointer(found, instance_handle(device.index, instance))
@@ -140,7 +129,7 @@ def _require_profiles(machine: MachineState, device: Device) -> None:
 def _profile_by_index(machine: MachineState, handle: int | None, index: int) -> tuple[Board, ProfileSpec]:
     device = parent_device(machine, handle)
     _require_profiles(machine, device)
-    require(index < pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT, Status.INVALID_ARGUMENT)
+    require(index < PROFILE_ENUM_COUNT, Status.INVALID_ARGUMENT)
     board = board_of(device.gpu)
     spec = board.by_nvml_index(index)
     require(spec, Status.NOT_SUPPORTED)
@@ -157,8 +146,7 @@ def _known(board: Board, profile_id: int) -> ProfileSpec:
 
 def _fill(info: int | None, board: Board, spec: ProfileSpec) -> None:
     """Engine counts are one copy engine a slice, and the media engines where the profile has them: a simplification."""
-    second = get_uint(info) == PROFILE_INFO_V2
-    answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t if second else GpuInstanceProfileInfoV3)
+    answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
     answer.name = f"MIG {spec.name}".encode()
     media = int(board.model.excludes(spec.name, spec.name))
     answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices

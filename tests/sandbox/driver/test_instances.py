@@ -34,8 +34,8 @@ def test_with_the_mode_off_nothing_is_cut(simulate: Simulate) -> None:
     simulate("A100-40GB")
     device = gpu()
     assert code_of(create_gpu_instance, device, 19) == NOT_SUPPORTED
-    assert code_of(nvml.nvmlDeviceGetGpuInstanceById, device, 1) == NOT_SUPPORTED
-    assert code_of(gpu_instances, device, profiles(device)[19]) == NOT_SUPPORTED
+    assert code_of(nvml.nvmlDeviceGetGpuInstanceById, device, 1) == NOT_FOUND
+    assert gpu_instances(device, profiles(device)[19]) == []
     assert nvml.nvmlDeviceGetMaxMigDeviceCount(device) == 0
     assert placements(device, 9) == [(0, 4), (4, 4)]  # the header: answers with the mode off too
     assert len(profiles(device)) == 7
@@ -69,7 +69,7 @@ def test_lookups_that_find_nothing(simulate: Simulate) -> None:
     assert code_of(nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, 3) == NOT_FOUND
     assert code_of(nvml.nvmlDeviceGetHandleByIndex, 9) == INVALID
     assert code_of(nvml.nvmlDeviceGetGpuInstanceProfileInfo, device, 5) == NOT_SUPPORTED  # a gap in the constants
-    assert code_of(nvml.nvmlDeviceGetGpuInstanceProfileInfo, device, 0x12) == INVALID  # past their end
+    assert code_of(nvml.nvmlDeviceGetGpuInstanceProfileInfo, device, 0x11) == INVALID  # past their end
     count = ctypes.c_uint(7)
     assert code_of(nvml.nvmlDeviceGetGpuInstances, device, 19, None, ctypes.byref(count)) == INVALID
     instance = nvml.nvmlDeviceGetGpuInstanceById(device, 1)

@@ -5,7 +5,7 @@ WORKERS ?= 4
 PROFILE ?= quick
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-scale e2e-load \
-  e2e-programs fmt lock manifests image audit clean
+  e2e-programs fmt lock manifests docs image audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -20,7 +20,7 @@ test: .venv/.ready  ## run everything that a change must pass
 check: .venv/.ready  ## run the inner loop: everything but slow tests and those of the stand-ins
 	@$(MAKE) --no-print-directory -j2 static unit ONLY='-m "not slow" --ignore=tests/sandbox'
 
-static: lint types contracts generated  ## lint, types, import contracts, generated files
+static: lint types contracts generated docs  ## lint, types, import contracts, generated files, links of the documentation
 
 lint: .venv/.ready
 	$(BIN)/ruff format --check .
@@ -47,6 +47,9 @@ generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m deploy.generate --check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/python -m pip check
+
+docs: .venv/.ready  ## build the site of the documentation into build/site; a broken link or anchor is an error
+	$(BIN)/mkdocs build --quiet
 
 unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process
 	@$(if $(COVERAGE),$(BIN)/coverage erase)

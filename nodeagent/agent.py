@@ -62,7 +62,7 @@ class Agent:
         """One pass."""
         observation = self.observer.observe()
         confirmed = self.confirmations.load(observation.plan)
-        desired = desired_items(observation.plan, observation.gpus)
+        desired = desired_items(observation.plan, observation.gpus, driver_version=observation.driver_version)
         changes = _changes(desired, observation)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
         acting = () if self.advertiser.rival(observation) else changes.values()
@@ -70,7 +70,7 @@ class Agent:
         actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
         if any(done.acted for done in actuated.values()):
             observation = self.observer.observe_hardware(observation)
-            desired = desired_items(observation.plan, observation.gpus)
+            desired = desired_items(observation.plan, observation.gpus, driver_version=observation.driver_version)
             changes = _changes(desired, observation)
         work = PassWork(
             observation=observation,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.handover.config import Loaded, PluginConfig
+from nodeagent.handover.config import DeviceKind, Loaded, PluginConfig
 from nodeagent.hardware.driver import DriverError, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
@@ -51,6 +51,11 @@ class Readings:
     allocatable: Allocatable | NoAnswer
     node: ObservedNode | None
 
+    @property
+    def slices(self) -> frozenset[str]:
+        """Ids of our MPS slices."""
+        return frozenset(device.id for device in self.config.devices if device.kind is DeviceKind.MPS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
@@ -77,7 +82,7 @@ class Observation:
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The verdict of all witnesses on one partition."""
-        verdict = self.usage.of(partition)
+        verdict = self.usage.of(partition, self.readings.slices)
         processes = self.processes.get(gpu.uuid, "the processes on this GPU were not read")
         if isinstance(processes, str):
             return Verdict(use=Use.UNKNOWN, why=processes) if verdict.free else verdict

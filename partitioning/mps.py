@@ -1,9 +1,9 @@
 """Describes MPS slices: shares of one GPU with a memory limit each, and what a GPU can hold of them.
 
-Takes sizes in GB (10^9 bytes, `nvidia.com/gpu-<N>gb`) or GiB (2^30 bytes, `aliyun.com/gpu-mem`), returns slices with
-the limit in whole MiB that MPS enforces, and for an impossible set one sentence with the remedy. The limit is rounded
-down, so that slices never promise more than the GPU has. Active thread percentages may add up to more than 100: MPS
-shares multiprocessors in time.
+Takes sizes in GB (10^9 bytes, `nvidia.com/gpu-<N>gb`) or GiB (2^30 bytes, `aliyun.com/gpu-mem`), or a number of equal
+replicas (`nvidia.com/gpu.shared`); returns slices with the limit in whole MiB that MPS enforces, and for an impossible
+set one sentence with the remedy. The limit is rounded down, so that slices never promise more than the GPU has. Active
+thread percentages of sized slices may add up to more than 100: MPS shares multiprocessors in time.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from partitioning.resources import ACK_MEMORY, mps_resource_gb
+from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, mps_resource_gb
 
 BYTES_PER_GB = 10**9
 BYTES_PER_MIB = 2**20
 MIB_PER_GIB = 1024
 MAX_CLIENTS = 48
 """MPS clients per GPU from Volta to CUDA 13.0 (NVIDIA's MPS guide; 60 from CUDA 13.1, which a node may not have)."""
+MAX_CLIENTS_BEFORE_VOLTA = 16
+MAX_CLIENTS_OF_NEWEST = 60
+FIRST_DRIVER_OF_NEWEST = 590
+"""Major version of the driver that came with CUDA 13.1."""
 VOLTA = (7, 0)
+REPLICA = ""
+"""The label of equal replicas: their device ids have a number only, as those of NVIDIA's device plugin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +35,13 @@ class MpsSlice:
     resource: str
     """The name under which pods request it."""
     label: str
-    """Its size as people write it, `10gb` or `3gib`; part of device ids."""
+    """Its size as people write it, `10gb` or `3gib`, or `REPLICA`; part of device ids."""
     units: int = 1
     """How many of `resource` a pod requests to get it: 1, or its GiB under `aliyun.com/gpu-mem`."""
     thread_percent: int | None = None
     """Limit of active threads, 1 to 100 % of the GPU's multiprocessors; None: no limit."""
+    mergeable: bool = False
+    """A container may request several of one GPU, and gets them as one slice of their sum."""
 
     @property
     def sort_key(self) -> tuple[int, str, int]:
@@ -65,6 +73,53 @@ def slice_of_gib(memory_gib: int, thread_percent: int | None = None) -> MpsSlice
         units=memory_gib,
         thread_percent=thread_percent,
     )
+
+
+def replicas_of(
+    model_memory_mib: int, replicas: int, *, renamed: bool = True, mergeable: bool = False
+) -> tuple[MpsSlice, ...]:
+    """Equal shares of memory and threads, limited as NVIDIA's device plugin limits them.
+
+    `renamed`: they are nvidia.com/gpu.shared, else nvidia.com/gpu.
+    """
+    share = MpsSlice(
+        memory_mib=model_memory_mib // replicas,
+        resource=SHARED if renamed else WHOLE,
+        label=REPLICA,
+        thread_percent=100 // replicas,
+        mergeable=mergeable,
+    )
+    return (share,) * replicas
+
+
+def client_limit(compute_capability: tuple[int, int], driver_version: str = "") -> int:
+    """How many processes MPS serves on one GPU at once; `driver_version` is that of the node, '' where unknown.
+
+    NVIDIA's device plugin draws the line at capability 7.5, so that a V100 gets 16 from it; NVIDIA's MPS guide, and so
+    this, at Volta, which is 7.0.
+    """
+    if compute_capability < VOLTA:
+        return MAX_CLIENTS_BEFORE_VOLTA
+    major = driver_version.partition(".")[0]
+    newest = major.isdecimal() and int(major) >= FIRST_DRIVER_OF_NEWEST
+    return MAX_CLIENTS_OF_NEWEST if newest else MAX_CLIENTS
+
+
+def check_replicas(compute_capability: tuple[int, int], replicas: int, driver_version: str = "") -> str | None:
+    """None if one GPU can have so many equal replicas, else one sentence with the number and the remedy."""
+    limit = client_limit(compute_capability, driver_version)
+    if replicas < 2:
+        return f"mps.replicas is {replicas}, and sharing begins at 2: write 2 to {limit}, or use whole: {{}}"
+    if replicas <= limit:
+        return None
+    if limit == MAX_CLIENTS_BEFORE_VOLTA:
+        major, minor = compute_capability
+        where = f"a GPU older than Volta (compute capability {major}.{minor})" if major else "a GPU that is not known"
+    elif limit == MAX_CLIENTS:
+        where = f"this GPU ({MAX_CLIENTS_OF_NEWEST} from driver {FIRST_DRIVER_OF_NEWEST})"
+    else:
+        where = "a GPU"
+    return f"mps.replicas is {replicas}, and MPS serves {limit} clients on {where}: write {limit} or less"
 
 
 def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], slices: Iterable[MpsSlice]) -> str | None:

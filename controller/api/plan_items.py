@@ -15,16 +15,16 @@ from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, 
 from crds.v1alpha1.spec import GpuItem, MigInstance, MigItem, MpsItem, MpsSliceItem, WholeItem
 from partitioning.layouts import Instance, Layout, instance_at
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
-from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, mps_gb_of_resource
+from partitioning.mps import REPLICA, MpsSlice, replicas_of, slice_of_gb, slice_of_gib
+from partitioning.resources import ACK_MEMORY, WHOLE, mps_gb_of_resource
 
 
-def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, renamed: bool = False) -> Desired:
-    """What an item requests. `renamed`: equal MPS replicas are advertised as nvidia.com/gpu.shared."""
+def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, renamed: bool = True) -> Desired:
+    """What an item requests. `renamed`: equal MPS replicas are nvidia.com/gpu.shared where the item does not say."""
     if item.mig is not None:
         return _mig(item.mig, model)
     if item.mps is not None:
-        return MpsDesired(slices=tuple(_mps_slices(item.mps, memory_mib, SHARED if renamed else WHOLE)))
+        return MpsDesired(slices=tuple(_mps_slices(item.mps, memory_mib, renamed)))
     return WholeDesired()
 
 
@@ -56,10 +56,14 @@ def _mig(item: MigItem, model: GpuModel | None) -> MigDesired:
     return MigDesired(layout=Layout.of(placed), counts=tuple(sorted(counts.items())))
 
 
-def _mps_slices(item: MpsItem, memory_mib: int, replica_resource: str) -> Iterable[MpsSlice]:
+def _mps_slices(item: MpsItem, memory_mib: int, renamed: bool) -> Iterable[MpsSlice]:
     if item.replicas:
-        share = MpsSlice(memory_mib=memory_mib // item.replicas, resource=replica_resource, label=f"1of{item.replicas}")
-        return [share] * item.replicas
+        return replicas_of(
+            memory_mib,
+            item.replicas,
+            renamed=item.renamed(otherwise=renamed),
+            mergeable=item.fail_requests_greater_than_one is False,
+        )
     return [share for given in item.slices or () for share in [_slice(given)] * (given.count or 1)]
 
 
@@ -70,8 +74,12 @@ def _slice(given: MpsSliceItem) -> MpsSlice:
 
 
 def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:
-    if slices and slices[0].resource in (WHOLE, SHARED):
-        return MpsItem(replicas=len(slices))
+    if slices and slices[0].label == REPLICA:
+        return MpsItem(
+            replicas=len(slices),
+            rename_by_default=False if slices[0].resource == WHOLE else None,
+            fail_requests_greater_than_one=False if slices[0].mergeable else None,
+        )
     return MpsItem(slices=[_slice_item(share, len(list(same))) for share, same in groupby(slices)])
 
 

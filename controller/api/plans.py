@@ -149,7 +149,7 @@ class _ReportedGpus:
         self.by_index = {gpu.index: gpu for gpu in status.gpus or ()}
         self._models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
         self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
-        self._renamed = bool(spec.device_plugin and spec.device_plugin.rename_by_default)
+        self._renamed = spec.renames_replicas
 
     def model(self, index: int) -> GpuModel | None:
         name = self._name(index)

@@ -73,7 +73,7 @@ class State(Known):
             new = self._unreadable.pod(key, observed, old)
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
                 self._capacity(node)
-            serving = self._serving(misnamed=new is not None and bool(new.misnamed))
+            serving = self._serving(by_name=new is not None and new.names_shared)
             self._pod_changed(self._pods.observe(key, new, serving=serving, now=self._clock()))
             if any(pod is not None and pod.gpu for pod in (old, new)):
                 self.version += 1
@@ -198,8 +198,8 @@ class State(Known):
 
     def _judge_again(self) -> None:
         """What decides who serves a pod has changed."""
-        misnamed = any(pod.misnamed for pod in self._pods.pending.values())
-        for change in self._pods.judge_again(self._serving(misnamed=misnamed), now=self._clock()):
+        by_name = any(pod.names_shared for pod in self._pods.pending.values())
+        for change in self._pods.judge_again(self._serving(by_name=by_name), now=self._clock()):
             self._pod_changed(change)
 
     def _take_changes(self) -> None:
@@ -217,12 +217,12 @@ class State(Known):
         """A node besides this one has it."""
         return any(resource in other.allocatable for other in self._nodes.values() if other is not node)
 
-    def _serving(self, *, misnamed: bool) -> Serving:
-        """Whose requests are served; with the names of the nodes' resources only for misnamed requests."""
+    def _serving(self, *, by_name: bool) -> Serving:
+        """Whose requests are served; with the names of the nodes' resources only for requests that need them."""
         return Serving(
             scheduler_names=self._scheduler_names,
             dra_resources=self._dra_resources,
-            advertised=advertised(self._nodes.values()) if misnamed else frozenset(),
+            advertised=advertised(self._nodes.values()) if by_name else frozenset(),
         )
 
     def _node_uid(self, name: str) -> str:

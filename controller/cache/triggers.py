@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from controller.model.views import GpuView, MigDesired, NodeView, PlanView, PodView
 from crds.v1alpha1.names import Mode
-from partitioning.resources import WHOLE, classify, is_misnamed
+from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, classify, is_misnamed
 
 
 def same_request(old: PodView, new: PodView) -> bool:
@@ -48,8 +48,10 @@ def has_gpus(node: NodeView) -> bool:
 
 
 def odd_names(node: NodeView | None) -> frozenset[str]:
-    """Its resources that are named like slices and are none: a pod that requests one of them is not wrong."""
-    return frozenset(filter(is_misnamed, node.allocatable)) if node is not None else frozenset()
+    """Its resources that make a request right: named like slices that they are not, or equal shares."""
+    if node is None:
+        return frozenset()
+    return frozenset(name for name in node.allocatable if name in (SHARED, ACK_MEMORY) or is_misnamed(name))
 
 
 def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int] = ()) -> bool:

@@ -90,8 +90,12 @@ def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
     """Why a pod that requests a share of a GPU is not planned for; None if it is."""
     kinds = [kind_of(resource) for resource, _ in pod.gpu]
     for (resource, amount), kind in zip(pod.gpu, kinds, strict=True):
-        if isinstance(kind, SharedRequest):
-            return _not_served(pod, f"{resource} is not served. Request nvidia.com/gpu-<N>gb, an MPS slice of N GB.")
+        if isinstance(kind, SharedRequest) and resource not in serving.advertised:
+            return _not_served(
+                pod,
+                f"No node has {resource}. Share a GPU by mps.replicas in the plan of its node, or request "
+                "nvidia.com/gpu-<N>gb, an MPS slice of N GB.",
+            )
         if isinstance(kind, AckRequest):
             gb = -(-amount * 2**30 // 10**9)
             return _not_served(pod, f"{resource}: {amount} is not served. Request nvidia.com/gpu-{gb}gb: 1.")

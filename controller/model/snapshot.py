@@ -49,7 +49,7 @@ class Snapshot:
         serving = Serving(
             scheduler_names=self.scheduler_names,
             dra_resources=self.context.dra_resources,
-            advertised=advertised(self.nodes) if any(pod.misnamed for pod in self.pending) else frozenset(),
+            advertised=advertised(self.nodes) if any(pod.names_shared for pod in self.pending) else frozenset(),
         )
         demands = collect(self.pending, serving, bind_failures=self.bind_failures)
         object.__setattr__(self, "demands", demands)

@@ -28,6 +28,7 @@ from crds.v1alpha1.names import Mode, PartitionState
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice, in_order
+from partitioning.resources import ACK_MEMORY, SHARED
 
 __all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
 
@@ -88,6 +89,11 @@ class PodView:
     @property
     def title(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def names_shared(self) -> bool:
+        """Whether its request is served depends on which resources nodes have."""
+        return bool(self.misnamed) or any(resource in (SHARED, ACK_MEMORY) for resource, _ in self.gpu)
 
     @property
     def scheduling_gated(self) -> bool:

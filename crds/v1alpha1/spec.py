@@ -14,6 +14,7 @@ from crds.v1alpha1.names import Mode
 MAX_GPUS = 16
 MAX_INSTANCES = 16
 MAX_SLICES = 16
+MAX_REPLICAS = 60
 PROFILE_PATTERN = r"^[0-9]+g\.[0-9]+gb([+-][a-z]+(\.[a-z]+)?)?$"
 
 
@@ -109,7 +110,11 @@ class MpsItem(Wire):
     model_config = ConfigDict(
         json_schema_extra={
             "x-kubernetes-validations": [
-                cel("has(self.slices) != has(self.replicas)", "give slices (sized shares) or replicas (equal shares)")
+                cel("has(self.slices) != has(self.replicas)", "give slices (sized shares) or replicas (equal shares)"),
+                cel(
+                    "has(self.replicas) || !(has(self.renameByDefault) || has(self.failRequestsGreaterThanOne))",
+                    "renameByDefault and failRequestsGreaterThanOne concern replicas: remove them, or give replicas",
+                ),
             ]
         }
     )
@@ -125,10 +130,29 @@ class MpsItem(Wire):
         int | None,
         Field(
             ge=2,
-            le=48,
-            description="Equal slices of the whole GPU, advertised as nvidia.com/gpu.shared or nvidia.com/gpu.",
+            le=MAX_REPLICAS,
+            description="Equal replicas of the GPU, each with its part of memory and threads: 2 to 48, or to 60 from "
+            "driver 590, or to 16 on GPUs older than Volta. They change only while no container holds one.",
         ),
     ] = None
+    rename_by_default: Annotated[
+        bool | None,
+        Field(
+            description="true: replicas are nvidia.com/gpu.shared; false: nvidia.com/gpu. Absent: "
+            "devicePlugin.renameByDefault, and where that is absent true."
+        ),
+    ] = None
+    fail_requests_greater_than_one: Annotated[
+        bool | None,
+        Field(
+            description="false: a container may request several replicas of one GPU and gets them as one share of "
+            "their sum. Absent means true: such a container is refused."
+        ),
+    ] = None
+
+    def renamed(self, *, otherwise: bool) -> bool:
+        """Whether its replicas are nvidia.com/gpu.shared; `otherwise` is what holds for the node."""
+        return otherwise if self.rename_by_default is None else self.rename_by_default
 
 
 class WholeItem(Wire):
@@ -189,7 +213,10 @@ class DevicePluginSpec(Wire):
         Field(description="How NVIDIA's plugin names MIG devices. gpuplan's own plugin always uses mixed names."),
     ] = None
     rename_by_default: Annotated[
-        bool | None, Field(description="Advertise equal MPS replicas as nvidia.com/gpu.shared, not as nvidia.com/gpu.")
+        bool | None,
+        Field(
+            description="Advertise equal MPS replicas as nvidia.com/gpu.shared, not as nvidia.com/gpu. Absent: true."
+        ),
     ] = None
 
 
@@ -235,3 +262,8 @@ class PlanSpec(Wire):
             description="Written by gpuplan's controller alone, replaced whole. Do not edit: pin in spec.gpus instead."
         ),
     ] = None
+
+    @property
+    def renames_replicas(self) -> bool:
+        """Whether equal replicas of this node are nvidia.com/gpu.shared, where an item does not say."""
+        return self.device_plugin is None or self.device_plugin.rename_by_default is not False

@@ -120,11 +120,11 @@ class GpuStatus(Wire):
     health: Annotated[Literal["OK", "Unhealthy", "Unknown"] | None, Field(description="Health of the card.")] = None
     missing: Annotated[
         list[Annotated[str, Field(max_length=128)]] | None,
-        Field(max_length=48, json_schema_extra=atomic(), description="Partitions of the plan that do not exist yet."),
+        Field(max_length=64, json_schema_extra=atomic(), description="Partitions of the plan that do not exist yet."),
     ] = None
     partitions: Annotated[
         list[PartitionStatus] | None,
-        Field(max_length=48, json_schema_extra=atomic(), description="Every partition that exists, used or not."),
+        Field(max_length=64, json_schema_extra=atomic(), description="Every partition that exists, used or not."),
     ] = None
 
 

@@ -57,11 +57,16 @@ def _unhealthy(
 
 
 def understood(config: PluginConfig, loaded: Loaded | None) -> PluginConfig:
-    """Without Unhealthy ids for a device plugin of an earlier version.
+    """Without Unhealthy ids for a device plugin of an earlier version, or with those that it cannot limit among them.
 
     It would refuse the whole config, and with it every later change of this node.
     """
-    return replace(config, unhealthy=()) if loaded is not None and not loaded.knows_unhealthy else config
+    if loaded is None:
+        return config
+    if not loaded.knows_unhealthy:
+        return replace(config, unhealthy=())
+    unlimited = [device.id for device in config.devices if device.mergeable and not loaded.knows_mergeable]
+    return replace(config, unhealthy=tuple(sorted({*config.unhealthy, *unlimited})))
 
 
 def withdraw_all(config: PluginConfig) -> PluginConfig:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from nodeagent.cdi.device_numbers import DeviceNumbers
 from nodeagent.handover.cdi import KIND
 from nodeagent.handover.config import Device, DeviceKind
-from nodeagent.handover.mps_client import client_environment, pipe_directory
+from nodeagent.handover.mps_client import PIPE_DIRECTORY, client_environment, pipe_directory
 from nodeagent.hardware.driver import ObservedGpu
 
 Edits: TypeAlias = Mapping[str, Any]
@@ -109,8 +109,10 @@ def device_edits(device: Device, gpu: ObservedGpu, numbers: DeviceNumbers, mps_r
     if mps_root is None:
         return "the device plugin has not reported yet where its MPS control daemons are"
     pipe = str(pipe_directory(mps_root, device.gpu))
+    # Mergeable ones have their limits from the plugin's answer, which knows how many a container gets.
+    environment = {PIPE_DIRECTORY: pipe} if device.mergeable else client_environment(device, mps_root)
     return {
-        "env": [f"{name}={value}" for name, value in sorted(client_environment(device, mps_root).items())],
+        "env": [f"{name}={value}" for name, value in sorted(environment.items())],
         "deviceNodes": nodes,
         "mounts": [{"hostPath": pipe, "containerPath": pipe, "options": ["rw", *BIND]}],
     }

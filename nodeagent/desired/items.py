@@ -14,7 +14,17 @@ from crds.v1alpha1.names import Reason
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.desired.target import MigTarget, Refused, Target, Unchanged, refused_for_all, target, unless_mig_manager
+from nodeagent.desired.target import (
+    OF_ANY_NODE,
+    MigTarget,
+    OfNode,
+    Refused,
+    Target,
+    Unchanged,
+    refused_for_all,
+    target,
+    unless_mig_manager,
+)
 from nodeagent.hardware.driver import ObservedGpu
 from partitioning.layouts import Instance
 
@@ -39,12 +49,13 @@ class DesiredItems:
     """Why nothing of the plan can be carried out."""
     items: tuple[DesiredItem, ...] = ()
     """Sorted by index."""
+    of_node: OfNode = OF_ANY_NODE
 
     def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
         """What a GPU is to become in this pass, given the pod of NVIDIA's mig-manager if there is one."""
         if item.gpu_item is None or item.gpu is None:
             return Unchanged()
-        found = self.refused or target(item.gpu_item, item.gpu, in_use)
+        found = self.refused or target(item.gpu_item, item.gpu, in_use, self.of_node)
         if mig_manager and isinstance(found, MigTarget):
             found = unless_mig_manager(found, item.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still reported.
@@ -53,7 +64,7 @@ class DesiredItems:
         return Unchanged(planned=found)
 
 
-def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu]) -> DesiredItems:
+def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], *, driver_version: str = "") -> DesiredItems:
     """Without a plan, or with one that cannot be read, every GPU is left as it is."""
     by_index = {gpu.index: gpu for gpu in gpus}
     if plan is None or plan.content is None:
@@ -75,5 +86,9 @@ def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu]) -> Des
         for index in sorted({*by_index, *items})
     ]
     return DesiredItems(
-        spec_version=plan.spec_version, paused=bool(spec.paused), refused=refused_for_all(spec), items=tuple(found)
+        spec_version=plan.spec_version,
+        paused=bool(spec.paused),
+        refused=refused_for_all(spec),
+        items=tuple(found),
+        of_node=OfNode(driver_version=driver_version, renames_replicas=spec.renames_replicas),
     )

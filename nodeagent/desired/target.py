@@ -17,7 +17,7 @@ from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_together
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice, check_slices, in_order, slice_of_gb
+from partitioning.mps import REPLICA, MpsSlice, check_replicas, check_slices, in_order, replicas_of, slice_of_gb
 from partitioning.packing import NoRoom, Packed, pack
 
 
@@ -30,6 +30,11 @@ class MigTarget:
 class MpsTarget:
     slices: tuple[MpsSlice, ...]
     """Sorted; equal slices are listed several times."""
+
+    @property
+    def replicas(self) -> bool:
+        """Equal parts of the whole GPU, which leave no room for anything else."""
+        return bool(self.slices) and self.slices[0].label == REPLICA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,19 @@ class Refused:
 Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | Unchanged | Refused
 
 
-def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Target:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfNode:
+    """What holds for every item of a node."""
+
+    driver_version: str = ""
+    renames_replicas: bool = True
+    """Equal replicas are nvidia.com/gpu.shared where an item does not say."""
+
+
+OF_ANY_NODE = OfNode()
+
+
+def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node: OfNode = OF_ANY_NODE) -> Target:
     """The exact state that `item` desires of this GPU."""
     if gpu.problem:
         return Refused(reason=Reason.UNHEALTHY, message=gpu.problem)
@@ -74,7 +91,7 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance]) -> Targe
             message=f"MIG mode is on, so GPU {gpu.index} can be neither shared by MPS nor advertised whole: "
             "plan mig.instances, or turn the mode off with nvidia-smi -mig 0 while the GPU is idle",
         )
-    return _mps_target(item.mps, gpu) if item.mps is not None else WholeTarget()
+    return _mps_target(item.mps, gpu, of_node) if item.mps is not None else WholeTarget()
 
 
 def refused_for_all(spec: PlanSpec) -> Refused | None:
@@ -191,12 +208,9 @@ def _packed(
     return answer if isinstance(answer, NoRoom) else EMPTY
 
 
-def _mps_target(item: MpsItem, gpu: ObservedGpu) -> MpsTarget | Refused:
+def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget | Refused:
     if item.slices is None:
-        return Refused(
-            reason=Reason.NOT_SUPPORTED,
-            message="mps.replicas is not supported by the gpuplan device plugin yet: use mps.slices",
-        )
+        return _replicas_target(item, item.replicas or 0, gpu, of_node)
     slices: list[MpsSlice] = []
     for entry in item.slices:
         if entry.memory_gb is None:
@@ -210,6 +224,23 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu) -> MpsTarget | Refused:
     if problem is not None:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
     return MpsTarget(slices=in_order(slices))
+
+
+def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget | Refused:
+    model = gpu.model
+    problem = "the GPU is not known"
+    if model is not None:
+        problem = check_replicas(model.compute_capability, replicas, of_node.driver_version) or ""
+    if model is None or problem:
+        return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
+    return MpsTarget(
+        slices=replicas_of(
+            model.memory_mib,
+            replicas,
+            renamed=item.renamed(otherwise=of_node.renames_replicas),
+            mergeable=item.fail_requests_greater_than_one is False,
+        )
+    )
 
 
 def _name(model: GpuModel, profile: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from kube.kubelet_api import deviceplugin_pb2 as pb
 from nodeagent.handover.cdi import qualified_name
 from nodeagent.handover.config import Device, DeviceKind, DeviceListStrategy
-from nodeagent.handover.mps_client import client_environment, pipe_directory
+from nodeagent.handover.mps_client import client_environment, merged, pipe_directory
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
@@ -21,16 +21,20 @@ VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 def container_answer(
     devices: Sequence[Device], mps_root: Path, strategy: DeviceListStrategy
 ) -> pb.ContainerAllocateResponse:
-    """For MPS there is exactly one device: the device lists refuse more."""
+    """For MPS there is one device, or several mergeable ones of one GPU: the device lists refuse the rest."""
+    first = devices[0]
+    if strategy is DeviceListStrategy.CDI_CRI and first.mergeable:
+        # The entries of mergeable devices of a GPU are alike, and leave their limits to this answer.
+        name = pb.CDIDevice(name=qualified_name(first.id))
+        return pb.ContainerAllocateResponse(cdi_devices=[name], envs=client_environment(merged(devices), mps_root))
     if strategy is DeviceListStrategy.CDI_CRI:
         # Nothing else: the entry of each device has all that belongs to it.
         return pb.ContainerAllocateResponse(cdi_devices=[pb.CDIDevice(name=qualified_name(d.id)) for d in devices])
-    first = devices[0]
     if first.kind is not DeviceKind.MPS:
         return pb.ContainerAllocateResponse(envs={VISIBLE_DEVICES: ",".join(d.id for d in devices)})
     pipe = str(pipe_directory(mps_root, first.gpu))
     return pb.ContainerAllocateResponse(
-        envs={VISIBLE_DEVICES: first.gpu, **client_environment(first, mps_root)},
+        envs={VISIBLE_DEVICES: first.gpu, **client_environment(merged(devices), mps_root)},
         mounts=[pb.Mount(container_path=pipe, host_path=pipe)],
     )
 

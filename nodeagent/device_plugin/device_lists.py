@@ -172,8 +172,15 @@ class DeviceLists:
                     "the device was not observed since; see the status of this node's GPUPartitionPlan. A controller's "
                     "pod is created again by itself, a bare pod must be created again."
                 )
-        kinds = {self._by_id[id_].kind for id_ in ids}
-        if DeviceKind.MPS in kinds and len(ids) > 1:
+        devices = [self._by_id[id_] for id_ in ids]
+        gpus = len({device.gpu for device in devices})
+        slices = any(device.kind is DeviceKind.MPS for device in devices)
+        if slices and gpus > 1 and all(device.mergeable for device in devices):
+            return (
+                f"a container's share is on one GPU, and no single GPU of this node has {len(ids)} of {resource} free: "
+                "request less, or one slice of that size by its own resource, nvidia.com/gpu-<N>gb."
+            )
+        if slices and len(ids) > 1 and not all(device.mergeable for device in devices):
             return (
                 f"a container can use one MPS slice, this one requests {len(ids)} of {resource}: "
                 "request one larger slice, or spread the work over several containers."

@@ -91,6 +91,7 @@ class LoadedFile:
             knows_unhealthy=True,
             device_list_strategies=tuple(DeviceListStrategy),
             mps_root=str(self._mps_root),
+            knows_mergeable=True,
         )
         if loaded == before and not answering:
             return

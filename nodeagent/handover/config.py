@@ -46,6 +46,7 @@ class Device:
     kind: DeviceKind
     memory_mib: Annotated[int, Field(alias="memoryMiB")] = 0
     thread_percent: Annotated[int | None, Field(ge=1, le=100)] = None
+    mergeable: bool = False  # of a slice: a container may request several of one GPU, as one slice of their sum
 
     @property
     def sort_key(self) -> tuple[str, str, str]:
@@ -82,8 +83,10 @@ class PluginConfig:
 
     @property
     def hash(self) -> str:
+        # Without `mergeable`: a plugin that does not know it agrees on the hash, and hands out one at a time.
+        devices = _DEVICES.dump_python(self.devices, by_alias=True, mode="json", exclude={"__all__": {"mergeable"}})
         body: dict[str, object] = {
-            "devices": _DEVICES.dump_python(self.devices, by_alias=True, mode="json"),
+            "devices": devices,
             "withdrawn": self.withdrawn,
         }
         if self.unhealthy:
@@ -133,6 +136,7 @@ class Loaded:
     knows_unhealthy: bool = False  # an earlier version refuses every config.json with ids in `unhealthy`
     device_list_strategies: tuple[str, ...] = (DeviceListStrategy.ENVVAR,)  # that it can answer by
     mps_root: str = ""  # below which its MPS control daemons are; empty: an earlier version, which does not say so
+    knows_mergeable: bool = False  # an earlier version gives a container of mergeable slices no limits by CDI
     version: Literal[1] = 1
 
 

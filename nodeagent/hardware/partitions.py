@@ -17,6 +17,7 @@ from partitioning.layouts import Instance
 from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
 from partitioning.resources import WHOLE, classify, mig_resource
 
+_REPLICA_ID = re.compile(r"GPU-[0-9a-f-]+::(?P<number>\d+)")
 _SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|gib)::(?P<number>\d+)")
 
 
@@ -35,13 +36,20 @@ class Partition(Device):
         if self.placed is not None:
             return self.placed.profile
         found = _SLICE_ID.fullmatch(self.id)
-        return f"{found['size']}{found['unit']}" if found else "whole" if self.kind is DeviceKind.WHOLE else self.id
+        if found:
+            return f"{found['size']}{found['unit']}"
+        return "replica" if self.is_replica else "whole" if self.kind is DeviceKind.WHOLE else self.id
 
     @property
     def number(self) -> int:
         """Which of several equal MPS slices."""
-        found = _SLICE_ID.fullmatch(self.id)
+        found = _SLICE_ID.fullmatch(self.id) or _REPLICA_ID.fullmatch(self.id)
         return int(found["number"]) if found else 0
+
+    @property
+    def is_replica(self) -> bool:
+        """One of several equal parts of the whole GPU."""
+        return self.kind is DeviceKind.MPS and _REPLICA_ID.fullmatch(self.id) is not None
 
     @property
     def rank(self) -> tuple[int, str, int, str]:
@@ -53,6 +61,8 @@ class Partition(Device):
         """As a sentence names it."""
         if self.placed is not None:
             return str(self.placed)
+        if self.is_replica:
+            return f"MPS replica number {self.number}"
         return "the whole GPU" if self.kind is DeviceKind.WHOLE else f"MPS slice {self.label} number {self.number}"
 
     def used_through(self, device_id: str) -> bool:
@@ -88,12 +98,13 @@ def whole(gpu: ObservedGpu) -> Partition:
 def mps_partition(gpu_uuid: str, share: MpsSlice, number: int) -> Partition:
     """One MPS slice; its id has everything but the threads."""
     return Partition(
-        id=f"{gpu_uuid}::{share.label}::{number}",
+        id="::".join(filter(None, (gpu_uuid, share.label, str(number)))),
         resource=share.resource,
         gpu=gpu_uuid,
         kind=DeviceKind.MPS,
         memory_mib=share.memory_mib,
         thread_percent=share.thread_percent,
+        mergeable=share.mergeable,
     )
 
 

@@ -8,7 +8,7 @@ destruction. Pure: must never read anything itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -68,20 +68,23 @@ class Usage:
     blind: str = ""
     """Why nothing is known of any id."""
 
-    def of(self, partition: Partition) -> Verdict:
+    def of(self, partition: Partition, slices: Container[str] = frozenset()) -> Verdict:
+        """`slices` are the ids of our MPS slices: those of replicas have the form of other plugins' ids."""
         if partition.id in self.held:
             return Verdict(use=Use.USED, pod=self.held[partition.id])
-        if other_id := _other_id(partition, self.held):
+        if other_id := _other_id(partition, self.held, slices):
             return Verdict(use=Use.USED, pod=self.held[other_id], other_id=other_id)
-        if other_id := _other_id(partition, self.doubtful):
+        if other_id := _other_id(partition, self.doubtful, slices):
             return Verdict(use=Use.UNKNOWN, why=self.doubtful[other_id], other_id=other_id)
         why = self.doubtful.get(partition.id) or self.blind or self.short.get(partition.resource)
         return Verdict(use=Use.UNKNOWN, why=why) if why else Verdict(use=Use.FREE)
 
 
-def _other_id(partition: Partition, ids: Iterable[str]) -> str:
+def _other_id(partition: Partition, ids: Iterable[str], slices: Container[str]) -> str:
     """The first id, other than its own, through which the partition may be used."""
-    return min((i for i in ids if i != partition.id and partition.used_through(i)), default="")
+    is_slice = partition.kind is DeviceKind.MPS
+    others = (i for i in ids if i != partition.id and not (is_slice and i in slices))
+    return min((i for i in others if partition.used_through(i)), default="")
 
 
 def with_processes(

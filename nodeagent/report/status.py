@@ -30,7 +30,7 @@ from partitioning.models import ProfileSpec
 
 MOST_GPUS = 16
 MOST_MODELS = 8
-MOST_PARTITIONS = 48
+MOST_PARTITIONS = 64
 MOST_MESSAGE_CHARS = 1024
 
 

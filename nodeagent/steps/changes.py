@@ -16,7 +16,7 @@ from nodeagent.desired.target import MigTarget, MpsTarget, Refused, Target, Unch
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
-from nodeagent.observed.usage import Verdict
+from nodeagent.observed.usage import Use, Verdict
 from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import Instance
 from partitioning.mps import MAX_CLIENTS, MpsSlice
@@ -129,7 +129,7 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
     alone = whole(judged.gpu)
     if not judged.partitions and not judged.verdict(alone).free:
         # Nothing of it is advertised, and still something runs on it.
-        missing = tuple(f"MPS slice {share.label}" for share in absent)
+        missing = tuple(map(_slice_title, absent))
         blocking = judged.with_verdicts([alone])
         return GpuChange(gpu=judged.gpu, target=target, withdraw=(alone,), blocking=blocking, missing=missing)
     keep, unusable = judged.split_advertisable(matching)
@@ -137,9 +137,12 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
     made: list[Partition] = []
     staying = [*matching, *advertise, *withdraw]
     left_over: list[MpsSlice] = []
+    # Equal replicas change together, once no container holds one, as with NVIDIA's device plugin.
+    waits = target.replicas and bool(advertise or withdraw)
     for share in absent:
-        new = _next_slice(judged.gpu, share, [*staying, *made])
-        if new is None or judged.verdict(new).other_id:
+        new = None if waits else _next_slice(judged.gpu, share, [*staying, *made], len(target.slices))
+        # An id of another plugin may have the form of a replica's.
+        if new is None or judged.verdict(new).other_id or judged.verdict(new).use is Use.USED:
             left_over.append(share)
         else:
             made.append(new)
@@ -149,8 +152,12 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
         advertise=(*keep, *advertise, *made),
         withdraw=(*withdraw, *unusable),
         blocking=(*blocking, *judged.with_verdicts(unusable)),
-        missing=tuple(f"MPS slice {share.label}" for share in left_over),
+        missing=tuple(map(_slice_title, left_over)),
     )
+
+
+def _slice_title(share: MpsSlice) -> str:
+    return f"MPS slice {share.label}" if share.label else "MPS replica"
 
 
 def _whole(target: WholeTarget, judged: JudgedGpu) -> GpuChange:
@@ -202,13 +209,17 @@ def _match(desired: Iterable[MpsSlice], judged: JudgedGpu) -> tuple[list[Partiti
     return keep, absent, [*ordered, *whole_gpus]
 
 
-def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition]) -> Partition | None:
-    """The slice with the lowest free number, if there is room next to everything that remains."""
+def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition], desired: int) -> Partition | None:
+    """The slice with the lowest free number, if there is room next to everything that remains.
+
+    `desired` is how many the target has, which were checked against what this GPU can serve.
+    """
     here = tuple(staying)
     memory_mib = gpu.model.memory_mib if gpu.model else 0
-    room = sum(p.memory_mib for p in here) + share.memory_mib <= memory_mib and len(here) < MAX_CLIENTS
+    most = max(MAX_CLIENTS, desired)
+    room = sum(p.memory_mib for p in here) + share.memory_mib <= memory_mib and len(here) < most
     if not room or any(p.kind is DeviceKind.WHOLE for p in here):
         return None
     taken = {p.id for p in here}
-    candidates = (mps_partition(gpu.uuid, share, number) for number in range(MAX_CLIENTS))
+    candidates = (mps_partition(gpu.uuid, share, number) for number in range(most))
     return next((new for new in candidates if new.id not in taken), None)

@@ -50,7 +50,7 @@ def test_every_field_is_typed_described_and_bounded(path: str, node: dict[str, A
     if not path.endswith("[]") and path != ".metadata" and path.count("[]") + path.count(".") > 0:
         assert node.get("description", "").endswith((".", "empty.")), f"{path} has no sentence for kubectl explain"
     if node["type"] == "array":
-        assert node["maxItems"] <= 48
+        assert node["maxItems"] <= 64
     if node["type"] == "string" and "enum" not in node and node.get("format") != "date-time" and path.count(".") > 1:
         assert "maxLength" in node, f"{path} is not bounded"
 

@@ -118,7 +118,7 @@ REFUSED = {
     "start too high": (gpus(mig({**MIG, "start": 16})), "spec.gpus[0].mig.instances[0].start", "equal to 15"),
     "count zero": (gpus(mig({**MIG, "count": 0})), "spec.gpus[0].mig.instances[0].count", "equal to 1"),
     "one replica": (gpus({"index": 0, "mps": {"replicas": 1}}), "spec.gpus[0].mps.replicas", "equal to 2"),
-    "49 replicas": (gpus({"index": 0, "mps": {"replicas": 49}}), "spec.gpus[0].mps.replicas", "equal to 48"),
+    "61 replicas": (gpus({"index": 0, "mps": {"replicas": 61}}), "spec.gpus[0].mps.replicas", "equal to 60"),
     "no memory": (gpus(mps({"memoryGB": 0})), "spec.gpus[0].mps.slices[0].memoryGB", "equal to 1"),
     "101 percent": (
         gpus(mps({"memoryGB": 1, "threadPercent": 101})),

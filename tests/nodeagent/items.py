@@ -34,5 +34,9 @@ def mps(index: int, *gigabytes: int, threads: int | None = None) -> Raw:
     return {"index": index, "mps": {"slices": [{"memoryGB": n, **more} for n in gigabytes]}}
 
 
+def replicas(index: int, count: int, **more: bool) -> Raw:
+    return {"index": index, "mps": {"replicas": count, **more}}
+
+
 def whole(index: int) -> Raw:
     return {"index": index, "whole": {}}

@@ -29,6 +29,7 @@ class Plugin:
         self.alive = True
         self.boot = ""
         self.knows_unhealthy = True
+        self.knows_mergeable = True
         """False: an earlier version, whose hash leaves the Unhealthy ids out, so that it refuses such a file."""
         self.strategies: tuple[str, ...] = (DeviceListStrategy.ENVVAR,)
         """Without cdi-cri: an earlier version."""
@@ -56,6 +57,7 @@ class Plugin:
                 registered=resources,
                 errors=self.problems,
                 knows_unhealthy=self.knows_unhealthy,
+                knows_mergeable=self.knows_mergeable,
                 device_list_strategies=self.strategies,
                 mps_root="/run/mps",
             ),

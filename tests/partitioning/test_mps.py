@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.mps import MpsSlice, check_slices, in_order, slice_of_gb, slice_of_gib
+from partitioning.mps import (
+    MpsSlice,
+    check_replicas,
+    check_slices,
+    client_limit,
+    in_order,
+    replicas_of,
+    slice_of_gb,
+    slice_of_gib,
+)
 
 AMPERE = (8, 0)
 
@@ -77,3 +86,44 @@ def test_equal_sets_have_one_order(slices: list[MpsSlice]) -> None:
         (9536, "nvidia.com/gpu-10gb", None),
         (10240, "aliyun.com/gpu-mem", 7),
     ]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "memory_mib", "percent"),
+    [(2, 40779, 50), (3, 27186, 33), (4, 20389, 25), (7, 11651, 14), (10, 8155, 10), (48, 1699, 2)],
+)
+def test_replicas_have_the_limits_that_nvidias_plugin_sets(replicas: int, memory_mib: int, percent: int) -> None:
+    shares = replicas_of(81559, replicas)
+    assert len(shares) == replicas
+    assert {(share.memory_mib, share.thread_percent, share.resource) for share in shares} == {
+        (memory_mib, percent, "nvidia.com/gpu.shared")
+    }
+    assert replicas_of(81559, replicas, renamed=False)[0].resource == "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "limit"),
+    [
+        ((6, 1), "580.65.06", 16),
+        ((6, 1), "590.44.01", 16),
+        ((0, 0), "590.44.01", 16),
+        ((7, 0), "535.161.08", 48),
+        ((7, 0), "", 48),
+        ((9, 0), "580.95.05", 48),
+        ((9, 0), "590.44.01", 60),
+        ((9, 0), "unreadable", 48),
+    ],
+)
+def test_clients_per_gpu(capability: tuple[int, int], driver: str, limit: int) -> None:
+    assert client_limit(capability, driver) == limit
+    assert check_replicas(capability, limit, driver) is None
+    sentence = check_replicas(capability, limit + 1, driver)
+    assert sentence is not None
+    assert f"mps.replicas is {limit + 1}, and MPS serves {limit} clients" in sentence
+    assert sentence.endswith(f"write {limit} or less")
+
+
+def test_one_replica_is_no_sharing() -> None:
+    sentence = check_replicas((9, 0), 1)
+    assert sentence is not None
+    assert "use whole: {}" in sentence

@@ -223,12 +223,29 @@ def test_items_to_desired(item: Json, desired: Desired) -> None:
     assert found == desired
 
 
-def test_replicas_are_equal_shares() -> None:
-    item = GpuItem.read({"index": 0, "mps": {"replicas": 4}})
-    desired = desired_of(item, model=None, memory_mib=40960, renamed=True)
+@pytest.mark.parametrize(
+    ("more", "node_renames", "resource", "mergeable"),
+    [
+        ({}, True, "nvidia.com/gpu.shared", False),
+        ({"renameByDefault": False}, True, "nvidia.com/gpu", False),
+        ({"failRequestsGreaterThanOne": False}, True, "nvidia.com/gpu.shared", True),
+    ],
+)
+def test_replicas_are_equal_shares(more: Json, node_renames: bool, resource: str, mergeable: bool) -> None:
+    item = GpuItem.read({"index": 0, "mps": {"replicas": 4, **more}})
+    desired = desired_of(item, model=None, memory_mib=40960, renamed=node_renames)
     assert isinstance(desired, MpsDesired)
-    assert [(s.memory_mib, s.resource) for s in desired.slices] == [(10240, "nvidia.com/gpu.shared")] * 4
+    assert [(s.memory_mib, s.resource, s.thread_percent, s.mergeable) for s in desired.slices] == [
+        (10240, resource, 25, mergeable)
+    ] * 4
     assert item_of(PlannedGpu(index=0, uuid="", desired=desired)) == item
+
+
+def test_an_item_goes_before_what_the_node_says_of_names() -> None:
+    item = GpuItem.read({"index": 0, "mps": {"replicas": 2, "renameByDefault": True}})
+    desired = desired_of(item, model=None, memory_mib=40960, renamed=False)
+    assert isinstance(desired, MpsDesired)
+    assert desired.slices[0].resource == "nvidia.com/gpu.shared"
 
 
 @st.composite

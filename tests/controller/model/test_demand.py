@@ -50,7 +50,7 @@ def test_these_are_no_demand(candidate: PodView) -> None:
     ("candidate", "reason", "remedy"),
     [
         pytest.param(
-            pod("a", "nvidia.com/gpu.shared"), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-<N>gb", id="equal replicas"
+            pod("a", "nvidia.com/gpu.shared"), UnplacedReason.NOT_SERVED, "by mps.replicas", id="equal replicas"
         ),
         pytest.param(
             pod("a", "nvidia.com/gpu-0gb"), UnplacedReason.NOT_SERVED, "a slice has at least 1 GB", id="no memory"

@@ -1,6 +1,7 @@
 """The CDI specification: what each kind of device puts into a container, and what is refused without a number."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,12 @@ def test_mps_slice_has_its_gpu_its_limits_and_its_daemons_directory() -> None:
     (mount,) = edits["mounts"]
     assert (mount["hostPath"], mount["containerPath"]) == ("/run/gpuplan/mps/GPU-1/pipe",) * 2
     assert "rw" in mount["options"]
+
+
+def test_mergeable_slice_leaves_its_limits_to_the_answer() -> None:
+    edits = device_edits(replace(SLICE, mergeable=True), GPU, NUMBERS, MPS_ROOT)
+    assert not isinstance(edits, str)
+    assert edits["env"] == ["CUDA_MPS_PIPE_DIRECTORY=/run/gpuplan/mps/GPU-1/pipe"]
 
 
 def test_common_edits_name_control_nodes_by_number_and_keep_nvidias_runtime_out() -> None:

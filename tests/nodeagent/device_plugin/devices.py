@@ -11,6 +11,7 @@ from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig
 MIG = "nvidia.com/mig-1g.10gb"
 SLICE = "nvidia.com/gpu-10gb"
 WHOLE = "nvidia.com/gpu"
+SHARED = "nvidia.com/gpu.shared"
 GPU_A, GPU_B, GPU_C = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "abc")
 
 
@@ -26,6 +27,19 @@ def mps(number: int, gpu: str = GPU_B, thread_percent: int | None = None) -> Dev
         kind=DeviceKind.MPS,
         memory_mib=9536,
         thread_percent=thread_percent,
+    )
+
+
+def unit(number: int, gpu: str = GPU_B) -> Device:
+    """One replica of four, of which a container may request several."""
+    return Device(
+        id=f"{gpu}::{number}",
+        resource=SHARED,
+        gpu=gpu,
+        kind=DeviceKind.MPS,
+        memory_mib=20389,
+        thread_percent=25,
+        mergeable=True,
     )
 
 

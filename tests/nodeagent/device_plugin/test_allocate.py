@@ -1,10 +1,17 @@
-"""The kubelet is steered towards GPUs that are begun already."""
+"""The kubelet is steered towards GPUs that are begun already, and mergeable slices of one GPU become one."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.device_plugin.allocate import preferred
+from nodeagent.device_plugin.allocate import container_answer, preferred
+from nodeagent.handover.config import DeviceListStrategy
+from tests.nodeagent.device_plugin.devices import GPU_B, unit
+
+ROOT = Path("/run/gpuplan/mps")
+PIPE = "/run/gpuplan/mps/GPU-bbbbbbbb-/pipe"
 
 GPU_OF = {"a1": "A", "a2": "A", "a3": "A", "b1": "B", "b2": "B", "c1": "C"}
 
@@ -36,3 +43,19 @@ def test_an_answer_is_a_choice_from_what_is_there_in_any_order(available: set[st
     assert chosen == preferred(sorted(available), required, size, GPU_OF)
     assert set(required) <= set(chosen) <= available
     assert len(chosen) == len(set(chosen)) == min(size, len(available))
+
+
+@pytest.mark.parametrize(("count", "memory", "percent"), [(1, "0=20389M", "25"), (3, "0=61167M", "75")])
+@pytest.mark.parametrize("strategy", list(DeviceListStrategy))
+def test_mergeable_slices_are_one_slice_of_their_sum(
+    count: int, memory: str, percent: str, strategy: DeviceListStrategy
+) -> None:
+    answer = container_answer([unit(number) for number in range(count)], ROOT, strategy)
+    assert {
+        "CUDA_MPS_PIPE_DIRECTORY": PIPE,
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": memory,
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percent,
+    }.items() <= dict(answer.envs).items()
+    names = [device.name for device in answer.cdi_devices]
+    assert names == ([f"gpuplan.dev/gpu={GPU_B}::0"] if strategy is DeviceListStrategy.CDI_CRI else [])
+    assert len(answer.mounts) == (0 if names else 1)

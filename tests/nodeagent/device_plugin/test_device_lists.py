@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.device_plugin.device_lists import DeviceLists, RefusedAllocate
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
+from tests.nodeagent.device_plugin.devices import GPU_B, GPU_C, SHARED, unit
 
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
 
@@ -71,6 +72,20 @@ def test_refusals(resource: str, ids: list[str], sentence: str) -> None:
         assert isinstance(answer, RefusedAllocate)
         assert answer.sentence.startswith(sentence)
         assert lists.running() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        ([f"{GPU_B}::0", f"{GPU_B}::1"], ""),
+        ([f"{GPU_B}::0", f"{GPU_C}::1"], "no single GPU of this node has 2 of nvidia.com/gpu.shared free"),
+    ],
+)
+def test_mergeable_slices_come_from_one_gpu(ids: list[str], sentence: str) -> None:
+    lists = advertising(*(unit(number, gpu) for number in range(2) for gpu in (GPU_B, GPU_C)))
+    with lists.allocating(SHARED, ids) as answer:
+        assert isinstance(answer, RefusedAllocate) is bool(sentence)
+        assert not isinstance(answer, RefusedAllocate) or sentence in answer.sentence
 
 
 def test_running_allocates_are_counted_until_the_last_one_ends() -> None:

@@ -57,6 +57,7 @@ def test_config_is_read_back_as_written(files: PluginFiles) -> None:
         "kind": "mps",
         "memoryMiB": 9536,
         "threadPercent": 10,
+        "mergeable": False,
     } in written["devices"]
     assert [entry.name for entry in files.directory.iterdir()] == ["config.json"]
 

@@ -9,7 +9,7 @@ from partitioning.layouts import Instance
 from sandbox.driver.status import Status
 from tests import faults, incidents
 from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
-from tests.nodeagent.items import RUNNING, mig, mps, whole
+from tests.nodeagent.items import RUNNING, mig, mps, replicas, whole
 
 NVML: Any = pynvml
 
@@ -29,7 +29,8 @@ NVML: Any = pynvml
         (mig(0, ("4g.40gb", 0), ("7g.80gb", 0)), "InvalidLayout", "no room for all of them, so plan fewer"),
         (mig(0, "3g.40gb*3"), "InvalidLayout", "do not fit"),
         (mps(1, 60, 60), "InvalidLayout", "lower memoryGB"),
-        ({"index": 1, "mps": {"replicas": 4}}, "NotSupported", "replicas"),
+        (replicas(0, 4), "MIGModeEnabled", "neither shared by MPS"),
+        (replicas(1, 49), "InvalidLayout", "mps.replicas is 49, and MPS serves 48 clients on this GPU"),
         ({"index": 1, "mps": {"slices": [{"memoryGiB": 4}]}}, "NotSupported", "memoryGiB"),
     ],
 )

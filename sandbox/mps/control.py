@@ -1,7 +1,8 @@
 """Imitates the command `nvidia-cuda-mps-control` without a GPU.
 
 Takes arguments, environment and commands on stdin, and prints what the real command prints. There is no daemon process:
-`-d` leaves a state file in the pipe directory, `quit` removes it. It runs once per command, so it imports little.
+`-d` leaves a state file in the pipe directory, `quit` removes it. It knows the commands that the device plugin sends;
+any other is unknown to it, those that set or read limits included. It runs once per command, so it imports little.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import os
 import time
 
-from sandbox.mps.commands import COMMANDS, percentage_of
-from sandbox.mps.statefile import load, locked, save, stop
+from sandbox.mps.statefile import load, save, stop
 
 TYPE_CHECKING = False  # `typing` would be a quarter of the command's start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
+
+    from sandbox.mps.statefile import State
 
 LONGEST_PIPE_DIRECTORY = 87  # measured on the real 535.261.03: 88 bytes fail
 POLL_SECONDS = 0.05
@@ -55,14 +57,12 @@ def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
         return f"Cannot access CUDA_MPS_PIPE_DIRECTORY={pipe}", 1
     if load(pipe) is not None:
         return "An instance of this daemon is already running", 1
-    percentage = percentage_of(environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "")) or 100.0
+    percentage = float(environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100))
     save(
         pipe,
         {
             "uid": os.geteuid(),
-            "percentage": percentage,
-            "limits": {},  # device ordinal -> bytes
-            "priority": "0",
+            "percentage": percentage,  # a limit of every client, which a plugin must not set by mistake
             "servers": {},  # pid -> {"clients": [...]}
             "next_server": 5000,
         },
@@ -81,32 +81,27 @@ def wait_while_running(pipe: str) -> None:
 
 def execute(pipe: str, line: str) -> list[str] | None:
     """The lines one command prints; None when the daemon is gone after it."""
-    words = line.split()
-    name, arguments = (words[0], words[1:]) if words else ("", [])
-    if name == "quit":
-        return _quit(pipe, arguments)
-    command = COMMANDS.get(name)
-    if command is None:
-        return [f'Unknown command "{name}"']
-    with locked(pipe):
-        state = load(pipe)
-        if state is None:
-            return None
-        answer = command(state, arguments)
-        save(pipe, state)
-    return answer
-
-
-def _quit(pipe: str, arguments: list[str]) -> list[str] | None:
-    """Waits for clients to end, with -t for so many seconds at most."""
     state = load(pipe)
+    if state is None:
+        return None
+    match line.split():
+        case ["quit"]:
+            return _quit(pipe, state)
+        case ["get_server_list"]:
+            return list(state["servers"])
+        case ["get_client_list", *arguments]:
+            pid = arguments[0] if arguments else "0"
+            server = state["servers"].get(pid)
+            return [f"Server {pid} not found"] if server is None else [str(each["pid"]) for each in server["clients"]]
+        case words:
+            return [f'Unknown command "{words[0] if words else ""}"']
+
+
+def _quit(pipe: str, state: State | None) -> list[str] | None:
+    """Waits for clients to end, for as long as that takes."""
     if state is not None and os.geteuid() not in (0, state["uid"]):
         return ["Not enough privilege to execute quit command"]
-    patience = float(arguments[arguments.index("-t") + 1]) if "-t" in arguments else float("inf")
-    end = time.monotonic() + patience
     while state is not None and any(server["clients"] for server in state["servers"].values()):
-        if time.monotonic() >= end:
-            break
         time.sleep(POLL_SECONDS)
         state = load(pipe)
     stop(pipe)

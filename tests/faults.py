@@ -1,46 +1,66 @@
-"""Injects faults into the simulated driver: a call fails with a code, stalls, or kills its process.
+"""Makes calls of the simulated driver fail with a code, in this process: as often as told, and on one GPU where named.
 
-Writes them into a machine's state file, where `sandbox.driver.faults` finds them.
+`install` puts the simulated driver beneath pynvml so that `inject` has an effect. Never changes the machine.
 """
 
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.driver.faults import Action
-from sandbox.driver.state import FaultState
+from sandbox.driver.abi.handles import decode
+from sandbox.driver.abi.library import Library
+from sandbox.driver.abi.registry import Export
+from sandbox.driver.install import install as install_library
 from sandbox.driver.status import Status
 from sandbox.driver.store import Store
-
-__all__ = ["ALWAYS", "Action", "clear", "inject"]
 
 ALWAYS = -1
 
 
+@dataclass(slots=True, kw_only=True)
+class _Fault:
+    function: str
+    status: Status
+    times: int
+    gpu: str | None
+
+
+_FAULTS: defaultdict[Path, list[_Fault]] = defaultdict(list)
+"""By the state file of the machine."""
+
+
+class FaultyLibrary(Library):
+    """The first fault that matches a call is its answer."""
+
+    def call(self, export: Export, arguments: tuple[int | None, ...]) -> Status:
+        """Fail, or do it."""
+        for fault in _FAULTS[self.session.store.path]:
+            if fault.function == export.function.__name__ and fault.times and self._is_on(fault.gpu, arguments):
+                fault.times -= 1
+                return fault.status
+        return super().call(export, arguments)
+
+    def _is_on(self, gpu: str | None, arguments: tuple[int | None, ...]) -> bool:
+        """A function that fails on one GPU takes a handle of it first."""
+        if gpu is None:
+            return True
+        with self.session.store.reading() as machine:
+            return machine["gpus"][decode(arguments[0]).gpu]["uuid"] == gpu
+
+
+def install(store: Store) -> Callable[[], None]:
+    """Returns the function that undoes it."""
+    return install_library(store, FaultyLibrary)
+
+
 def inject(
-    path: Path | str,
-    function: str,
-    action: Action,
-    *,
-    status: Status = Status.UNKNOWN,
-    seconds: float = 0.0,
-    skip: int = 0,
-    times: int = 1,
-    gpu: str | None = None,
+    path: Path, function: str, *, status: Status = Status.UNKNOWN, times: int = 1, gpu: str | None = None
 ) -> None:
-    """Add a fault; the first that matches a call wins. `times=ALWAYS` never ends."""
-    with Store(path).writing() as machine:
-        machine["faults"].append(
-            FaultState(
-                function=function,
-                action=action.value,
-                status=int(status),
-                seconds=seconds,
-                skip=skip,
-                times=times,
-                gpu=gpu,
-            )
-        )
+    """Let a C function (`nvmlGpuInstanceDestroy`) fail. `times=ALWAYS` never ends."""
+    _FAULTS[path].append(_Fault(function=function, status=status, times=times, gpu=gpu))
 
 
-def clear(path: Path | str) -> None:
-    with Store(path).writing() as machine:
-        machine["faults"] = []
+def clear(path: Path) -> None:
+    """Let every function work again."""
+    _FAULTS[path].clear()

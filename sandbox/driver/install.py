@@ -15,10 +15,10 @@ from sandbox.driver.store import Store
 SYMBOL_MODULES = (compute, devices, mig)
 
 
-def install(store: Store) -> Callable[[], None]:
+def install(store: Store, library: type[Library] = Library) -> Callable[[], None]:
     """Returns the function that undoes it."""
     before = pynvml.nvmlLib
-    _replace(Library(store))
+    _replace(library(store))
     return lambda: _replace(before)
 
 

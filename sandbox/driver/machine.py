@@ -56,7 +56,6 @@ def create_state(
         generation=0,
         quirks=quirks or {},
         gpus=[],
-        faults=[],
     )
     for index, (model, options) in enumerate(gpus):
         board = board_of_model(model)

@@ -6,7 +6,7 @@ rules live in `gpu_instances`, `compute_instances` and `mode`, locking and savin
 
 from typing import Literal, TypedDict
 
-FORMAT = 3
+FORMAT = 4
 
 
 class ComputeInstanceState(TypedDict):
@@ -51,16 +51,6 @@ class GpuState(TypedDict):
     processes: list[ProcessState]
 
 
-class FaultState(TypedDict):
-    function: str
-    action: str
-    status: int
-    seconds: float
-    skip: int
-    times: int  # how often it still strikes; negative: always
-    gpu: str | None
-
-
 class Quirks(TypedDict, total=False):
     """Where public sources disagree about NVML, or drivers differ: a program must work with every combination."""
 
@@ -81,7 +71,6 @@ class MachineState(TypedDict):
     generation: int
     quirks: Quirks
     gpus: list[GpuState]
-    faults: list[FaultState]
 
 
 def next_generation(machine: MachineState) -> int:

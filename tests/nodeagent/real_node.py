@@ -17,12 +17,11 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
 from sandbox.driver import toolkit
-from sandbox.driver.install import install
 from sandbox.driver.machine import DRIVER_VERSION, create
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
-from tests import incidents
+from tests import faults, incidents
 from tests.apiserver import ApiServer
 from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.conftest import H100
@@ -40,7 +39,7 @@ class Node:
         self.api: ApiClient = clients.for_url(server.url)
         self.directory = directory
         self.machine = directory / "gpus.json"
-        self._undo = install(create(self.machine, [(H100, {"mig_enabled": True})] * 2, "seed"))
+        self._undo = faults.install(create(self.machine, [(H100, {"mig_enabled": True})] * 2, "seed"))
         self.runtime = ScriptedRuntime(GpuContainers(self.machine))
         (directory / "kubelet").mkdir()
         self.cdi = cdi = directory / "cdi"

@@ -35,11 +35,10 @@ from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.confirmations import Confirmations
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
-from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.procfs import proc_of
 from sandbox.driver.state import Quirks
-from tests import incidents
+from tests import faults, incidents
 from tests.clock import Clock
 from tests.nodeagent.api_memory import ApiMemory
 from tests.nodeagent.items import NODE, Raw
@@ -62,7 +61,7 @@ class World(ApiMemory, PodsMemory):
     def __init__(self, path: Path, gpus: Iterable[tuple[GpuModel, GpuOptions]], quirks: Quirks | None = None) -> None:
         self.clock = Clock()
         self.machine = path / "machine.json"
-        self.undo = install(create(self.machine, gpus, "seed", quirks=quirks))
+        self.undo = faults.install(create(self.machine, gpus, "seed", quirks=quirks))
         self.state = StateDir(path / "state")
         self.state.plugin.directory.mkdir(parents=True)
         self.plugin = Plugin(self.state.plugin)

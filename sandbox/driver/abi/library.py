@@ -1,26 +1,21 @@
 """Stands where `pynvml` keeps its loaded C library.
 
 `Library` answers attribute access with C function pointers, as `ctypes.CDLL` does, and with AttributeError for symbols
-the simulated driver branch does not have. Around each call it applies injected faults, takes the lock, and turns
-`Refused` into a return code. An exception inside a callback would read as success, so none may leave one.
+the simulated driver branch does not have. Around each call it takes the lock, and turns `Refused` into a return code.
+An exception inside a callback would read as success, so none may leave one.
 """
 
 import ctypes
 import logging
-import os
-import time
 from collections.abc import Callable
 from typing import Any
 
-from sandbox.driver.abi.handles import Kind
-from sandbox.driver.abi.registry import EXPORTS, HANDLE, Access, Export, Session
-from sandbox.driver.faults import Action, take
+from sandbox.driver.abi.registry import EXPORTS, Access, Export, Session
 from sandbox.driver.status import ERROR_TEXTS, Refused, Status
 from sandbox.driver.store import Store
 
 log = logging.getLogger(__name__)
 
-KILLED_EXIT_STATUS = 137
 # The binding calls every symbol without a signature; so does this, by address.
 Untyped = ctypes.CFUNCTYPE(ctypes.c_int)
 
@@ -58,7 +53,7 @@ class Library:
     def _answering(self, name: str, export: Export) -> Callable[..., int]:
         def answer(*arguments: int | None) -> int:
             try:
-                return int(self._call(name, export, arguments))
+                return int(self.call(export, arguments))
             except Refused as refusal:
                 return int(refusal.status)
             except Exception:
@@ -67,35 +62,15 @@ class Library:
 
         return answer
 
-    def _call(self, name: str, export: Export, arguments: tuple[int | None, ...]) -> Status:
+    def call(self, export: Export, arguments: tuple[int | None, ...]) -> Status:
+        """Make one call on the machine; raises Refused."""
         if export.needs_init and not self.session.initialised:
             return Status.UNINITIALIZED
         with self.session.store.reading() as machine:
             # A process keeps the library it has loaded; the kernel driver refuses one of another version.
             if machine["driver_version"] != self._version:
                 return Status.LIB_RM_VERSION_MISMATCH
-        fault = take(self.session.store, name, _gpu_index(export, arguments))
-        if fault is not None:
-            if fault["action"] == Action.DELAY:
-                time.sleep(fault["seconds"])
-            if fault["action"] == Action.DIE_BEFORE:
-                os._exit(KILLED_EXIT_STATUS)
-            if fault["action"] == Action.FAIL:
-                return Status(fault["status"])
-        if export.access is Access.WRITE:
-            with self.session.store.writing() as machine:
-                export.function(self.session, machine, *arguments)
-        else:
-            with self.session.store.reading() as machine:
-                export.function(self.session, machine, *arguments)
-        if fault is not None and fault["action"] == Action.DIE_AFTER:
-            os._exit(KILLED_EXIT_STATUS)
+        store = self.session.store
+        with store.writing() if export.access is Access.WRITE else store.reading() as machine:
+            export.function(self.session, machine, *arguments)
         return Status.SUCCESS
-
-
-def _gpu_index(export: Export, arguments: tuple[int | None, ...]) -> int | None:
-    """The GPU a call is about, if its first argument is a handle of one."""
-    if not export.types or export.types[0] is not HANDLE or not arguments[0]:
-        return None
-    kind = arguments[0] >> 52
-    return arguments[0] >> 44 & 255 if kind in tuple(Kind) else None

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from partitioning.models import GpuModel
-from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.state import Quirks
+from tests import faults
 from tests.nodeagent.conftest import H100, T4
 from tests.nodeagent.hardware.machine import Machine
 
@@ -21,6 +21,6 @@ def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]
     path = tmp_path / "machine.json"
     gpus: list[tuple[GpuModel, GpuOptions]] = [(H100, cut), (H100, {"mig_enabled": True}), (T4, {}), (H100, {})]
     store = create(path, gpus, "seed", quirks=request.param)
-    undo = install(store)
+    undo = faults.install(store)
     yield Machine(path)
     undo()

@@ -33,7 +33,7 @@ def test_profiles_that_the_driver_refuses_once_withdraw_nothing(make_world: Make
     world.settle()
     before = world.advertised()
     world.restart()
-    faults.inject(world.machine, symbol, faults.Action.FAIL, status=Status.INVALID_ARGUMENT, times=faults.ALWAYS)
+    faults.inject(world.machine, symbol, status=Status.INVALID_ARGUMENT, times=faults.ALWAYS)
 
     world.settle(3)
     assert world.found() == ("Failed", "Unhealthy")

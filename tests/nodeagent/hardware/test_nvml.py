@@ -140,7 +140,6 @@ def test_an_instance_whose_mig_device_is_not_listed_is_a_problem(machine: Machin
     faults.inject(
         machine.path,
         "nvmlDeviceGetMigDeviceHandleByIndex",
-        faults.Action.FAIL,
         status=Status.NOT_FOUND,
         times=faults.ALWAYS,
     )
@@ -149,9 +148,7 @@ def test_an_instance_whose_mig_device_is_not_listed_is_a_problem(machine: Machin
 
 
 def test_refused_compute_profiles_are_a_problem_and_are_not_kept(machine: Machine) -> None:
-    faults.inject(
-        machine.path, f"{COMPUTE_PROFILES}V", faults.Action.FAIL, status=Status.INVALID_ARGUMENT, times=faults.ALWAYS
-    )
+    faults.inject(machine.path, f"{COMPUTE_PROFILES}V", status=Status.INVALID_ARGUMENT, times=faults.ALWAYS)
     assert "reading the compute instance profiles of 3g.40gb" in machine.gpu().problem
 
     faults.clear(machine.path)
@@ -188,7 +185,6 @@ def test_refused_profiles_are_a_problem_while_mig_mode_is_on(machine: Machine) -
     faults.inject(
         machine.path,
         "nvmlDeviceGetGpuInstanceProfileInfoV",
-        faults.Action.FAIL,
         status=Status.NOT_SUPPORTED,
         times=faults.ALWAYS,
     )

@@ -14,7 +14,6 @@ from nodeagent.hardware.driver import (
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel, known_models
 from sandbox.driver import processes
-from sandbox.driver.install import install
 from sandbox.driver.machine import create
 from sandbox.driver.status import Status
 from tests import faults, incidents
@@ -39,7 +38,7 @@ def test_creates_at_the_placement_with_the_full_compute_instance(machine: Machin
 
 @pytest.mark.parametrize("model", [m for m in known_models() if m.mig_capable and m.confirmed], ids=lambda m: m.key)
 def test_every_placement_of_every_model(tmp_path: Path, model: GpuModel) -> None:
-    undo = install(create(tmp_path / "m.json", [(model, {"mig_enabled": True})], "seed"))
+    undo = faults.install(create(tmp_path / "m.json", [(model, {"mig_enabled": True})], "seed"))
     try:
         machine = Machine(tmp_path / "m.json")
         for spec in model.profiles:
@@ -109,7 +108,7 @@ def test_a_compute_instance_that_is_not_the_observed_one_any_more_is_not_destroy
 
 
 def test_errors_keep_what_was_attempted_and_their_cause(machine: Machine) -> None:
-    faults.inject(machine.path, "nvmlGpuInstanceDestroy", faults.Action.FAIL, status=Status.IN_USE, times=1)
+    faults.inject(machine.path, "nvmlGpuInstanceDestroy", status=Status.IN_USE, times=1)
     gpu = machine.gpu()
     instance = gpu.instances[0]
     machine.driver.destroy_compute_instance(gpu.uuid, instance, instance.compute[0])
@@ -126,7 +125,7 @@ def test_errors_keep_what_was_attempted_and_their_cause(machine: Machine) -> Non
 def test_of_several_full_compute_profiles_the_one_with_most_multiprocessors_is_made(
     tmp_path: Path, profile: str
 ) -> None:
-    undo = install(
+    undo = faults.install(
         create(tmp_path / "m.json", [(H100, {"mig_enabled": True})], "seed", quirks={"compute_variants": True})
     )
     try:

@@ -212,9 +212,7 @@ def test_a_gpu_that_was_never_read_by_this_agent_keeps_its_slices(make_world: Ma
     before = ids(world)
     lost = world.gpu(0).uuid
     incidents.lose(world.machine, lost)
-    faults.inject(
-        world.machine, "nvmlDeviceGetUUID", faults.Action.FAIL, status=Status.GPU_IS_LOST, times=faults.ALWAYS, gpu=lost
-    )
+    faults.inject(world.machine, "nvmlDeviceGetUUID", status=Status.GPU_IS_LOST, times=faults.ALWAYS, gpu=lost)
     world.restart()
 
     world.settle()

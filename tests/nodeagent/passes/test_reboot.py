@@ -44,7 +44,7 @@ def test_a_gpu_that_cannot_be_read_after_a_restart_has_no_healthy_instances(make
     world.apply(mig(0, ("3g.40gb", 0)))
     world.settle()
     world.reboot()
-    faults.inject(world.machine, "nvmlDeviceGetName", faults.Action.FAIL, times=faults.ALWAYS)
+    faults.inject(world.machine, "nvmlDeviceGetName", times=faults.ALWAYS)
     world.restart()
 
     world.settle()

@@ -185,7 +185,7 @@ def test_a_driver_that_fails_is_tried_again_after_pauses(make_world: MakeWorld) 
     world = make_world(*empty(2))
     broken = world.gpu(0).uuid
     symbol = "nvmlDeviceCreateGpuInstanceWithPlacement"
-    faults.inject(world.machine, symbol, faults.Action.FAIL, status=Status.UNKNOWN, times=2, gpu=broken)
+    faults.inject(world.machine, symbol, status=Status.UNKNOWN, times=2, gpu=broken)
     world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("7g.80gb", 0)))
 
     world.run(0.1)
@@ -201,9 +201,7 @@ def test_a_driver_without_answers_leaves_the_advertised_list_unchanged(make_worl
     world = make_world(cut(("2g.20gb", 0)))
     world.apply()
     world.settle(4)
-    faults.inject(
-        world.machine, "nvmlDeviceGetCount_v2", faults.Action.FAIL, status=Status.UNKNOWN, times=faults.ALWAYS
-    )
+    faults.inject(world.machine, "nvmlDeviceGetCount_v2", status=Status.UNKNOWN, times=faults.ALWAYS)
 
     world.settle(3)
     assert world.advertised() == {"nvidia.com/mig-2g.20gb": 1}

@@ -197,7 +197,6 @@ def test_a_driver_that_stays_away_ends_the_process(node: Node, monkeypatch: pyte
     faults.inject(
         node.machine,
         "nvmlDeviceGetCount_v2",
-        faults.Action.FAIL,
         status=Status.DRIVER_NOT_LOADED,
         times=faults.ALWAYS,
     )

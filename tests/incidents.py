@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sandbox.driver.boards import board_of
 from sandbox.driver.processes import find
+from sandbox.driver.state import busy
 from sandbox.driver.store import Store
 
 
@@ -34,6 +35,14 @@ def replace_driver(path: Path | str, version: str) -> None:
     """Another driver version is loaded; processes that have loaded the old library cannot use it."""
     with Store(path).writing() as machine:
         machine["driver_version"] = version
+
+
+def enable_mig(path: Path | str, index: int = 0) -> None:
+    """An administrator switches the MIG mode on, which an idle GPU takes at once."""
+    with Store(path).writing() as machine:
+        gpu = machine["gpus"][index]
+        assert not busy(gpu)
+        gpu["mig_mode"] = gpu["mig_mode_pending"] = True
 
 
 def reboot(path: Path | str, order: Sequence[int] | None = None) -> None:

@@ -1,7 +1,7 @@
 """The JSON document that is one simulated machine.
 
 The types mirror the file key by key, so that a person can read it and a test can write it. Nothing here acts: the
-rules live in `gpu_instances`, `compute_instances` and `mode`, locking and saving in `store`.
+rules live in `gpu_instances` and `compute_instances`, locking and saving in `store`.
 """
 
 from typing import Literal, TypedDict

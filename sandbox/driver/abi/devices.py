@@ -2,12 +2,11 @@
 
 import pynvml
 
-from sandbox.driver.abi.compute import multiprocessors
 from sandbox.driver.abi.handles import Device, any_device, device_handle, mig_handle, parent_device
 from sandbox.driver.abi.pointers import get_uint, put_int, put_pointer, put_text, put_uint, struct_at
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, starts
 from sandbox.driver.boards import board_of
-from sandbox.driver.compute_instances import compute_profile, mig_device_profile, mig_device_slots, mig_device_uuid
+from sandbox.driver.compute_instances import mig_device_profile, mig_device_slots, mig_device_uuid
 from sandbox.driver.state import MachineState, ProcessState
 from sandbox.driver.status import Refused, Status, require
 
@@ -90,11 +89,6 @@ def memory(device: Device) -> tuple[int, int]:
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceIsMigDeviceHandle(_: Session, machine: MachineState, handle: int | None, answer: int | None) -> None:
-    put_uint(answer, any_device(machine, handle).instance is not None)
-
-
-@reads(HANDLE, OUT)
 def nvmlDeviceGetGpuInstanceId(_: Session, machine: MachineState, handle: int | None, identifier: int | None) -> None:
     parts = any_device(machine, handle).parts()
     require(parts, Status.INVALID_ARGUMENT)
@@ -133,34 +127,6 @@ def nvmlDeviceGetMigDeviceHandleByIndex(
     if parts is None:
         raise Refused(Status.NOT_FOUND)
     put_pointer(found, mig_handle(device.index, *parts))
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(
-    _: Session, machine: MachineState, handle: int | None, parent: int | None
-) -> None:
-    device = any_device(machine, handle)
-    require(device.instance is not None, Status.INVALID_ARGUMENT)
-    put_pointer(parent, device_handle(device.index))
-
-
-@reads(HANDLE, OUT)
-def nvmlDeviceGetAttributes_v2(_: Session, machine: MachineState, handle: int | None, answer: int | None) -> None:
-    device = any_device(machine, handle)
-    parts = device.parts()
-    require(parts, Status.NOT_SUPPORTED)
-    assert parts is not None
-    instance, compute = parts
-    board = board_of(device.gpu)
-    spec = board.by_name(instance["profile"])
-    profile = compute_profile(machine, device.gpu, instance, compute["profile"])
-    attributes = struct_at(answer, pynvml.c_nvmlDeviceAttributes)
-    attributes.multiprocessorCount = multiprocessors(board, spec, profile)
-    attributes.sharedCopyEngineCount = spec.compute_slices
-    attributes.sharedDecoderCount = attributes.sharedEncoderCount = 0
-    attributes.sharedJpegCount = attributes.sharedOfaCount = 0
-    attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount = spec.compute_slices, compute["size"]
-    attributes.memorySizeMB = board.memory_of(spec)
 
 
 @reads(HANDLE, OUT, OUT)

@@ -10,7 +10,6 @@ from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, writes
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance
-from sandbox.driver.mode import set_mig_mode
 from sandbox.driver.state import MachineState
 from sandbox.driver.status import Refused, Status, require
 
@@ -28,14 +27,6 @@ def nvmlDeviceGetMigMode(
     require(board_of(gpu).mig, Status.NOT_SUPPORTED)
     put_uint(current, gpu["mig_mode"])
     put_uint(pending, gpu["mig_mode_pending"])
-
-
-@writes(HANDLE, UINT, OUT)
-def nvmlDeviceSetMigMode(
-    _: Session, machine: MachineState, handle: int | None, mode: int, activation: int | None
-) -> None:
-    checked(activation)
-    put_uint(activation, set_mig_mode(machine, parent_device(machine, handle).gpu, mode))
 
 
 @reads(HANDLE, UINT, OUT)

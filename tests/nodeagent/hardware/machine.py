@@ -1,5 +1,6 @@
 """A simulated machine with the NVML driver on it."""
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from nodeagent.hardware.driver import (
 )
 from nodeagent.hardware.nvml import NvmlDriver
 from partitioning.layouts import Instance
+from sandbox.driver.abi.handles import decode
 
 NVML: Any = pynvml
 
@@ -23,6 +25,11 @@ class Machine:
 
     def gpu(self, index: int = 0) -> ObservedGpu:
         return self.driver.observe()[index]
+
+
+def parent(device: Any) -> Any:
+    """The GPU of a MIG device; a GPU is its own."""
+    return NVML.nvmlDeviceGetHandleByIndex(decode(ctypes.cast(device, ctypes.c_void_p).value).gpu)
 
 
 def make(machine: Machine, placed: Instance, index: int = 0) -> int:

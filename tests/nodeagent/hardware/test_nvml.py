@@ -17,7 +17,7 @@ from sandbox.driver import processes
 from sandbox.driver.status import Status
 from tests import faults, incidents
 from tests.nodeagent.conftest import H100
-from tests.nodeagent.hardware.machine import NVML, Machine, make
+from tests.nodeagent.hardware.machine import NVML, Machine, make, parent
 
 COMPUTE_PROFILES = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
 
@@ -126,8 +126,7 @@ def test_a_uuid_that_is_not_of_a_mig_device_is_never_believed(
     uuid = NVML.nvmlDeviceGetUUID
 
     def of_the_parent(device: Any) -> Any:
-        mig = NVML.nvmlDeviceIsMigDeviceHandle(device)
-        return uuid(NVML.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device) if mig else device)
+        return uuid(parent(device))
 
     monkeypatch.setattr(NVML, "nvmlDeviceGetUUID", of_the_parent)
 

@@ -132,8 +132,10 @@ def test_of_several_full_compute_profiles_the_one_with_most_multiprocessors_is_m
         machine, spec = Machine(tmp_path / "m.json"), H100.profile(profile)
         assert spec is not None
         make(machine, Instance(start=0, size=spec.size, profile=profile))
-        device = NVML.nvmlDeviceGetMigDeviceHandleByIndex(NVML.nvmlDeviceGetHandleByIndex(0), 0)
-        assert NVML.nvmlDeviceGetAttributes(device).multiprocessorCount == spec.sm_count
+        instance = NVML.nvmlDeviceGetGpuInstanceById(NVML.nvmlDeviceGetHandleByIndex(0), machine.gpu().instances[0].id)
+        made = NVML.nvmlComputeInstanceGetInfo(NVML.nvmlGpuInstanceGetComputeInstanceById(instance, 0)).profileId
+        info = NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, made, 0)
+        assert info.multiprocessorCount == spec.sm_count
     finally:
         undo()
 

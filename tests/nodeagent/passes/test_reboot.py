@@ -6,17 +6,12 @@ import pynvml
 
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from partitioning.layouts import Instance
-from tests import faults
+from tests import faults, incidents
 from tests.nodeagent.conftest import MakeWorld, empty, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig, whole
-from tests.nodeagent.world import World
 
 NVML: Any = pynvml
-
-
-def enable_mig(world: World) -> None:
-    NVML.nvmlDeviceSetMigMode(NVML.nvmlDeviceGetHandleByIndex(0), NVML.NVML_DEVICE_MIG_ENABLE)
 
 
 def test_no_pod_gets_an_instance_of_the_last_boot_before_the_agent_has_observed_it(make_world: MakeWorld) -> None:
@@ -30,7 +25,7 @@ def test_no_pod_gets_an_instance_of_the_last_boot_before_the_agent_has_observed_
     early = world.pod(THREE)
     assert world.pods[early]["status"]["phase"] == "Failed"
 
-    enable_mig(world)
+    incidents.enable_mig(world.machine)
     world.restart()
     world.settle()
     assert world.advertised() == {THREE: 1, "nvidia.com/gpu": 1}
@@ -62,7 +57,7 @@ def test_a_pod_whose_instance_the_restart_took_is_named(make_world: MakeWorld) -
     world.apply(mig(0, ("7g.80gb", 0)))
 
     world.reboot()
-    enable_mig(world)
+    incidents.enable_mig(world.machine)
     world.restart()
     world.settle()
 

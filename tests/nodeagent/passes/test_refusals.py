@@ -121,7 +121,7 @@ def test_a_gpu_that_lost_its_mig_mode_at_a_reboot_is_not_advertised_whole(make_w
     assert world.found() == ("Failed", "MIGModeDisabled")
     assert world.advertised() == {"nvidia.com/gpu": 1}
 
-    NVML.nvmlDeviceSetMigMode(NVML.nvmlDeviceGetHandleByIndex(0), NVML.NVML_DEVICE_MIG_ENABLE)
+    incidents.enable_mig(world.machine)
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
     assert world.advertised() == {"nvidia.com/gpu": 1, "nvidia.com/mig-3g.40gb": 1}

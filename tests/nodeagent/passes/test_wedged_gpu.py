@@ -11,6 +11,7 @@ from nodeagent.hardware.driver_thread import COOL_DOWN_SECONDS, ThreadedDriver
 from sandbox.driver.status import Status
 from tests import faults
 from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.hardware.machine import parent
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
 
@@ -28,9 +29,7 @@ def wedge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wedge]:
         made.append(gate)
 
         def gated(handle: Any, *arguments: Any) -> Any:
-            mig = NVML.nvmlDeviceIsMigDeviceHandle(handle)
-            gpu = NVML.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if mig else handle
-            if NVML.nvmlDeviceGetUUID(gpu) == gpu_uuid:
+            if NVML.nvmlDeviceGetUUID(parent(handle)) == gpu_uuid:
                 gate.wait(60)
             return real(handle, *arguments)
 

@@ -128,7 +128,7 @@ def describe(mig: Any) -> MigDevice:
         name=nvml.nvmlDeviceGetName(mig),
         gpu_instance=nvml.nvmlDeviceGetGpuInstanceId(mig),
         compute_instance=nvml.nvmlDeviceGetComputeInstanceId(mig),
-        memory_mib=nvml.nvmlDeviceGetAttributes(mig).memorySizeMB,
+        memory_mib=nvml.nvmlDeviceGetMemoryInfo(mig).total >> 20,
     )
 
 

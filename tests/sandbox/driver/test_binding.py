@@ -11,14 +11,6 @@ from tests.sandbox.driver.calls import code_of, gpu, nvml
 from tests.sandbox.driver.conftest import Simulate
 
 
-def test_is_mig_answers_a_c_object(simulate: Simulate) -> None:
-    simulate("H100-80GB")
-    answer = nvml.nvmlDeviceIsMigDeviceHandle(gpu())
-    assert (answer.value, bool(answer)) == (0, False)
-    assert (answer == 0) is False
-    assert isinstance(answer, ctypes.c_uint)
-
-
 def test_errors_are_unhashable_and_have_the_library_texts(simulate: Simulate) -> None:
     simulate("H100-80GB")
     error = nvml.NVMLError(19)

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox.driver import processes
 from sandbox.driver.store import Store
+from tests import incidents
 from tests.sandbox.driver.calls import (
     code_of,
     compute_instances,
@@ -42,9 +43,9 @@ def test_with_the_mode_off_nothing_is_cut(simulate: Simulate) -> None:
 
 
 def test_old_drivers_tell_no_profiles_while_the_mode_is_off(simulate: Simulate) -> None:
-    simulate("H100-80GB", driver_version="535.261.03")
+    path = simulate("H100-80GB", driver_version="535.261.03")
     assert profiles(gpu()) == {}
-    nvml.nvmlDeviceSetMigMode(gpu(), 1)
+    incidents.enable_mig(path)
     assert len(profiles(gpu())) == 7
 
 
@@ -176,10 +177,8 @@ def test_compute_variants_offer_a_second_full_size_profile_with_fewer_multiproce
     offered = {profile.id: profile for profile in compute_profiles(instance)}
     assert offered[most].sliceCount == offered[least].sliceCount
     assert offered[most].multiprocessorCount > offered[least].multiprocessorCount
-    nvml.nvmlGpuInstanceCreateComputeInstance(instance, least)
-    device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), 0)
-    attributes = nvml.nvmlDeviceGetAttributes(device)
-    assert attributes.multiprocessorCount == offered[least].multiprocessorCount
+    compute = nvml.nvmlGpuInstanceCreateComputeInstance(instance, least)
+    assert nvml.nvmlComputeInstanceGetInfo(compute).profileId == least
 
 
 @pytest.mark.parametrize("answer", ["parent", "mig"])
@@ -215,14 +214,12 @@ def test_without_privilege_nothing_is_cut(simulate: Simulate) -> None:
         machine["privileged"] = False
     assert code_of(create_gpu_instance, gpu(), 19) == NO_PERMISSION
     assert code_of(placements, gpu(), 19) == NO_PERMISSION
-    assert code_of(nvml.nvmlDeviceSetMigMode, gpu(), 0) == NO_PERMISSION
 
 
 def test_gpus_without_mig_say_so(simulate: Simulate) -> None:
     simulate("T4")
     device = gpu()
     assert code_of(nvml.nvmlDeviceGetMigMode, device) == NOT_SUPPORTED
-    assert code_of(nvml.nvmlDeviceSetMigMode, device, 1) == NOT_SUPPORTED
     assert code_of(create_gpu_instance, device, 19) == NOT_SUPPORTED
     assert code_of(nvml.nvmlDeviceGetGpuInstanceProfileInfo, device, 0) == NOT_SUPPORTED
     assert code_of(nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, 0) == NOT_SUPPORTED

@@ -4,33 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.driver import processes
 from sandbox.driver.store import Store
 from tests import incidents
 from tests.sandbox.driver.calls import code_of, create, gpu, mig_devices, nvml
 from tests.sandbox.driver.conftest import Simulate
-
-SUCCESS, RESET_REQUIRED, IN_USE = 0, 16, 19
-
-
-@pytest.mark.parametrize("key", ["A100-40GB", "H100-80GB"])
-def test_an_idle_gpu_changes_mode_at_once(simulate: Simulate, key: str) -> None:
-    simulate(key)
-    assert nvml.nvmlDeviceGetMigMode(gpu()) == [0, 0]
-    assert nvml.nvmlDeviceSetMigMode(gpu(), 1) == SUCCESS
-    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 1]
-    assert code_of(nvml.nvmlDeviceSetMigMode, gpu(), 2) == 2
-
-
-@pytest.mark.parametrize("key", ["A100-40GB", "H100-80GB"])
-def test_a_client_leaves_the_mode_pending(simulate: Simulate, key: str) -> None:
-    """The call succeeds; only the activation status tells that nothing changed yet."""
-    path = simulate(key, mig_enabled=True)
-    created = create(gpu(), 19)
-    processes.attach(path, created.uuid, 4242, 100)
-    assert nvml.nvmlDeviceSetMigMode(gpu(), 0) == IN_USE
-    assert nvml.nvmlDeviceGetMigMode(gpu()) == [1, 0]
-    assert mig_devices(gpu()) == [created]
 
 
 @pytest.mark.parametrize(("key", "after"), [("A100-40GB", [1, 1]), ("H100-80GB", [0, 0])])

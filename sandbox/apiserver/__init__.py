@@ -9,7 +9,7 @@ It refuses, or does not have:
 - authentication and authorization (all requests are allowed), TLS, admission webhooks and policies, quotas, disruption
   budgets;
 - kinds that neither the product nor the sandbox reads, such as Deployments, Jobs and RBAC (404);
-- protobuf (415, with what to do instead), CBOR, strategic merge patches of custom resources (415, as everywhere);
+- protobuf (415, with what to do instead), CBOR, bodies in YAML, strategic merge patches of custom resources (415);
 - deletion of whole collections (405), WatchList (422), metadata-only forms, discovery per group (406);
 - schemas of definitions with words that it does not evaluate, such as oneOf or multipleOf (422);
 - garbage collection and cascades: propagationPolicy has no effect, an owner's dependents stay; a namespace and a

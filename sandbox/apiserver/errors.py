@@ -5,7 +5,7 @@ transport. Texts are those of Kubernetes 1.36, because kubectl prints them and p
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,21 +26,18 @@ class Named(Protocol):
 class ApiError(Exception):
     """An answer that is not a success; `status()` is the body."""
 
-    def __init__(
-        self, code: int, reason: str, message: str, *, details: Obj | None = None, metadata: Obj | None = None
-    ) -> None:
+    def __init__(self, code: int, reason: str, message: str, *, details: Obj | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details = details
-        self.metadata = metadata or {}
 
     def status(self) -> Obj:
         body: Obj = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": self.metadata,
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
         }
@@ -163,8 +160,8 @@ def unsupported_media_type(accepted: Sequence[str], remedy: str = "") -> ApiErro
     return ApiError(415, "UnsupportedMediaType", message + remedy)
 
 
-def expired(message: str, metadata: Mapping[str, Any] | None = None) -> ApiError:
-    return ApiError(410, "Expired", message, metadata=dict(metadata or {}))
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
 
 
 def too_large_resource_version(wanted: int, current: int) -> ApiError:

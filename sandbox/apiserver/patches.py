@@ -1,8 +1,8 @@
 """Applies JSON patches, merge patches and strategic merge patches.
 
 Takes the stored object and the patch, and returns the patched object. A strategic merge patch has the directives
-`$patch`, `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList`; lists merge by the keys below, all others
-are replaced (node taints, tolerations). It must never be used for custom resources: they have no merge keys.
+`$patch`, `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList`; lists merge by the first of their keys, all
+others are replaced (node taints, tolerations). It must never be used for custom resources: they have no merge keys.
 """
 
 import json
@@ -13,6 +13,7 @@ import jsonpatch
 from jsonpointer import JsonPointerException
 
 from sandbox.apiserver.errors import ApiError
+from sandbox.apiserver.resources.models import LIST_KEYS, SETS
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -36,28 +37,7 @@ def json_patch(target: Any, patch: list[Any]) -> Any:
         raise ApiError(422, "Invalid", message, details={}) from error
 
 
-MERGE_KEYS: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "conditions": "type",
-    "addresses": "type",
-    "ownerReferences": "uid",
-    "imagePullSecrets": "name",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "podIPs": "ip",
-    "hostIPs": "ip",
-    "secrets": "name",
-}
-SETS: Final = {"finalizers"}
-
+MERGE_KEYS: Final = {name: keys[0] for name, keys in LIST_KEYS.items() if isinstance(name, str)} | {"hostIPs": "ip"}
 _ORDER, _DELETE, _RETAIN, _PATCH = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys", "$patch"
 _GONE: Final = object()
 

@@ -135,7 +135,7 @@ class ApiServer:
         return await self._stream(http, answer) if isinstance(answer, Watch) else _response(answer)
 
     async def _answer(self, request: Request) -> Reply | Watch:
-        return await self._dispatcher.answer(request)
+        return self._dispatcher.answer(request)
 
     async def _stream(self, http: web.Request, watch: Watch) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

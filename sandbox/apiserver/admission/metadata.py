@@ -61,8 +61,6 @@ def check_metadata(resource: Resource, obj: Obj, old: Obj | None) -> list[FieldE
 
 
 def _check_name(resource: Resource, name: str) -> Iterator[FieldError]:
-    if resource.group == "rbac.authorization.k8s.io":
-        return  # any path segment
     is_label = resource.kind in ("Namespace", "Service")
     most, pattern, text = (63, _LABEL, _LABEL_HELP) if is_label else (253, _SUBDOMAIN, _SUBDOMAIN_HELP)
     if len(name) > most:

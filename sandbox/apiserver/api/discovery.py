@@ -23,7 +23,7 @@ def _subresource(resource: Resource, name: str) -> tuple[Obj, tuple[str, ...]]:
     if name == "eviction":
         return {"group": "policy", "version": "v1", "kind": "Eviction"}, ("create",)
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    return kind, ("update",) if name == "finalize" else _OBJECT_VERBS
+    return kind, _OBJECT_VERBS
 
 
 def resource_list(group_version: str, resources: list[Resource]) -> Obj:

@@ -31,7 +31,6 @@ _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 PAGE_NOT_FOUND: Final = Reply(code=404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
 ONLY_AGGREGATED: Final = "the sandbox serves aggregated discovery only: use kubectl 1.30 or newer"
 _NEEDS_A_CONTAINER: Final = ("log", "exec", "attach", "portforward")
-_ROOT_PATHS: Final = ["/api", "/apis", *_HEALTH, "/openapi/v3", "/version"]
 
 
 class Dispatcher:
@@ -42,19 +41,19 @@ class Dispatcher:
         self._bookmark_seconds = bookmark_seconds
         self._documents: dict[tuple[int, str], bytes] = {}
 
-    async def answer(self, request: Request) -> Reply | Watch:
+    def answer(self, request: Request) -> Reply | Watch:
         parts = [part for part in request.path.split("/") if part]
         if parts and parts[0] == "api" and len(parts) > 2:
-            return await self._resource(request, parse_route(parts))
+            return self._resource(request, parse_route(parts))
         if parts and parts[0] == "apis" and len(parts) > 3:
-            return await self._resource(request, parse_route(parts))
+            return self._resource(request, parse_route(parts))
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         if parts and parts[0] in ("api", "apis"):
             return self._discovery(request, parts)
         return self._document(request, parts)
 
-    async def _resource(self, request: Request, route: Route) -> Reply | Watch:
+    def _resource(self, request: Request, route: Route) -> Reply | Watch:
         resource = self._cluster.registry.find(route.group, route.version, route.plural)
         if resource is None:
             raise no_such_path()
@@ -68,7 +67,7 @@ class Dispatcher:
         if request.method in ("GET", "HEAD"):
             if route.subresource in ("binding", "eviction"):
                 raise method_not_allowed()
-            return await read(self._cluster, request, target, bookmark_seconds=self._bookmark_seconds)
+            return read(self._cluster, request, target, bookmark_seconds=self._bookmark_seconds)
         return write(self._cluster, request, target)
 
     def _discovery(self, request: Request, parts: list[str]) -> Reply:
@@ -91,8 +90,6 @@ class Dispatcher:
             return json_reply(200, VERSION)
         if request.path.rstrip("/") in _HEALTH:
             return Reply(body=b"ok", content_type="text/plain; charset=utf-8")
-        if request.path == "/":
-            return json_reply(200, {"paths": _ROOT_PATHS})
         groups = self._cluster.registry.groups()
         if parts == ["openapi", "v3"]:
             return json_reply(200, openapi.index(groups))

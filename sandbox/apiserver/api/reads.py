@@ -1,11 +1,8 @@
 """Answers GET: one object, a list, a watch.
 
-Takes a request and its target, and returns a reply. A list at a version that is not written yet waits a little, then
-answers 504.
+Takes a request and its target, and returns a reply. A list at a version that is not written yet is 504, without the
+wait of a real server.
 """
-
-import asyncio
-from typing import Final
 
 from sandbox.apiserver.api.representation import many, object_bytes, one
 from sandbox.apiserver.api.requests import Form, Reply, Request, form_of, json_reply
@@ -15,22 +12,19 @@ from sandbox.apiserver.lifecycle.context import Cluster, Target, entry_of
 from sandbox.apiserver.storage.listing import ListOptions, list_page
 from sandbox.apiserver.storage.selectors import Predicate, selector
 
-_FUTURE_PATIENCE_SECONDS: Final = 3.0
-_POLL_SECONDS: Final = 0.05
 
-
-async def read(cluster: Cluster, request: Request, target: Target, *, bookmark_seconds: float) -> Reply | Watch:
+def read(cluster: Cluster, request: Request, target: Target, *, bookmark_seconds: float) -> Reply | Watch:
     """The reply; for a watch the watch itself, whose stream the caller opens."""
     if request.is_watch:
         return _watch(cluster, request, target, bookmark_seconds)
     if target.name:
-        await _wait_for(cluster, request)
+        _check_version(cluster, request)
         entry = entry_of(cluster, target)
         form = form_of(request.accept)
         if form is Form.OBJECT:
             return Reply(body=object_bytes(target.resource, entry))
         return json_reply(200, one(target.resource, entry.obj, form, _include(request)))
-    return await _list(cluster, request, target)
+    return _list(cluster, request, target)
 
 
 def _include(request: Request) -> str:
@@ -45,10 +39,11 @@ def _predicate(request: Request, target: Target) -> Predicate | None:
     return selector(query, target.resource.selectable)
 
 
-async def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
+def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
     matches = _predicate(request, target)
-    await _wait_for(cluster, request)
-    _check_match(request)
+    _check_version(cluster, request)
+    if request.query.get("resourceVersionMatch"):
+        raise bad_request("the sandbox lists the newest state only, without resourceVersionMatch")
     options = ListOptions(
         namespace=target.namespace,
         matches=matches,
@@ -60,27 +55,11 @@ async def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
     return Reply(body=many(target.resource, page.entries, page.metadata, form, _include(request)))
 
 
-def _check_match(request: Request) -> None:
-    match, path = request.query.get("resourceVersionMatch", ""), "resourceVersionMatch"
-    problem: FieldError | None = None
-    if match and not request.query.get("resourceVersion"):
-        detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        problem = FieldError(path=path, reason="FieldValueForbidden", detail=detail)
-    elif match not in ("", "NotOlderThan"):
-        detail = 'the sandbox lists the newest state only; supported values: "NotOlderThan", ""'
-        problem = FieldError(path=path, reason="FieldValueNotSupported", value=match, detail=detail)
-    if problem is not None:
-        raise invalid("meta.k8s.io", "ListOptions", "", [problem])
-
-
-async def _wait_for(cluster: Cluster, request: Request) -> None:
-    """A version that is not written yet may come soon."""
+def _check_version(cluster: Cluster, request: Request) -> None:
+    """A version that is not written yet is one of a server before this one."""
     wanted = request.number("resourceVersion")
-    deadline = asyncio.get_running_loop().time() + _FUTURE_PATIENCE_SECONDS
-    while cluster.store.version < wanted:
-        if asyncio.get_running_loop().time() >= deadline:
-            raise too_large_resource_version(wanted, cluster.store.version)
-        await asyncio.sleep(_POLL_SECONDS)
+    if cluster.store.version < wanted:
+        raise too_large_resource_version(wanted, cluster.store.version)
 
 
 def _watch(cluster: Cluster, request: Request, target: Target, bookmark_seconds: float) -> Watch:

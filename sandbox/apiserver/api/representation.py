@@ -52,7 +52,7 @@ def _definition(column: Column) -> Obj:
         "name": column.name,
         "type": column.type,
         "format": column.format,
-        "description": column.description,
+        "description": "",
         "priority": column.priority,
     }
 

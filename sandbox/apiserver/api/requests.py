@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-import yaml
-
 from sandbox.apiserver.errors import FieldError, bad_request, invalid, unsupported_media_type
 from sandbox.apiserver.lifecycle.context import WriteOptions
 from sandbox.apiserver.objects import Obj, encode
 
 _TRUE: Final = ("true", "1", "True")
 LONGEST_MANAGER: Final = 128
-BODY_TYPES: Final = ("application/json", "application/yaml")
+BODY_TYPES: Final = ("application/json",)
 PROTOBUF_MAGIC: Final = b"k8s\0"
 INSTEAD_OF_PROTOBUF: Final = (
     "; the sandbox reads no protobuf, which kubectl create sends: "
@@ -109,7 +107,7 @@ def parse_route(parts: list[str]) -> Route:
     """`parts` of /api/v1/… or /apis/group/version/…, at least up to the plural."""
     group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] in ("status", "finalize")):
+    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] == "status"):
         namespace, rest = rest[1], rest[2:]
     return Route(
         group=group,
@@ -122,16 +120,16 @@ def parse_route(parts: list[str]) -> Route:
 
 
 def decode_body(request: Request) -> Any:
-    """The body as an object, from JSON or YAML."""
+    """The body as an object."""
     body = request.body
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip()
-    if body.startswith(PROTOBUF_MAGIC) or "protobuf" in content_type or "cbor" in content_type:
-        raise unsupported_media_type(BODY_TYPES, INSTEAD_OF_PROTOBUF)
+    if body.startswith(PROTOBUF_MAGIC) or content_type not in BODY_TYPES:
+        raise unsupported_media_type(BODY_TYPES, INSTEAD_OF_PROTOBUF if body.startswith(PROTOBUF_MAGIC) else "")
     if not body.strip():
         return {}
     try:
-        return yaml.safe_load(body) if "yaml" in content_type else json.loads(body)
-    except (ValueError, yaml.YAMLError) as error:
+        return json.loads(body)
+    except ValueError as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
 
 

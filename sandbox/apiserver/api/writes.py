@@ -64,9 +64,6 @@ def _post(cluster: Cluster, request: Request, target: Target) -> Reply:
 def _put(cluster: Cluster, request: Request, target: Target) -> Reply:
     options = write_options(request, "UpdateOptions")
     body = decode_body(request)
-    absent = target.key not in cluster.store.collection(target.resource.collection).items
-    if absent and target.resource.create_on_update and not target.subresource:
-        return _answer(request, target.resource, 201, create(cluster, target, body, options), options)
     return _answer(request, target.resource, 200, replace(cluster, target, body, options), options)
 
 

@@ -55,10 +55,10 @@ _APPS: Final[dict[str, Any]] = {"subresources": _STATUS, "categories": _ALL, "nu
 
 BUILTIN: Final = (
     _row("v1", "ConfigMap", "configmaps", "cm"),
-    _row("v1", "Event", "events", "ev", model="CoreV1Event", selectable=_EVENT_FIELDS, create_on_update=True),
+    _row("v1", "Event", "events", "ev", model="CoreV1Event", selectable=_EVENT_FIELDS),
     _row(
         "v1", "Namespace", "namespaces", "ns", namespaced=False,
-        subresources=("status", "finalize"), selectable=_paths("status.phase"),
+        subresources=_STATUS, selectable=_paths("status.phase"),
     ),
     _row(
         "v1", "Node", "nodes", "no", namespaced=False,
@@ -78,7 +78,7 @@ BUILTIN: Final = (
     ),
     _row("apps/v1", "ReplicaSet", "replicasets", "rs", **_APPS),
     _row("apps/v1", "StatefulSet", "statefulsets", "sts", **_APPS),
-    _row("coordination.k8s.io/v1", "Lease", "leases", create_on_update=True, unconditional_update=False),
+    _row("coordination.k8s.io/v1", "Lease", "leases", unconditional_update=False),
     _row("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, numbered=True),
 )  # fmt: skip
 """Every builtin resource, in the order of discovery."""

@@ -1,8 +1,7 @@
 """Reads the schemas of the builtin kinds from the models of the official Python client.
 
-Takes a model's name (`V1Pod`) and returns its OpenAPI components with descriptions, for `kubectl explain`, and its
-compiled `Schema`, for strict decoding, server-side apply and defaults of required scalars. What the models do not say,
-how lists merge, is in the tables below. Must never validate values.
+Takes a model's name (`V1Pod`) and returns its compiled `Schema`, for strict decoding, server-side apply and defaults of
+required scalars. What the models do not say, how lists merge, is in the tables below. Must never validate values.
 """
 
 import datetime
@@ -64,12 +63,11 @@ DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("V1NodeStatus", "nodeInfo"): {},
 }
 MICRO_TIMES: Final = {"acquireTime", "renewTime", "eventTime", "lastObservedTime"}
-REFERENCE: Final = "#/components/schemas/"
 FREE_FORM: Final = {"default", "example", "fieldsV1", "raw"}
 
 
 @cache
-def openapi(model: str) -> Obj:
+def _source(model: str) -> Obj:
     """The OpenAPI schema of one model; members that are models themselves are references."""
     cls: type[BaseModel] = getattr(client, model)
     properties: Obj = {}
@@ -81,7 +79,6 @@ def openapi(model: str) -> Obj:
             required.append(name)
     schema: Obj = {
         "type": "object",
-        "description": _summary(cls),
         "properties": properties,
         GO_STRUCT: re.sub("^(Core|Events)?V1", "", model),
     }
@@ -94,16 +91,9 @@ def openapi(model: str) -> Obj:
     return schema
 
 
-def _summary(cls: type[BaseModel]) -> str:
-    lines = (cls.__doc__ or "").strip().split("\n\n    Attributes:")[0]
-    return " ".join(lines.split())
-
-
 def _property(model: str, name: str, field: FieldInfo) -> Obj:
     annotation: Any = field.annotation
     schema: Obj = {"x-kubernetes-preserve-unknown-fields": True} if name in FREE_FORM else _type(annotation, name)
-    if field.description:
-        schema["description"] = field.description
     text_map = schema.get("additionalProperties", {}).get("type") == "string"
     if not field.is_required() and (schema.get("type") == "array" or text_map):
         schema[OMIT_EMPTY] = True
@@ -131,7 +121,7 @@ def _type(annotation: Any, name: str) -> Obj:
         values = {"type": "string", "format": "quantity"} if name in QUANTITIES else _type(arguments[1], name)
         return {"type": "object", "additionalProperties": values}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return {"$ref": f"{REFERENCE}{annotation.__name__}"}
+        return {"$ref": annotation.__name__}
     return _scalar(annotation, name)
 
 
@@ -165,7 +155,7 @@ def schema(model: str) -> Schema:
     found = _compiled.get(model)
     if found is None:
         found = _compiled[model] = Schema()  # known before it is filled: models contain themselves
-        found.fill(openapi(model), schema)
+        found.fill(_source(model), schema)
         for name, member in found.properties.items():
             default = DEFAULTS.get((model, name), MISSING)
             if default is MISSING and name in found.required and "format" not in member.source:

@@ -40,8 +40,6 @@ class Resource:
     """Field selectors beyond metadata.name and metadata.namespace: label to path in the stored form."""
     numbered: bool = False
     """metadata.generation counts changes of what is wanted."""
-    create_on_update: bool = False
-    """PUT of an absent object creates it."""
     unconditional_update: bool = True
     """PUT without a resourceVersion overwrites whatever is there."""
     returns_deleted: bool = False

@@ -110,7 +110,7 @@ GO_STRUCT: Final = "x-go-struct"
 def _child(source: Mapping[str, Any], resolve: Resolve) -> Schema:
     reference = source.get("$ref")
     if isinstance(reference, str):
-        return resolve(reference.rsplit("/", 1)[-1])
+        return resolve(reference)
     return Schema().fill(source, resolve)
 
 

@@ -18,7 +18,7 @@ _LABEL_TERM = re.compile(
     r"""\s*(?:
         !\s*(?P<absent>[^\s,=!()<>]+)
       | (?P<key>[^\s,=!()<>]+)\s*
-        (?: (?P<operator>==|=|!=|>|<)\s*(?P<value>[^\s,()]*)
+        (?: (?P<operator>==|=|!=)\s*(?P<value>[^\s,()]*)
           | (?P<set>in|notin)\s*\((?P<values>[^)]*)\) )?
     )\s*(?:,|$)""",
     re.VERBOSE,
@@ -31,7 +31,7 @@ class Requirement:
     """One term on one label."""
 
     key: str
-    operator: str  # in, notin, exists, absent, >, <
+    operator: str  # in, notin, exists, absent
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -40,20 +40,9 @@ class Requirement:
             return value is None
         if self.operator == "notin":
             return value is None or value not in self.values
-        if value is None:
-            return False
-        if self.operator == "in":
-            return value in self.values
         if self.operator == "exists":
-            return True
-        return _compare(value, self.operator, self.values[0])
-
-
-def _compare(value: str, operator: str, bound: str) -> bool:
-    try:
-        return int(value) > int(bound) if operator == ">" else int(value) < int(bound)
-    except ValueError:
-        return False
+            return value is not None
+        return value in self.values
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
@@ -75,8 +64,6 @@ def _requirement(term: re.Match[str]) -> Requirement:
         return Requirement(
             key=term["key"], operator=term["set"], values=tuple(value.strip() for value in term["values"].split(","))
         )
-    if term["operator"] in (">", "<"):
-        return Requirement(key=term["key"], operator=term["operator"], values=(term["value"],))
     if term["operator"]:
         operator = "notin" if term["operator"] == "!=" else "in"
         return Requirement(key=term["key"], operator=operator, values=(term["value"],))

@@ -11,42 +11,17 @@ from sandbox.apiserver.objects import Obj, dig
 from sandbox.apiserver.tables import events, nodes, pods
 from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
-NONE: Final = "<none>"
 
+def _get(*path: str) -> Callable[[Obj], Any]:
+    return lambda obj: dig(obj, *path) or ""
 
-def _get(*path: str, missing: Any = NONE) -> Callable[[Obj], Any]:
-    def cell(obj: Obj) -> Any:
-        value = dig(obj, *path)
-        return missing if value is None or value == "" else value
-
-    return cell
-
-
-def _count(name: str, *path: str) -> Column:
-    return Column(name=name, type="integer", cell=_get(*path, missing=0))
-
-
-def _size(*fields: str) -> Callable[[Obj], int]:
-    return lambda obj: sum(len(obj.get(field) or {}) for field in fields)
-
-
-_CREATED: Final = Column(name="Created At", type="date", format="date-time", cell=_get("metadata", "creationTimestamp"))
 
 COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
-    "ConfigMap": (NAME, Column(name="Data", type="integer", cell=_size("data", "binaryData")), AGE),
-    "CustomResourceDefinition": (NAME, _CREATED),
     "Event": events.COLUMNS,
-    "Lease": (NAME, Column(name="Holder", cell=_get("spec", "holderIdentity", missing="")), AGE),
-    "Namespace": (NAME, Column(name="Status", cell=_get("status", "phase", missing="")), AGE),
+    "Lease": (NAME, Column(name="Holder", cell=_get("spec", "holderIdentity")), AGE),
+    "Namespace": (NAME, Column(name="Status", cell=_get("status", "phase")), AGE),
     "Node": nodes.COLUMNS,
     "Pod": pods.COLUMNS,
-    "PriorityClass": (
-        NAME,
-        Column(name="Value", type="integer", cell=_get("value", missing=0)),
-        Column(name="Global-Default", type="boolean", cell=_get("globalDefault", missing=False)),
-        AGE,
-        Column(name="PreemptionPolicy", cell=_get("preemptionPolicy", missing="PreemptLowerPriority")),
-    ),
 }
 
 

@@ -24,7 +24,6 @@ class Column:
     cell: Callable[[Obj], Any]
     type: str = "string"
     format: str = ""
-    description: str = ""
     priority: int = 0
 
 
@@ -119,25 +118,12 @@ def _by_filter(find: Finder, wanted: str) -> _Step:
     return step
 
 
-NAME_DESCRIPTION = (
-    "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "
-    "client to request the generation of an appropriate name automatically. Name is primarily intended for creation "
-    "idempotence and configuration definition. Cannot be updated. More info: "
-    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
-)
-AGE_DESCRIPTION = (
-    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed "
-    "to be set in happens-before order across separate operations. Clients may not set this value. It is represented "
-    "in RFC3339 form and is in UTC."
-)
-
-
 def object_age(obj: Obj) -> str:
     return age(meta(obj).get("creationTimestamp"), datetime.now(UTC))
 
 
-NAME = Column(name="Name", format="name", description=NAME_DESCRIPTION, cell=lambda obj: meta(obj).get("name", ""))
-AGE = Column(name="Age", description=AGE_DESCRIPTION, cell=object_age)
+NAME = Column(name="Name", format="name", cell=lambda obj: meta(obj).get("name", ""))
+AGE = Column(name="Age", cell=object_age)
 
 
 def columns_of(printer_columns: Iterable[Obj] | None) -> tuple[Column, ...]:
@@ -152,8 +138,6 @@ def _column(column: Obj) -> Column:
         name=column["name"],
         type=kind,
         format=column.get("format", ""),
-        description=column.get("description")
-        or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
         priority=column.get("priority", 0),
         cell=_cell(compile_path(column["jsonPath"]), kind),
     )

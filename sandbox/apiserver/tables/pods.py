@@ -35,11 +35,8 @@ def _summary(pod: Obj) -> _Summary:
     initializing = _initialization(spec, status, sidecars, summary)
     if not initializing or _condition(status, "Initialized"):
         _containers(status, summary, keep_restarts=bool(sidecars) and not initializing)
-    if meta(pod).get("deletionTimestamp"):
-        if status.get("reason") == "NodeLost":
-            summary.reason = "Unknown"
-        elif status.get("phase") not in ("Succeeded", "Failed"):
-            summary.reason = "Terminating"
+    if meta(pod).get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
+        summary.reason = "Terminating"
     return summary
 
 
@@ -84,11 +81,7 @@ def _containers(status: Obj, summary: _Summary, *, keep_restarts: bool) -> None:
 
 
 def _ended(terminated: Obj) -> str:
-    if terminated.get("reason"):
-        return str(terminated["reason"])
-    if terminated.get("signal"):
-        return f"Signal:{terminated['signal']}"
-    return f"ExitCode:{terminated.get('exitCode', 0)}"
+    return str(terminated.get("reason") or f"ExitCode:{terminated.get('exitCode', 0)}")
 
 
 def _count_restarts(container: Obj, summary: _Summary) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.sandbox.apiserver.probe import Http, Kubectl, Plans
 
 AUTHOR, CONTROLLER = "author", "controller"
@@ -209,6 +211,17 @@ def test_undeclared_fields_cannot_be_applied(plans: Plans) -> None:
 
     assert answer.status == 500
     assert ".spec.pausd: field not declared in schema" in answer.message
+
+
+@pytest.mark.parametrize("wrong", [{"mode": 5}, {"cards": {}}, {"cards": [1]}, {"cards": [{"mode": "Auto"}]}])
+def test_wrong_types_and_missing_keys_cannot_be_applied(plans: Plans, wrong: dict[str, Any]) -> None:
+    before = plans.create("n1")
+
+    answer = plans.apply("n1", CONTROLLER, **wrong)
+
+    assert (answer.status, answer.body.get("kind")) in ((422, "Status"), (500, "Status"))
+    assert "Internal error" not in answer.message
+    assert plans.get("n1")["spec"] == before["spec"]
 
 
 def test_a_manager_is_required(plans: Plans) -> None:

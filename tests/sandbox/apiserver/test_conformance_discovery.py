@@ -45,12 +45,6 @@ def test_explain_reads_the_definition(kubectl: Kubectl, plans: Plans) -> None:
     assert "ENUM:\n    Auto\n    Manual" in kubectl("explain", "cpl.spec.mode")
 
 
-def test_explain_reads_builtin_kinds(kubectl: Kubectl) -> None:
-    text = kubectl("explain", "pod.spec.containers.resources.limits")
-
-    assert "Limits describes the maximum amount of compute resources allowed" in text
-
-
 def test_paths_that_do_not_exist_are_404(http: Http) -> None:
     for path in ("/apis/apps/v9", "/api/v1/unknowns", f"{CARDPLANS}/n1/scale"):
         answer = http("GET", path)

@@ -177,14 +177,6 @@ def test_protobuf_of_an_unknown_kind_is_refused(http: Http, namespace: str) -> N
     assert answer.status in (400, 415)
 
 
-def test_bodies_may_be_yaml(http: Http, namespace: str) -> None:
-    body = "metadata: {name: from-yaml}\ndata: {a: '1'}\n"
-
-    answer = http("POST", CONFIGMAPS.format(namespace), body, content_type="application/yaml")
-
-    assert (answer.status, answer.body["data"]) == (201, {"a": "1"})
-
-
 def test_broken_bodies_are_400(http: Http, namespace: str) -> None:
     assert http("POST", CONFIGMAPS.format(namespace), "{").status == 400
     wrong_kind = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}

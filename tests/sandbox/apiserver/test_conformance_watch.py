@@ -115,17 +115,6 @@ def test_pages_are_consistent(http: Http) -> None:
     assert rest == ["p2", "p3", "p4"]
 
 
-def test_pages_count_what_remains(http: Http) -> None:
-    for number in range(3):
-        config_map(http, f"r{number}")
-
-    whole = http("GET", CONFIGMAPS).body
-    page = http("GET", CONFIGMAPS, limit=1).body
-
-    assert page["metadata"]["remainingItemCount"] == len(whole["items"]) - 1
-    assert "remainingItemCount" not in http("GET", CONFIGMAPS, limit=1, labelSelector="!x").body["metadata"]
-
-
 @pytest.mark.parametrize(
     ("selector", "found"),
     [

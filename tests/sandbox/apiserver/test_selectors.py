@@ -27,9 +27,6 @@ SELECTABLE = {"spec.nodeName": ("spec", "nodeName"), "status.phase": ("status", 
         ("app,tier", True),
         ("!app", False),
         ("! other", True),
-        ("tier>0", True),
-        ("tier<1", False),
-        ("app>0", False),
         ("gpu.example.com/kind=a,app=web", True),
         ("app=", False),
     ],
@@ -60,7 +57,7 @@ def test_unsupported_fields_are_400(selector: str) -> None:
     assert caught.value.code == 400
 
 
-@pytest.mark.parametrize("selector", ["=a", "a in (", "a=b c"])
+@pytest.mark.parametrize("selector", ["=a", "a in (", "a=b c", "tier>0"])
 def test_unreadable_labels_are_400(selector: str) -> None:
     with pytest.raises(ApiError) as caught:
         label_predicate(selector)

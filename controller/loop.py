@@ -25,6 +25,7 @@ from controller.actions.environment import Environment
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Outcome, Writer, Written
+from controller.actions.pod_ways import PassTimes, PodWays
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
@@ -66,6 +67,7 @@ class Parts:
     writer: Writer
     nominator: Nominator
     reporter: Reporter
+    pod_ways: PodWays
 
 
 class Loop:
@@ -107,7 +109,10 @@ class Loop:
         """Do what is due; the seconds until something may be due again."""
         self._turned_at = self._clock()
         self._metrics.leader.set(self._leading())
-        if not self._synced() or not self._leading():
+        if not self._synced():
+            return WAIT_SECONDS
+        self._parts.pod_ways.begin()
+        if not self._leading():
             return WAIT_SECONDS
         if not self._began:
             self._began = True
@@ -121,9 +126,13 @@ class Loop:
         if self._at_once or self._parts.window.due_in() == 0:
             self._pass()
         self._step("nominate", self._parts.nominator.run)
-        self._step("report", self._parts.reporter.follow)
+        self._step("report", self._follow)
         due_in = self._parts.window.due_in()
         return TURN_SECONDS if due_in is None else min(due_in, TURN_SECONDS)
+
+    def _follow(self) -> None:
+        self._parts.pod_ways.follow()
+        self._parts.reporter.follow()
 
     def _run_plan_lifecycle(self) -> None:
         self._busy = True
@@ -149,13 +158,14 @@ class Loop:
         began = self._clock()
         with collector_paused():
             result = parts.planner(snapshot)
-        seconds = self._clock() - began
+        planned = self._clock()
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         self._state.reserve({placed.uid: placed.node for placed in result.placed}, ready=ready)
         outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)
         self._state.withdraw_reservations({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
-        parts.reporter.report(snapshot, achieved, outcomes, seconds, why=why)
+        parts.pod_ways.planned(achieved, PassTimes(began=began, planned=planned, written=self._clock()))
+        parts.reporter.report(snapshot, achieved, outcomes, planned - began, why=why)
         self._plan_again(outcomes)
 
     def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:

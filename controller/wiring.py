@@ -15,11 +15,13 @@ from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
 from controller.actions.agent_liveness import AgentLiveness
+from controller.actions.cluster_gauges import ClusterGauges
 from controller.actions.environment import Environment
-from controller.actions.metrics import ClusterGauges, Metrics
+from controller.actions.metrics import Metrics
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
+from controller.actions.pod_ways import PodWays
 from controller.actions.reporter import Reporter
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines
@@ -33,10 +35,14 @@ from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER
+from kube.clients import Client
 from kube.events import EventRecorder
 from kube.leases import Elector, LeaseTiming
 from kube.serve import Server, check_page, json_page, metrics_page
+from kube.telemetry import PlumbingGauges, RequestMetrics, export_build
+from partitioning import __version__
 
 EVENTS = 20_000
 """How many may wait to be written: one pass of a large cluster may report on every pending pod."""
@@ -83,7 +89,7 @@ class Controller:
         self._watches = watches = Watches(
             api, self.state, namespace=settings.namespace, agent_silent_seconds=settings.agent_silent_seconds
         )
-        self.metrics.registry.register(ClusterGauges(self.state, window, (watches.errors, informers.watch_errors)))
+        self._export(api, options, window, clock)
         environment = Environment(
             api=api,
             state=self.state,
@@ -96,6 +102,25 @@ class Controller:
         parts = _parts(environment, settings, window, lambda snapshot: plan(snapshot, options), self._recorder)
         self._loop = Loop(parts, lifetime=lifetime, synced=watches.current)
         self._server = _server(settings, self.metrics, watches, self._loop)
+
+    def _export(
+        self, api: ApiClient, options: PlannerOptions, window: Batcher[str], clock: Callable[[], float]
+    ) -> None:
+        registry = self.metrics.registry
+        export_build(registry, "controller", __version__)
+        if isinstance(api, Client):
+            api.answered = RequestMetrics(registry).answered
+        registry.register(PlumbingGauges(self._recorder, self._watches.stale_seconds))
+        registry.register(
+            ClusterGauges(
+                self.state,
+                window,
+                self.metrics,
+                clock=clock,
+                geometries=options.geometries,
+                watch_errors=(self._watches.errors, self._informers.watch_errors),
+            )
+        )
 
     @property
     def port(self) -> int:
@@ -188,6 +213,7 @@ def _parts(
             taint_removal_seconds=settings.taint_removal_seconds,
         ),
         reporter=Reporter(environment, recorder),
+        pod_ways=PodWays(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),
     )
 

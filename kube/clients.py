@@ -6,7 +6,9 @@ be used raises `UnusableConfigError`, a sentence for people. Only `__main__` mod
 """
 
 import os
+import time
 from collections.abc import Callable
+from typing import Any
 
 import yaml
 from kubernetes import config
@@ -18,11 +20,31 @@ KEEPALIVE = {"idle": 15, "interval": 5, "count": 3}
 """A watch whose server or network died silently breaks after 30 s; without probes it would never end."""
 
 
+Answered = Callable[[str, int | None, float], None]
+"""Called after each request with its method, the answer's status (None: no answer) and the seconds until then."""
+
+
+class Client(ApiClient):
+    """The official client; it tells `answered`, where one is given, of each request."""
+
+    answered: Answered | None = None
+
+    def call_api(self, method: str, url: str, *arguments: Any, **options: Any) -> Any:
+        began, status = time.monotonic(), None
+        try:
+            response = super().call_api(method, url, *arguments, **options)
+            status = response.status
+        finally:
+            if self.answered is not None:
+                self.answered(method, status, time.monotonic() - began)
+        return response
+
+
 class UnusableConfigError(Exception):
     """There is no kubeconfig or service account, or it cannot be read."""
 
 
-def load(kubeconfig: str | None = None, context: str | None = None, *, user_agent: str = "") -> ApiClient:
+def load(kubeconfig: str | None = None, context: str | None = None, *, user_agent: str = "") -> Client:
     """The named kubeconfig; without a name the service account in a pod, else KUBECONFIG or ~/.kube/config."""
     try:
         settings = _settings(kubeconfig, context)
@@ -43,18 +65,18 @@ def _settings(kubeconfig: str | None, context: str | None) -> Configuration:
     return settings
 
 
-def for_url(url: str, *, user_agent: str = "") -> ApiClient:
+def for_url(url: str, *, user_agent: str = "") -> Client:
     """A server that requires no credentials, such as the sandbox's."""
     settings = Configuration()
     settings.host = url.rstrip("/")
     return _client(settings, user_agent)
 
 
-def _client(settings: Configuration, user_agent: str) -> ApiClient:
+def _client(settings: Configuration, user_agent: str) -> Client:
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
     settings.socket_options = tcp_keepalive_socket_options(**KEEPALIVE)
-    api = ApiClient(settings)
+    api = Client(settings)
     api.default_headers["Accept-Encoding"] = "gzip"
     if user_agent:
         api.user_agent = user_agent

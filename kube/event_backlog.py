@@ -79,10 +79,13 @@ class EventBacklog:
         self._series: OrderedDict[Key, Series] = OrderedDict()
         self._newest: OrderedDict[str, Key] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._held)
+
     def add(self, content: EventContent, now: float) -> bool:
         """Queue one Event; False if there is no room."""
         key, queued = content.key, content.key in self._ready or content.key in self._held
-        if not queued and len(self._ready) + len(self._held) >= self._size:
+        if not queued and len(self) >= self._size:
             return False
         series = self._series.setdefault(key, Series(content=content))
         series.content = content

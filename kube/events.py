@@ -79,6 +79,12 @@ class EventRecorder:
             self._thread.join(timeout_seconds)
         self._given_up = True
 
+    @property
+    def queued(self) -> int:
+        """How many series wait to be written."""
+        with self._changed:
+            return len(self._backlog)
+
     def emit(
         self, about: ObjectReference, event_type: EventType, reason: str, message: str, *, series: str | None = None
     ) -> None:

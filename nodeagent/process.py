@@ -16,10 +16,12 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube.budget import RequestBudget
+from kube.clients import Client
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
+from kube.telemetry import PlumbingGauges, RequestMetrics
 from kube.timestamps import api_time
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
@@ -83,11 +85,12 @@ class AgentProcess:
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
         self._budget, self._failures = RequestBudget(), StatusFailures()
         self.heartbeat = self._build_heartbeat()
-        self.metrics = AgentMetrics(node_name, __version__)
+        self.metrics = AgentMetrics(__version__, clock=time.monotonic, name_pods=settings.pod_metrics)
         self.metrics.watch_status(self._failures.counted)
         self.metrics.watch_heartbeat(self.heartbeat.age_seconds)
         self._agent = self._build_agent()
         self._watches = self._build_watches()
+        self._export_plumbing(api)
         self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
         self.health = Health(self._passes, self._driver, self._watches, needed=PLAN)
         self.server = Server(
@@ -99,6 +102,13 @@ class AgentProcess:
                 "/readyz": check_page(self.health.unready),
             },
         )
+
+    def _export_plumbing(self, api: ApiClient) -> None:
+        if isinstance(api, Client):
+            api.answered = RequestMetrics(self.metrics.registry).answered
+        watches = self._watches.values()
+        stale = PlumbingGauges(self._events, lambda: {watch.path: watch.stale_seconds() for watch in watches})
+        self.metrics.registry.register(stale)
 
     def _build_heartbeat(self) -> Heartbeat:
         renew_seconds = self._settings.heartbeat_seconds

@@ -64,5 +64,8 @@ class Settings(Section):
     """Address on which /metrics, /healthz and /readyz are served; 0.0.0.0 inside a pod."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 9841
     """Port of the same; 0 takes any free one and logs it."""
+    pod_metrics: bool = False
+    """Export which pod holds which partition, by labels that DCGM exporter's series have as well: one more series for
+    each partition in use, and a new one for each pod."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""

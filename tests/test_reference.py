@@ -1,4 +1,4 @@
-"""The tables of the pages are those of the code: settings and metrics."""
+"""The tables of the pages are those of the code: settings."""
 
 from itertools import dropwhile, islice, takewhile
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 from controller.config.settings import Settings as ControllerSettings
 from kube.settings import Section
 from nodeagent.settings import Settings as AgentSettings
-from tests.exported_metrics import registries
 
 ROOT = Path(__file__).parents[1]
 OPERATING = (ROOT / "docs/operating.md").read_text()
@@ -47,20 +46,6 @@ def test_settings(settings: type[ControllerSettings | AgentSettings], heading: s
     assert rows == {
         str(field.alias): " ".join(f"{shown(field.get_default())} {field.description}".split()) for field in fields
     }
-
-
-def registered() -> dict[str, str]:
-    """Name and help of every series of controller and agent."""
-    families = [family for registry in registries() for family in registry.collect()]
-    return {f"{one.name}_total" if one.type == "counter" else one.name: one.documentation for one in families}
-
-
-def test_metrics() -> None:
-    rows = {name: meaning for name, (meaning,) in table(OPERATING, "Metrics").items()}
-
-    series = registered()
-    assert sorted(rows) == sorted(series)
-    assert [name for name, text in series.items() if not rows[name].startswith(text.removesuffix("."))] == []
 
 
 def test_a_table_is_read() -> None:

@@ -168,7 +168,7 @@ class SimulatedNode:
         return Reporter(
             write=status.write,
             emit=self._events.emit,
-            metrics=AgentMetrics(self.name, "scale"),
+            metrics=AgentMetrics("scale", clock=clock),
             clock=clock,
             now=api_time,
             facts=AgentFacts(version="scale", config_path=str(self._state.plugin.config)),

@@ -1,27 +1,38 @@
-"""The controller's Prometheus series.
+"""The controller's Prometheus series that are written as things happen; `cluster_gauges` has those read at a scrape.
 
-Counters and histograms are written where things happen; gauges of the cluster (pending pods, partitions) are read from
-the state at each scrape, so that they need no pass and lose the series of what is gone. One registry per process, made
-by `__main__` and by tests; nothing global.
+One registry per process, made by `wiring` and by tests; nothing global. Labels must stay few and bounded: never the
+name of a pod.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from controller.cache.batcher import Batcher
-from controller.cache.state import State
-from controller.model.views import PartitionView, PlanView
+from controller.model.results import Supply
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 STAGES = ("state", "lifecycle", "agents", "status", "planning", "write", "nominate", "report")
 READY_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+WAIT_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 7200.0)
+PLACED = "Placed"
+"""Decided on a pod that the last pass placed."""
+
+
+class PodPhase(StrEnum):
+    """The way of a pod from its demand to running, in order. A pod passes only those that it needs."""
+
+    WINDOW = "window"  # until the first pass that saw it begins
+    UNPLACED = "unplaced"  # from a pass that found no place for it to the pass that found one
+    PLANNING = "planning"  # the pass that placed it
+    WRITE = "write"  # until the plans of that pass are written
+    ACTUATE = "actuate"  # until the status shows its GPUs as changed
+    ADVERTISE = "advertise"  # until the kubelet registered its devices and the Node counts them
+    BIND = "bind"  # until a scheduler bound it
+    START = "start"  # until it runs: images, volumes, containers
 
 
 class Metrics:
@@ -45,7 +56,8 @@ class Metrics:
             "Time from writing a plan until every GPU of the node is settled.",
             READY_BUCKETS,
         )
-        self.unplaced_pods = self._gauge("gpuplan_unplaced_pods", "Pods that the last pass could not place.", "reason")
+        self.verdicts: Mapping[str, str] = {}
+        """What the last pass decided on each pod, by uid: PLACED or a reason. Pods come and go after it."""
         self.placed_pods = self._gauge(
             "gpuplan_placed_pods",
             "Pending pods placed by the last pass, by where their partitions come from.",
@@ -57,87 +69,45 @@ class Metrics:
         self.failed_nodes = self._gauge(
             "gpuplan_failed_nodes", "Nodes that the last pass left out because planning them raised an error."
         )
+        self.phase_placed_pods = self._gauge(
+            "gpuplan_phase_placed_pods",
+            "Pending pods placed by the last pass, by the planner's phase that gave them their node.",
+            "phase",
+        )
+        self.gpus_changed = Counter(
+            "gpuplan_gpus_changed", "GPUs whose planned layout was changed by a written plan.", registry=registry
+        )
+        self.pod_phase_seconds = Histogram(
+            "gpuplan_pod_phase_duration_seconds",
+            "Time that pods spent in each phase of their way from demanding partitions to running.",
+            ["phase"],
+            buckets=WAIT_BUCKETS,
+            registry=registry,
+        )
+        self.pod_wait_seconds = self._pod_seconds(
+            "gpuplan_pod_wait_duration_seconds", "Time from a pod's demand to running: the sum of all its phases."
+        )
+        self.pod_delivery_seconds = self._pod_seconds(
+            "gpuplan_pod_delivery_duration_seconds",
+            "Time from a pod's demand to being bound, without the phase unplaced: what gpuplan can do about its wait.",
+        )
         self.leader = self._gauge("gpuplan_leader", "1 while this controller leads.")
         self.errors = Counter(
             "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry
         )
+        for phase in PodPhase:
+            self.pod_phase_seconds.labels(phase=phase.value)
+        for supply in Supply:
+            self.pod_wait_seconds.labels(supply=supply.value)
+            self.pod_delivery_seconds.labels(supply=supply.value)
         for stage in STAGES:
             self.errors.labels(stage=stage)  # a series that exists from the start can be alerted on
 
     def _seconds(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self.registry)
 
+    def _pod_seconds(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, ["supply"], buckets=WAIT_BUCKETS, registry=self.registry)
+
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
-
-
-class ClusterGauges(Collector):
-    """Read from the state at each scrape."""
-
-    def __init__(
-        self,
-        state: State,
-        window: Batcher[str],
-        watch_errors: Iterable[Callable[[], Mapping[str, str]]] = (),
-    ) -> None:
-        """`watch_errors` return the last error of each watch, by path."""
-        self._state = state
-        self._window = window
-        self._watch_errors = tuple(watch_errors)
-        self._counted: dict[str, tuple[PlanView, Tally[tuple[str, str]]]] = {}
-
-    def collect(self) -> Iterable[Metric]:
-        """The series of this moment."""
-        yield self._pending()
-        yield self._partitions()
-        unreadable = GaugeMetricFamily(
-            "gpuplan_unreadable_objects", "Objects left out because they cannot be understood.", labels=["kind"]
-        )
-        for kind, count in sorted(Tally(kind for kind, _ in self._state.unreadable()).items()):
-            unreadable.add_metric([kind], count)
-        yield unreadable
-        watches = GaugeMetricFamily("gpuplan_watch_working", "0 while this watch meets errors.", labels=["path"])
-        by_path = {path: error for errors in self._watch_errors for path, error in errors().items()}
-        for path, error in sorted(by_path.items()):
-            watches.add_metric([path], int(not error))
-        yield watches
-        yield GaugeMetricFamily(
-            "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window.open)
-        )
-
-    def _pending(self) -> Metric:
-        family = GaugeMetricFamily(
-            "gpuplan_pending_pods", "Pods without a node that request this resource.", labels=["resource"]
-        )
-        tally = Tally(resource for pod in self._state.pending() for resource, _ in pod.gpu)
-        for resource, count in sorted(tally.items()):
-            family.add_metric([resource], count)
-        return family
-
-    def _partitions(self) -> Metric:
-        family = GaugeMetricFamily(
-            "gpuplan_partitions",
-            "Partitions of all nodes that agents report, by profile (or MPS slice) and state.",
-            labels=["profile", "state"],
-        )
-        views = self._state.plan_views()
-        self._counted = {name: self._count(name, view) for name, view in views.items()}
-        total: Tally[tuple[str, str]] = Tally()
-        for _, counts in self._counted.values():
-            for key, count in counts.items():
-                total[key] += count
-        for (profile, state), count in sorted(total.items()):
-            family.add_metric([profile, state], count)
-        return family
-
-    def _count(self, name: str, view: PlanView) -> tuple[PlanView, Tally[tuple[str, str]]]:
-        """The partitions of one node, counted again only where its view is another one than at the last scrape."""
-        counted = self._counted.get(name)
-        if counted is not None and counted[0] is view:
-            return counted
-        return view, Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions)
-
-
-def _profile(partition: PartitionView) -> str:
-    """The MIG profile, else the resource without its domain: `gpu-10gb`, `gpu`."""
-    return partition.profile or partition.resource.rpartition("/")[2]

@@ -15,11 +15,11 @@ from typing import Any
 
 from controller.actions.environment import Environment
 from controller.actions.label_warnings import LabelWarnings
+from controller.actions.metrics import PLACED
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
 from controller.explanation.phrases import counted, gpus_of
 from controller.model.demand import lacks_host_ipc
-from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodKey, PodView
@@ -107,15 +107,21 @@ class Reporter:
         self._metrics.passes.inc()
         self._metrics.planning_seconds.observe(seconds)
         self._metrics.placeable_pods.set(result.bound)
-        unplaced = Counter(pod.reason for pod in result.unplaced)
-        for reason in UnplacedReason:
-            self._metrics.unplaced_pods.labels(reason=reason.value).set(unplaced[reason])
+        self._metrics.verdicts = {
+            **{pod.uid: PLACED for pod in result.placed},
+            **{pod.uid: pod.reason.value for pod in result.unplaced},
+        }
+        self._metrics.phase_placed_pods.clear()
+        for phase, count in result.counts.placed_by:
+            self._metrics.phase_placed_pods.labels(phase=phase).set(count)
+        changed = {change.node: len(change.changed) for change in result.node_changes}
         placed = Counter(pod.supply for pod in result.placed)
         for supply in Supply:
             self._metrics.placed_pods.labels(supply=supply.value).set(placed[supply])
         for outcome in outcomes:
             if outcome.written is Written.APPLIED:
                 self._metrics.plans_applied.inc()
+                self._metrics.gpus_changed.inc(changed.get(outcome.node, 0))
                 self._metrics.apply_seconds.observe(outcome.seconds)
                 self._written_at[outcome.node] = self._clock()
             elif outcome.written in ERRORS and not outcome.repeated:

@@ -81,6 +81,8 @@ class PlanReading:
     gpus: tuple[GpuReading, ...]
     alive: ConditionReading | None
     ready: ConditionReading | None
+    conditions: tuple[tuple[str, str, str], ...] = ()
+    """Type, status and reason of each, by type."""
 
     @property
     def version(self) -> str:
@@ -139,6 +141,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         ),
         alive=_condition(conditions.get(Condition.AGENT_ALIVE)),
         ready=_condition(conditions.get(Condition.READY)),
+        conditions=tuple(sorted((kind, found.status, found.reason) for kind, found in conditions.items())),
     )
 
 

@@ -167,6 +167,16 @@ class Known:
                 return None
             return self._plans.heartbeats.silent_for(name, self._clock())
 
+    def silent_agents(self) -> Mapping[str, bool]:
+        """By plan whose Node exists: its agent was not heard for longer than it may be silent."""
+        with self._lock:
+            now, views = self._clock(), self._plans.views
+            return {
+                name: not view.agent_alive and self._plans.heartbeats.silent(name, now)
+                for name, view in views.items()
+                if self.node_exists(name)
+            }
+
     def agent_problem(self, name: str) -> str:
         """Why the agent of this plan, which renews its Lease, cannot write the status; empty if it can."""
         with self._lock:
@@ -181,6 +191,16 @@ class Known:
         """One of them, as it is now."""
         with self._lock:
             return self._pods.pending.get(key)
+
+    def demanded_since(self) -> Mapping[str, float]:
+        """Uids of pending pods that planning serves or gives a reason for, and since when, by this process's clock."""
+        with self._lock:
+            return dict(self._pods.demands)
+
+    def pod(self, key: PodKey) -> PodView | None:
+        """An unfinished pod, pending or bound."""
+        with self._lock:
+            return self._pods.pending.get(key) or self._pods.bound.get(key)
 
     def is_pending(self, key: PodKey, uid: str) -> bool:
         """The pod of this name and uid waits still."""

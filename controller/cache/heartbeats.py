@@ -47,6 +47,10 @@ class Heartbeats:
         beat = self._beats.get(node)
         return now - beat.seen_at if beat is not None else 0.0
 
+    def silent(self, node: str, now: float) -> bool:
+        """It was not heard for longer than an agent may be silent."""
+        return self.silent_for(node, now) >= self._silent_seconds
+
     def heard(self, node: str) -> bool:
         """A Lease has been seen at all."""
         beat = self._beats.get(node)

@@ -79,6 +79,10 @@ class Watches:
         """The last error of each watch, by path."""
         return {reflector.path: reflector.last_error for reflector in self._reflectors}
 
+    def stale_seconds(self) -> dict[str, float]:
+        """How long each watch has not kept its copy up to date, by path."""
+        return {reflector.path: reflector.stale_seconds() for reflector in self._reflectors}
+
     def most_stale_seconds(self, path: str) -> float:
         """How long this watch may fail before nothing rests on it any more."""
         return self._most_stale.get(path, STALE_SECONDS)

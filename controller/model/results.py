@@ -54,6 +54,8 @@ class Placed:
     key: PodKey
     node: str
     supply: Supply
+    gpus: tuple[int, ...] = ()
+    """Indexes of the GPUs that have, or will have, its partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ class Counts:
     partitions_created: int = 0
     partitions_destroyed: int = 0
     requested: tuple[tuple[str, int], ...] = ()
+    placed_by: tuple[tuple[str, int], ...] = ()
+    """Placed pods by the planner's phase that gave them their node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ and never changes an unsettled or pinned GPU.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -49,6 +50,8 @@ class Finished:
     profiles: SchedulerProfiles
     relabelled: frozenset[str]
     """Nodes whose labels change when they begin to share GPUs."""
+    placed_by: Mapping[str, int]
+    """How many of the placed pods found their final node in which phase."""
 
     @property
     def tried(self) -> list[Assignment]:
@@ -70,6 +73,13 @@ def search(
     assignments = list(chain.from_iterable(levels))
     tried = [one for one in assignments if one.tried]
     constrained = ConstrainedPlacement(snapshot, options, board, assignments)
+    phases = _FinalPhases(tried)
+
+    def report(phase: str) -> None:
+        phases.note(phase)
+        if reporter is not None:
+            reporter(phase, _nodes_of(assignments, snapshot))
+
     rules = Rules(
         aged=snapshot.aged,
         stocks=stocks,
@@ -78,7 +88,7 @@ def search(
         constrained=constrained,
         improve_steps=options.improve_steps,
         most=upper_bound(board, tried),
-        report=lambda phase: None if reporter is None else reporter(phase, _nodes_of(assignments, snapshot)),
+        report=report,
     )
     reservation = _place(board, levels, rules)
     constrained.verify()
@@ -94,7 +104,27 @@ def search(
         bound=rules.most,
         profiles=options.profiles,
         relabelled=relabelled,
+        placed_by=phases.counts(),
     )
+
+
+class _FinalPhases:
+    """Which phase gave each pod the node that it has at the end."""
+
+    def __init__(self, assignments: Sequence[Assignment]) -> None:
+        self._assignments = assignments
+        self._last: list[tuple[int, str]] = [(-1, "")] * len(assignments)
+
+    def note(self, phase: str) -> None:
+        for number, one in enumerate(self._assignments):
+            node = one.node if one.placed else -1
+            if self._last[number][0] != node:
+                self._last[number] = (node, phase)
+
+    def counts(self) -> dict[str, int]:
+        self.note("consolidated")  # what dropped pods of a gang leave behind changes no other pod's node
+        found = Counter(phase for node, phase in self._last if node >= 0)
+        return dict(sorted(found.items()))
 
 
 def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str, str]:

@@ -10,10 +10,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generate import api, conditions
+from docs.generate import api, conditions, metrics
 
 FOLDER = Path(__file__).parents[1]
-PAGES: Mapping[str, Callable[[], str]] = {"api.md": api.page, "conditions.md": conditions.page}
+PAGES: Mapping[str, Callable[[], str]] = {
+    "api.md": api.page,
+    "conditions.md": conditions.page,
+    "metrics.md": metrics.page,
+}
 
 
 def main(argv: list[str] | None = None) -> int:

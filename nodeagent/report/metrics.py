@@ -1,48 +1,53 @@
-"""Counts for Prometheus: the agent's series, all beginning with `gpuplan_agent_`.
+"""Counts for Prometheus: the agent's series, most beginning with `gpuplan_agent_`.
 
 Takes outcomes and durations, and keeps numbers in a registry of this agent's own, so that several agents fit in one
-process. Labels must stay few and bounded: node, profile or size, state, kind of error.
+process. Labels must stay few and bounded. The node is no label: Prometheus adds it to everything that it scrapes from
+this agent. `gpu_gauges` has the series that describe the GPUs as the last pass saw them.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kube.telemetry import export_build
+from nodeagent.report.gpu_gauges import GpuGauges
 from nodeagent.report.outcome import GpuOutcome
 from nodeagent.steps.actuator import Actuated
 
-APPLY_BUCKETS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
+APPLY_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
 PASS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+ACTUATE, REGISTER, ALLOCATABLE = CHANGE_PHASES = ("actuate", "register", "allocatable")
 
 
 class AgentMetrics:
-    def __init__(self, node_name: str, version: str) -> None:
+    def __init__(self, version: str, *, clock: Callable[[], float], name_pods: bool = False) -> None:
+        """`name_pods`: also export which pod holds which partition."""
         self.registry = CollectorRegistry()
-        self._node = node_name
-        self._partitions = self._gauge("partitions", "Partitions that exist on the node.", "node", "profile", "state")
-        self._gpus = self._gauge("gpus", "GPUs of the node by the state of their plan.", "node", "state")
-        self._generation = self._gauge(
-            "confirmed_generation", "Generation of the plan that was confirmed last.", "node"
+        export_build(self.registry, "agent", version)
+        self.registry.register(GpuGauges(lambda: self._outcomes, clock=clock, name_pods=name_pods))
+        self._outcomes: tuple[GpuOutcome, ...] = ()
+        self._generation = self._gauge("confirmed_generation", "Generation of the plan that was confirmed last.")
+        self._passes = self._seconds("pass_duration_seconds", "Duration of one pass.", PASS_BUCKETS)
+        self._applied = self._seconds(
+            "apply_duration_seconds", "From a GPU's new item to its being confirmed.", APPLY_BUCKETS
         )
-        self._passes = Histogram(
-            "gpuplan_agent_pass_duration_seconds", "Duration of one pass.", buckets=PASS_BUCKETS, registry=self.registry
+        self._phases = self._seconds(
+            "change_phase_duration_seconds",
+            "The same by phase: until hardware and config are as planned (actuate), until the kubelet shows the "
+            "devices (register), until the Node counts them (allocatable).",
+            APPLY_BUCKETS,
+            "phase",
         )
-        self._applied = Histogram(
-            "gpuplan_agent_apply_duration_seconds",
-            "From a GPU's new item to its being confirmed.",
-            buckets=APPLY_BUCKETS,
-            registry=self.registry,
-        )
+        for phase in CHANGE_PHASES:
+            self._phases.labels(phase)
         self._steps = self._counter("steps", "MIG instances created and destroyed.", "action")
         self._errors = self._counter("errors", "Errors by what failed: driver call, API write, pass.", "kind")
         self._drifted = self._counter(
             "drift_repaired", "MIG instances changed outside gpuplan on a GPU of the plan, and put right.", "action"
         )
         self._refused = self._counter("refused_pods", "Pods that the kubelet refused for lack of a device.")
-        self._gauge("info", "Version of the agent.", "node", "version").labels(node_name, version).set(1)
 
     def watch_heartbeat(self, age_seconds: Callable[[], float]) -> None:
         """The age of the last heartbeat that the API accepted, read at each scrape."""
@@ -64,18 +69,9 @@ class AgentMetrics:
 
     def found(self, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None) -> None:
         """What one pass saw."""
-        found = tuple(outcomes)
-        states = Tally(str(outcome.state) for outcome in found)
-        entries = [entry for outcome in found for entry in outcome.partitions]
-        partitions = Tally((entry.partition.label, str(entry.state)) for entry in entries)
-        self._gpus.clear()
-        self._partitions.clear()
-        for state, count in sorted(states.items()):
-            self._gpus.labels(self._node, state).set(count)
-        for (label, state), count in sorted(partitions.items()):
-            self._partitions.labels(self._node, label, state).set(count)
+        self._outcomes = tuple(outcomes)
         if confirmed_generation is not None:
-            self._generation.labels(self._node).set(confirmed_generation)
+            self._generation.set(confirmed_generation)
 
     def actuated(self, done: Actuated) -> None:
         """What the actuator did on one GPU."""
@@ -89,6 +85,10 @@ class AgentMetrics:
         self._drifted.labels("create").inc(created)
         self._drifted.labels("destroy").inc(destroyed)
 
+    def changed(self, phase: str, seconds: float) -> None:
+        """A GPU came to the end of one phase of its change."""
+        self._phases.labels(phase).observe(seconds)
+
     def confirmed(self, seconds: float) -> None:
         """A GPU became as its item desires it."""
         self._applied.observe(seconds)
@@ -98,6 +98,9 @@ class AgentMetrics:
 
     def refused_pod(self) -> None:
         self._refused.inc()
+
+    def _seconds(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"gpuplan_agent_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"gpuplan_agent_{name}", text, labels, registry=self.registry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from crds.v1alpha1 import names
@@ -17,12 +18,23 @@ from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.drift import DriftWatch
-from nodeagent.report.metrics import AgentMetrics
+from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
 from nodeagent.report.outcome import GpuOutcome, PassResult
 from nodeagent.report.status import AgentFacts, plan_status
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Begun:
+    """A GPU's change to an item."""
+
+    item_hash: str
+    since: float
+    at: float
+    """When its last phase ended."""
+    over: tuple[str, ...] = ()
 
 
 class Reporter:
@@ -40,7 +52,7 @@ class Reporter:
         self._write, self._emit, self._metrics = write, emit, metrics
         self._clock, self._now, self._facts = clock, now, facts
         self._drift = DriftWatch()
-        self._begun: dict[str, tuple[str, float]] = {}
+        self._begun: dict[str, _Begun] = {}
         self._states: dict[int, tuple[str, str]] = {}
         self._started = now()
         self._refused_uids: frozenset[str] = frozenset()
@@ -87,16 +99,30 @@ class Reporter:
                 self._emit_event(plan, "Normal", outcome)
         if outcome.gpu is None:
             return
-        uuid = outcome.gpu.uuid
+        self._measure(outcome.gpu.uuid, outcome, result)
+
+    def _measure(self, uuid: str, outcome: GpuOutcome, result: PassResult) -> None:
+        """How long the GPU's change takes, in whole and by phase."""
         if not outcome.managed:
             self._begun.pop(uuid, None)
-        elif outcome.state is not GpuState.READY:
-            if self._begun.get(uuid, ("", 0.0))[0] != outcome.item_hash:
-                self._begun[uuid] = (outcome.item_hash, self._clock())
-        else:
-            _, since = self._begun.pop(uuid, ("", None))
-            if since is not None:
-                self._metrics.confirmed(self._clock() - since)
+            return
+        ready, now = outcome.state is GpuState.READY, self._clock()
+        begun = self._begun.get(uuid)
+        if begun is None or begun.item_hash != outcome.item_hash:
+            self._begun.pop(uuid, None)
+            if ready:
+                return
+            begun = self._begun[uuid] = _Begun(item_hash=outcome.item_hash, since=now, at=now)
+        shown = ready or result.work.advertised.confirmation.all_allocatable
+        for phase, over in ((ACTUATE, outcome.converged), (REGISTER, shown), (ALLOCATABLE, ready)):
+            if phase not in begun.over:
+                if not over:
+                    break
+                self._metrics.changed(phase, now - begun.at)
+                begun.over, begun.at = (*begun.over, phase), now
+        if ready:
+            del self._begun[uuid]
+            self._metrics.confirmed(now - begun.since)
 
     def _note_repairs(self, result: PassResult) -> None:
         for repair in self._drift.repairs(result):

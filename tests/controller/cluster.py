@@ -9,6 +9,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
+from controller.actions.cluster_gauges import ClusterGauges
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.api import paths
@@ -145,6 +146,7 @@ class Bench:
         self.options = PlannerOptions()
         self.state = State(window=self.window, options=self.options, clock=self.clock)
         self.metrics = Metrics(CollectorRegistry())
+        self.metrics.registry.register(ClusterGauges(self.state, self.window, self.metrics, clock=self.clock))
         self.leads = True
 
     def leading(self) -> bool:

@@ -8,6 +8,7 @@ from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
+from controller.actions.pod_ways import PodWays
 from controller.actions.reporter import Reporter
 from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
@@ -39,6 +40,7 @@ class Rig:
             agent_liveness=AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180),
             reporter=Reporter(environment, self.recorder),
             nominator=Nominator(environment, enabled=True),
+            pod_ways=PodWays(environment),
         )
         self.lifetime = Lifetime()
         self.loop = Loop(parts, lifetime=self.lifetime, synced=lambda: self.synced)

@@ -12,8 +12,8 @@ import yaml
 
 from crds.v1alpha1.names import GpuState, PartitionState
 from deploy.generate import manifests
+from docs.generate.metrics import label_names
 from tests.deploy import alert_cases
-from tests.exported_metrics import label_names
 from tests.test_reference import table
 
 RUNBOOKS = alert_cases.ROOT / "docs/runbooks"

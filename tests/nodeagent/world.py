@@ -100,7 +100,7 @@ class World(ApiMemory, PodsMemory):
         file = WatchedConfigFile(self.state.plugin, self.effect, self.plugin.boot)
         journal = WatchedJournal(self.state.journal, self.effect)
         holdings = WatchedHoldings(self.state.holdings, self.effect, self.clock)
-        self.metrics = AgentMetrics(NODE, "1")
+        self.metrics = AgentMetrics("1", clock=self.clock)
         delivery = WatchedDelivery(
             self.cdi,
             self.effect,

@@ -43,12 +43,13 @@ def take_stock(
     def stock(_: int, node: NodeView) -> NodeStock:
         if node.name in failed:
             return NodeStock(node=node, plan=None, usage=Usage.of(()), ineligible=Ineligible.PLAN_FAILED)
-        return _node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known)
+        return node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known)
 
     return by_node(stock, snapshot.nodes)
 
 
-def _node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], known: KnownGeometries) -> NodeStock:
+def node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], known: KnownGeometries) -> NodeStock:
+    """One node; `pods` are bound there."""
     stock = NodeStock(node=node, plan=plan, usage=Usage.of(pods), ineligible=_node_ineligible(node, plan))
     if plan is None:
         return stock

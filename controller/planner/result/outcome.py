@@ -44,6 +44,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
             partitions_created=sum(one.created for one in realised),
             partitions_destroyed=sum(one.destroyed for one in realised),
             requested=tuple(sorted(total_wants((*finished.demands.helpable, *finished.demands.untried)).items())),
+            placed_by=tuple(finished.placed_by.items()),
         ),
     )
 
@@ -62,8 +63,9 @@ def _placed(assignment: Assignment, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
     supplies = [_supply(device, part) for device, part in assignment.taken]
     supply = max(supplies, key=_SUPPLIES.index, default=Supply.EXISTING) if len(supplies) != 1 else supplies[0]
-    pod = assignment.pod
-    return Placed(uid=pod.uid, key=pod.key, node=stocks[assignment.node].node.name, supply=supply)
+    pod, stock = assignment.pod, stocks[assignment.node]
+    gpus = sorted({stock.gpus[device.gpu].view.index for device, _ in assignment.taken if device.gpu >= 0})
+    return Placed(uid=pod.uid, key=pod.key, node=stock.node.name, supply=supply, gpus=tuple(gpus))
 
 
 def _supply(device: Device, part: Part) -> Supply:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller.actions.metrics import ClusterGauges
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.reporter import Reporter
 from controller.model.reasons import UnplacedReason
@@ -201,13 +200,36 @@ def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_i
 
 
 def test_the_numbers_of_a_pass(desk: Desk) -> None:
-    desk.report(unplaced=(missed("a"), missed("b")), placed=(placed("c"),), bound=2, counts=Counts(placed_new=1))
+    counts = Counts(placed_new=1, placed_by=(("greedy", 1),))
+    desk.report(unplaced=(missed("a"), missed("b")), placed=(placed("c"),), bound=2, counts=counts)
     assert desk.value("gpuplan_passes_total") == 1
     assert desk.value("gpuplan_planning_duration_seconds_sum") == 0.25
-    assert desk.value("gpuplan_unplaced_pods", reason="NoCapacity") == 2
     assert desk.value("gpuplan_placed_pods", supply="new") == 1
+    assert desk.value("gpuplan_phase_placed_pods", phase="greedy") == 1
     desk.report()
+    assert desk.value("gpuplan_phase_placed_pods", phase="greedy") is None
+
+
+def test_pods_that_ended_since_the_last_pass_are_counted_no_more(desk: Desk) -> None:
+    bench = desk.bench
+    for name in ("a", "b", "c"):
+        bench.cluster.pod(pod(name))
+    bench.load()
+    uids = {view.name: view.uid for view in bench.state.pending()}
+    desk.report(
+        unplaced=tuple(replace(missed(name), uid=uids[name]) for name in ("a", "b")),
+        placed=(replace(placed("c", Supply.EXISTING), uid=uids["c"]),),
+    )
+    assert desk.value("gpuplan_unplaced_pods", reason="NoCapacity") == 2
+    assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="NoCapacity") == 2
+    assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="Placed") == 1
+    bench.clock.now += 30
+    assert desk.value("gpuplan_oldest_pending_pod_seconds", resource=SLICE) == 30
+    for name in ("a", "b", "c"):
+        bench.state.observe_pod(("default", name), None)
     assert desk.value("gpuplan_unplaced_pods", reason="NoCapacity") == 0
+    assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="NoCapacity") is None
+    assert desk.value("gpuplan_oldest_pending_pod_seconds", resource=SLICE) is None
 
 
 def test_the_decisions_document(desk: Desk) -> None:
@@ -238,7 +260,6 @@ def test_the_decisions_document(desk: Desk) -> None:
 
 def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
     bench = desk.bench
-    bench.metrics.registry.register(ClusterGauges(bench.state, bench.window))
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1")
     parts = [partition(0), partition(1), partition(2, "Used"), partition(9, resource="nvidia.com/gpu-10gb")]
@@ -246,20 +267,19 @@ def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
     bench.cluster.pod(pod("a"))
     bench.cluster.pod(pod("b", unschedulable=False))
     bench.load()
-    assert desk.value("gpuplan_pending_pods", resource=SLICE) == 2
+    assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="Undecided") == 2
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 2
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 1
     assert desk.value("gpuplan_partitions", profile="gpu-10gb", state="Free") == 1
     assert desk.value("gpuplan_batch_window_open") == 1
     bench.state.observe_plan("n1", None)
     bench.state.observe_pod(("default", "a"), None)
-    assert desk.value("gpuplan_pending_pods", resource=SLICE) == 1
+    assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="Undecided") == 1
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") is None
 
 
 def test_partitions_are_summed_over_nodes_and_follow_each_change(desk: Desk) -> None:
     bench = desk.bench
-    bench.metrics.registry.register(ClusterGauges(bench.state, bench.window))
     for name in ("n1", "n2"):
         bench.cluster.node(node(name))
         bench.cluster.plan(name)

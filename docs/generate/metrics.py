@@ -115,7 +115,7 @@ def label_names() -> dict[str, set[str]]:
 
 def page() -> str:
     """docs/metrics.md."""
-    before, after = ((PARTS / name).read_text() for name in ("before.md", "after.md"))
+    before, after = ((PARTS / name).read_text() for name in ("before.txt", "after.txt"))
     found = series()
     parts = [before]
     for program in ("controller", "agent"):

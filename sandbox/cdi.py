@@ -74,15 +74,6 @@ def inject(folders: Sequence[Path], names: Iterable[str]) -> Injected:
     return _merged(edits)
 
 
-def problems(path: Path) -> str:
-    """Why the library would not load this file; empty where it does."""
-    try:
-        _load(path)
-    except (CdiError, OSError) as error:
-        return str(error)
-    return ""
-
-
 def _devices(folders: Sequence[Path]) -> dict[str, tuple[Path, Mapping[str, Any], Mapping[str, Any]]]:
     """By qualified name: its file, the edits of the whole file, its own."""
     found: dict[str, tuple[Path, Mapping[str, Any], Mapping[str, Any]]] = {}
@@ -93,7 +84,7 @@ def _devices(folders: Sequence[Path]) -> dict[str, tuple[Path, Mapping[str, Any]
             if path.suffix not in (".json", ".yaml"):
                 continue
             try:
-                document = _load(path)
+                document = load(path)
             except (CdiError, OSError):
                 continue
             for device in document["devices"]:
@@ -106,7 +97,8 @@ def _devices(folders: Sequence[Path]) -> dict[str, tuple[Path, Mapping[str, Any]
     return found
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> dict[str, Any]:
+    """One specification; raises CdiError where the library would not load it."""
     text = path.read_text()
     try:
         document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)

@@ -4,7 +4,7 @@ Takes manifests and POSTs them in an order that a real API server accepts as wel
 state.
 """
 
-import json
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +99,7 @@ class ClusterObjects:
 
 def copy_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A copy that may be changed."""
-    return dict(json.loads(json.dumps(manifest)))
+    return copy.deepcopy(dict(manifest))
 
 
 def _established(crd: Mapping[str, Any]) -> bool:

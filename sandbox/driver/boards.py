@@ -1,4 +1,4 @@
-"""Describes a card beyond the partitioning model: its chip number and the rules of its MIG mode.
+"""Describes a card beyond the partitioning model: the rules of its MIG mode.
 
 Takes a GPU's state or a model and returns a `Board`. The models themselves, with profiles and placements, are those
 of `partitioning.models`; a card whose placements are not known has no MIG here.
@@ -10,25 +10,10 @@ from functools import cache
 from partitioning.models import GpuModel, ProfileSpec, known_models
 from sandbox.driver.state import GpuState
 
-# Compute capability -> the chip number that goes into UUIDs.
-CHIPS = {
-    (6, 0): 0x130,
-    (7, 0): 0x140,
-    (7, 5): 0x164,
-    (8, 0): 0x170,
-    (8, 6): 0x172,
-    (8, 9): 0x192,
-    (9, 0): 0x180,
-    (10, 0): 0x1A0,
-    (10, 3): 0x1A3,
-    (12, 0): 0x1B2,
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
     model: GpuModel
-    chip: int
     mode_persists: bool  # Ampere keeps the mode over reboots; later chips lose it with the driver
     row_remapping: bool
 
@@ -61,7 +46,6 @@ class Board:
 def board_of_model(model: GpuModel) -> Board:
     return Board(
         model=model,
-        chip=CHIPS.get(model.compute_capability, 0),
         mode_persists=model.compute_capability < (9, 0),
         row_remapping=model.compute_capability >= (8, 0),
     )

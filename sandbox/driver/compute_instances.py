@@ -145,7 +145,7 @@ def mig_device_slots(
 
 
 def mig_device_uuid(gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState) -> str:
-    return mig_uuid(board_of(gpu).chip, gpu["serial"], instance["id"], compute["engine"])
+    return mig_uuid(gpu["serial"], instance["id"], compute["engine"])
 
 
 def mig_device_profile(gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState) -> str:

@@ -83,7 +83,7 @@ def _gpu(board: Board, options: GpuOptions, index: int, serial: int) -> GpuState
     return GpuState(
         model=board.model.key,
         name=options.get("name", board.model.names[0]),
-        uuid=gpu_uuid(board.chip, serial),
+        uuid=gpu_uuid(serial),
         serial=serial,
         minor=index,
         memory_mib=memory_mib,

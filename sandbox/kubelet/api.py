@@ -57,20 +57,6 @@ class KubeletApi(Protocol):
     def stop(self) -> None: ...
 
 
-class _ReflectorWatch:
-    """A reflector whose `stop` takes no arguments, as `Watch` has it."""
-
-    def __init__(self, reflector: Reflector[Any]) -> None:
-        self._reflector = reflector
-        self.synced = reflector.synced
-
-    def start(self) -> None:
-        self._reflector.start()
-
-    def stop(self) -> None:
-        self._reflector.stop()
-
-
 class ClusterApi:
     """One node's kubelet at a real or embedded API server."""
 
@@ -92,24 +78,22 @@ class ClusterApi:
             self._events.stop()
 
     def watch_pods(self, node_name: str, on_change: PodChange) -> Watch:
-        reflector = Reflector(
+        return Reflector(
             self._client,
             "/api/v1/pods",
             params={"fieldSelector": f"spec.nodeName={node_name}"},
             project=parse_pod,
             on_change=lambda _, old, new: on_change(old, new),
         )
-        return _ReflectorWatch(reflector)
 
     def watch_node(self, node_name: str, on_change: NodeChange) -> Watch:
-        reflector = Reflector(
+        return Reflector(
             self._client,
             "/api/v1/nodes",
             params={"fieldSelector": f"metadata.name={node_name}"},
             project=read_node,
             on_change=lambda _, __, new: on_change(new),
         )
-        return _ReflectorWatch(reflector)
 
     def patch_pod_status(self, pod: Pod, status: Json) -> Outcome:
         # The uid is a precondition: a pod of the same name that came since keeps its own status.

@@ -20,8 +20,6 @@ from sandbox.kubelet.selection import Nothing, Refusal, Wanted, choose
 class Device:
     device_id: str
     healthy: bool = True
-    numa_nodes: tuple[int, ...] | None = None
-    """None: the plugin sent no topology. An empty one hides the device from pod-resources."""
 
 
 @dataclass(slots=True)

@@ -96,13 +96,6 @@ def status_patch(
     return {"status": wanted | {"conditions": conditions or []}}
 
 
-def heartbeat_patch(node: NodeReading, now: float) -> Json:
-    """The conditions' times alone, which a kubelet renews every five minutes."""
-    present = {condition["type"] for condition in node.status.get("conditions") or ()}
-    beat = [{"type": kind, "lastHeartbeatTime": timestamp(now)} for kind, *_ in _CONDITIONS if kind in present]
-    return {"status": {"conditions": beat}}
-
-
 def _resources(status: Mapping[str, Any], key: str) -> dict[str, str]:
     return {name: str(quantity) for name, quantity in (status.get(key) or {}).items()}
 

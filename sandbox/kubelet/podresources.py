@@ -2,8 +2,8 @@
 
 Reads the pod book and the device table and answers what the real service answers, wrong answers included: empty before
 the pods are known, nothing about plain init containers, and nothing about a container whose pod is gone. List frees
-devices of ended pods as a side effect. One rate limit holds for all methods and clients. Get is not implemented: the
-product does not call it.
+devices of ended pods as a side effect. One rate limit holds for all methods and clients. Get is not implemented, and
+topology is not shown: the product uses neither.
 """
 
 import threading
@@ -16,7 +16,7 @@ import grpc
 from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api import podresources_pb2_grpc as services
 from sandbox.kubelet.clock import Clock
-from sandbox.kubelet.devices import Device, DeviceTable
+from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.lifecycle import Entry, PodBook
 from sandbox.kubelet.pods import Role
 from sandbox.kubelet.selection import shuffled
@@ -79,11 +79,11 @@ class PodResources(services.PodResourcesListerServicer):
         context: grpc.ServicerContext,
     ) -> api.AllocatableResourcesResponse:
         self._admit(context)
-        devices = []
-        for resource, listed in self._table.healthy_devices().items():
-            by_id = {device.device_id: device for device in listed}
-            for device_id in shuffled(by_id, self._random):
-                devices += _allocatable(resource, by_id[device_id])
+        devices = [
+            api.ContainerDevices(resource_name=resource, device_ids=[device_id])
+            for resource, listed in self._table.healthy_devices().items()
+            for device_id in shuffled((device.device_id for device in listed), self._random)
+        ]
         return api.AllocatableResourcesResponse(devices=devices)
 
     def _admit(self, context: grpc.ServicerContext) -> None:
@@ -113,24 +113,9 @@ class PodResources(services.PodResourcesListerServicer):
             api.ContainerDevices(
                 resource_name=resource,
                 device_ids=[device_id],
-                topology=_topology(self._table.device(resource, device_id).numa_nodes),
             )
             for resource, device_id in pairs
         ]
-
-
-def _allocatable(resource: str, device: Device) -> list[api.ContainerDevices]:
-    """A device with an empty topology is left out, one of two NUMA nodes is named twice: the real one's behaviour."""
-    if device.numa_nodes is None:
-        return [api.ContainerDevices(resource_name=resource, device_ids=[device.device_id])]
-    return [
-        api.ContainerDevices(resource_name=resource, device_ids=[device.device_id], topology=_topology((node,)))
-        for node in device.numa_nodes
-    ]
-
-
-def _topology(numa_nodes: tuple[int, ...] | None) -> api.TopologyInfo | None:
-    return api.TopologyInfo(nodes=[api.NUMANode(ID=node) for node in numa_nodes]) if numa_nodes else None
 
 
 def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, text: str) -> NoReturn:

@@ -51,7 +51,7 @@ class PluginClient:
         """Hand on each list until the stream is over, however that comes."""
         with contextlib.suppress(grpc.RpcError, ValueError):  # ValueError: the channel was closed before the call
             for message in self._stub.ListAndWatch(api.Empty()):
-                on_list(tuple(_device(device) for device in message.devices))
+                on_list(tuple(Device(device_id=raw.ID, healthy=raw.health == HEALTHY) for raw in message.devices))
 
     def allocate(self, device_ids: Iterable[str]) -> api.AllocateResponse | Refusal:
         if self.stopped:
@@ -127,11 +127,6 @@ def go_text(error: object) -> str:
         return "rpc error: code = Canceled desc = grpc: the client connection is closing"
     name = error.code().name.title().replace("_", "")
     return f"rpc error: code = {'Canceled' if name == 'Cancelled' else name} desc = {error.details()}"
-
-
-def _device(raw: api.Device) -> Device:
-    nodes = tuple(node.ID for node in raw.topology.nodes) if raw.HasField("topology") else None
-    return Device(device_id=raw.ID, healthy=raw.health == HEALTHY, numa_nodes=nodes)
 
 
 class Registration(services.RegistrationServicer):

@@ -14,7 +14,7 @@ from sandbox.kubelet.clock import Agenda, Clock
 from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerRequest, ContainerState, NoHooks
 
 _KEPT_RECORDS = 2000
-_KILLED, _TERMINATED = 137, 143
+KILLED, _TERMINATED = 137, 143
 Listener = Callable[[ContainerRecord], None]
 
 
@@ -33,8 +33,6 @@ class ScriptedRuntime:
         self._closed = False
         self.boots = 1
         """How often the node was started; the boot id of its kubelets follows from it."""
-
-    # ------------------------------------------------------------------------- called by kubelets
 
     def listen(self, listener: Listener | None) -> None:
         """The kubelet of now. None: it is gone, and what happens meanwhile is found in the records."""
@@ -64,12 +62,12 @@ class ScriptedRuntime:
             self._stopping.add(container_id)
             wanted = record.request
             if record.state is ContainerState.CREATED:
-                self._ends[container_id] = (self._clock.monotonic(), _KILLED)
+                self._ends[container_id] = (self._clock.monotonic(), KILLED)
                 self._schedule(0.0, container_id)
                 return
             killed = wanted.stop_seconds > grace_seconds
             after = min(wanted.stop_seconds, grace_seconds) + wanted.unkillable_seconds
-            self._end(container_id, after, _KILLED if killed else _TERMINATED)
+            self._end(container_id, after, KILLED if killed else _TERMINATED)
 
     def containers(self, pod_uid: str | None = None) -> tuple[ContainerRecord, ...]:
         """In the order in which they were created, ended ones included."""
@@ -77,33 +75,6 @@ class ScriptedRuntime:
             return tuple(
                 record for record in self._records.values() if pod_uid is None or record.request.pod_uid == pod_uid
             )
-
-    def stopping(self, pod_uid: str) -> bool:
-        """A container of the pod is being stopped and has not ended."""
-        with self._changed:
-            return any(
-                record.container_id in self._stopping and record.request.pod_uid == pod_uid
-                for record in self._running()
-            )
-
-    # ------------------------------------------------------------------------------ called by people
-
-    def release(self, pod_uid: str) -> None:
-        """End containers that are being stopped now, unkillable or not."""
-        with self._changed:
-            for record in self._running():
-                if record.request.pod_uid == pod_uid and record.container_id in self._stopping:
-                    self._end(record.container_id, 0.0, _KILLED)
-
-    def lose_all(self) -> None:
-        """As a reboot: every container is gone, and no listener is called."""
-        with self._changed:
-            self.boots += 1
-            lost = self._running()
-            self._records.clear()
-            self._ends.clear()
-        for record in lost:
-            self._hooks.container_stopped(record)
 
     def close(self) -> None:
         with self._changed:

@@ -15,12 +15,11 @@ from typing import Any
 from sandbox.kubelet.api import KubeletApi, Outcome
 from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import Counts, DeviceTable
-from sandbox.kubelet.node_status import NodeReading, heartbeat_patch, status_patch
+from sandbox.kubelet.node_status import NodeReading, status_patch
 from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.registration import Endpoints
 
 _JITTER = 0.04
-_REPORT_SECONDS = 300.0
 _TICK_RETRY_SECONDS = 0.5
 
 
@@ -54,7 +53,6 @@ class NodeTicks:
         self._new_node = new_node
         self._removed: set[str] = set()
         self._lease_due = 0.0
-        self._report_due = 0.0
 
     def tick(self) -> float:
         counts = self._counts()
@@ -79,15 +77,14 @@ class NodeTicks:
         return Counts(capacity=counts.capacity, allocatable=counts.allocatable, removed=tuple(sorted(self._removed)))
 
     def _write(self, node: NodeReading, counts: Counts) -> Outcome:
-        wall, now = self._clock.wall(), self._clock.monotonic()
-        patch = status_patch(node, counts, version=self._version, boots=self._boots, new_node=self._new_node, now=wall)
-        if patch is None and now < self._report_due:
+        now = self._clock.wall()
+        patch = status_patch(node, counts, version=self._version, boots=self._boots, new_node=self._new_node, now=now)
+        if patch is None:
             return Outcome.DONE
-        outcome = self._api.patch_node_status(node.name, patch or heartbeat_patch(node, wall))
+        outcome = self._api.patch_node_status(node.name, patch)
         if outcome is Outcome.DONE:
             self._new_node = False
             self._removed.clear()
-            self._report_due = now + _REPORT_SECONDS
         return outcome
 
 

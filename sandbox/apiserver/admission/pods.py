@@ -62,20 +62,7 @@ def prepare(pod: Obj) -> Obj:
         if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
     spec["tolerations"] = tolerations
-    return {**pod, "spec": spec, "status": {"phase": "Pending", "qosClass": _qos_class(spec)}}
-
-
-def _qos_class(spec: Obj) -> str:
-    guaranteed, anything = True, False
-    for container in (container for field in _CONTAINERS for container in mappings(spec.get(field))):
-        limits, requests = dig(container, "resources", "limits") or {}, dig(container, "resources", "requests") or {}
-        anything = anything or any(name in ("cpu", "memory") for name in (*limits, *requests))
-        for name in ("cpu", "memory"):
-            if name not in limits or requests.get(name, limits[name]) != limits[name]:
-                guaranteed = False
-    if not anything:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
+    return {**pod, "spec": spec, "status": {"phase": "Pending"}}
 
 
 def check(pod: Obj, old: Obj | None) -> list[FieldError]:

@@ -15,7 +15,6 @@ from sandbox.apiserver.objects import Obj, meta
 from sandbox.apiserver.ownership.fieldsets import compare, difference, without_system_metadata
 from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, store
 from sandbox.apiserver.resources.resource import Resource
-from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.storage.store import ADDED
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: nothing that spells words
@@ -41,7 +40,7 @@ def create(cluster: Cluster, target: Target, body: Obj, options: WriteOptions) -
     metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
     obj = {**obj, "metadata": metadata}
     manager = Manager(name=options.manager, operation=UPDATE, api_version=resource.api_version)
-    touched, _ = compare(_blank(resource), obj, resource.schema)
+    touched, _ = compare({"metadata": {}}, obj, resource.schema)
     if resource.has_status:
         touched = difference(touched, {"f:status": touched.get("f:status", {})})
     entries = after_update([], manager, without_system_metadata(touched), {}, cluster.now())
@@ -127,20 +126,3 @@ def _terminating(resource: Resource, name: str, namespace: str) -> ApiError:
     ]
     error.details = {**(error.details or {}), "causes": causes}
     return error
-
-
-def _blank(resource: Resource) -> Obj:
-    """What a new object is compared with: of builtin kinds, what a Go struct always has."""
-    if resource.custom is not None or resource.schema is None:
-        return {"metadata": {}}
-    return {"metadata": {}, **_zero(resource.schema), "spec": _zero(resource.schema.properties.get("spec"))}
-
-
-def _zero(schema: Schema | None) -> Obj:
-    """The required members that are objects or lists, empty."""
-    members = {name: schema.properties[name] for name in schema.required} if schema is not None else {}
-    return {
-        name: None if member.type == "array" else _zero(member)
-        for name, member in members.items()
-        if member.type in ("array", "object")
-    }

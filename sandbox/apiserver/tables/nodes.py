@@ -20,7 +20,6 @@ def _status(node: Obj) -> str:
 def _roles(node: Obj) -> str:
     labels = meta(node).get("labels") or {}
     found = {name.removeprefix(_ROLE_PREFIX) for name in labels if name.startswith(_ROLE_PREFIX)}
-    found |= {value for name, value in labels.items() if name == "kubernetes.io/role"}
     return ",".join(sorted(filter(None, found))) or "<none>"
 
 

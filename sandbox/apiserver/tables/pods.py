@@ -106,25 +106,14 @@ def _restarts(pod: Obj) -> str:
     return str(summary.restarts)
 
 
-def _ip(pod: Obj) -> str:
-    addresses = [str(found.get("ip", "")) for found in mappings(dig(pod, "status", "podIPs"))]
-    return (addresses[0] if addresses else dig(pod, "status", "podIP")) or _NONE
-
-
-def _gates(pod: Obj) -> str:
-    gates = [gate.get("conditionType", "") for gate in mappings(dig(pod, "spec", "readinessGates"))]
-    passed = sum(_condition(pod.get("status") or {}, gate) for gate in gates)
-    return f"{passed}/{len(gates)}" if gates else _NONE
-
-
 COLUMNS: Final = (
     NAME,
     Column(name="Ready", cell=_ready),
     Column(name="Status", cell=lambda pod: _summary(pod).reason),
     Column(name="Restarts", cell=_restarts),
     AGE,
-    Column(name="IP", priority=1, cell=_ip),
+    Column(name="IP", priority=1, cell=lambda pod: dig(pod, "status", "podIP") or _NONE),
     Column(name="Node", priority=1, cell=lambda pod: dig(pod, "spec", "nodeName") or _NONE),
     Column(name="Nominated Node", priority=1, cell=lambda pod: dig(pod, "status", "nominatedNodeName") or _NONE),
-    Column(name="Readiness Gates", priority=1, cell=_gates),
+    Column(name="Readiness Gates", priority=1, cell=lambda _pod: _NONE),
 )

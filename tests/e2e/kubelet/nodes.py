@@ -14,11 +14,12 @@ from typing import Protocol
 
 from kube import apply, clients
 from kube.kubelet_api.paths import KubeletPaths
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
+from sandbox.kubelet import ClusterApi, Kubelet, Switches
 from sandbox.kubelet.injection import ContainerOptions
 from tests.builders.objects import manifest, node
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.realkubelet import RealKubelet
+from tests.runtime import RuntimeInHand
 
 TICK_SECONDS = 1.0
 # Other tests' pods must not be scheduled here; the checks bind theirs themselves.
@@ -137,7 +138,7 @@ class StandInNode:
         far = self._folder / "nowhere.kubeconfig"
         far.write_text(cluster.plane.kubeconfig_of(f"system:node:{name}").replace(cluster.plane.url, NOWHERE))
         self._nowhere = clients.load(str(far))
-        self._runtime = ScriptedRuntime()
+        self._runtime = RuntimeInHand()
         # The scripted runtime below the real kubelet records CDI names and resolves none; here they must be known.
         self._cdi = self._folder / "cdi"
         self._cdi.mkdir()

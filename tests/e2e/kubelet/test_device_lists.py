@@ -13,18 +13,15 @@ from tests.e2e.real_cluster import NODES, RealCluster
 Devices = list[api.Device]
 
 
-def device(device_id: str, health: str = "Healthy", topology: api.TopologyInfo | None = None) -> api.Device:
-    return api.Device(ID=device_id, health=health, topology=topology)
+def device(device_id: str, health: str = "Healthy") -> api.Device:
+    return api.Device(ID=device_id, health=health)
 
 
-NUMA = api.TopologyInfo(nodes=[api.NUMANode(ID=0), api.NUMANode(ID=1)])
 LISTS: list[tuple[str, Devices, tuple[int, int], list[str]]] = [
     ("one unhealthy", [*map(device, "abc"), device("d", "Unhealthy")], (4, 3), ["a", "b", "c"]),
     ("health is one exact word", [device("a"), device("b", "healthy"), device("c", "")], (3, 1), ["a"]),
     ("both healths of one id count", [device("a"), device("a"), device("a", "Unhealthy")], (2, 1), ["a"]),
     ("strange ids", [device("x" * 100), device("GPU-1::10gb::1"), device("a/3/0")], (3, 3), []),
-    ("an empty topology hides", [device("a"), device("b", topology=api.TopologyInfo())], (2, 2), ["a"]),
-    ("two NUMA nodes, named twice", [device("a", topology=NUMA)], (1, 1), ["a", "a"]),
     ("empty", [], (0, 0), []),
 ]
 

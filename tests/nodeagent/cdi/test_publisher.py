@@ -212,7 +212,8 @@ def test_file_of_another_form_is_neither_kept_nor_trusted(
     assert "MIG-a" not in NamedDevices(node.cdi).names()  # type: ignore[operator]
     node.restart()
     node.publish(WHOLE, gpu=ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost"))
-    assert not path.exists() or runtime.problems(path) == ""
+    if path.exists():
+        runtime.load(path)
 
 
 def test_file_that_cannot_be_read_or_removed_keeps_instances_alive(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +243,7 @@ def test_crash_while_writing_leaves_the_old_file(
         with pytest.raises(KilledError):
             replace_file(node.cdi / FILE_NAME, b"new")
     assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
-    assert runtime.problems(node.cdi / FILE_NAME) == ""
+    runtime.load(node.cdi / FILE_NAME)
     node.restart()
     assert node.publish(WHOLE, MIG) == Published()
 

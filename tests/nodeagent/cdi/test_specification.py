@@ -124,7 +124,7 @@ def test_document_holds_against_the_schema_and_the_runtimes_own_rules(tmp_path: 
     assert not validator.is_valid(broken)
     path = tmp_path / FILE_NAME
     path.write_bytes(found.text())
-    assert runtime.problems(path) == ""
+    runtime.load(path)
 
 
 def test_two_devices_of_one_container_add_up(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sandbox.kubelet.devices import Counts
-from sandbox.kubelet.node_status import NodeReading, heartbeat_patch, status_patch
+from sandbox.kubelet.node_status import NodeReading, status_patch
 from tests.sandbox.kubelet.fake_api import merged
 
 R = "nvidia.com/mig-1g.10gb"
@@ -54,11 +54,3 @@ def test_a_new_node_starts_without_the_gpu_resources_of_its_manifest() -> None:
     assert (node.status["capacity"][R], node.status["allocatable"]["nvidia.com/gpu"]) == ("0", "0")
     assert node.status["allocatable"]["example.com/nic"] == "2"
     assert after(reading(claimed), NONE).status["capacity"][R] == "7", "an old one keeps what it says"
-
-
-def test_a_heartbeat_touches_the_times_of_conditions_only() -> None:
-    node = after(reading({}), NONE)
-    beat = heartbeat_patch(node, 60.0)["status"]["conditions"]
-
-    assert {frozenset(condition) for condition in beat} == {frozenset({"type", "lastHeartbeatTime"})}
-    assert {condition["lastHeartbeatTime"] for condition in beat} == {"1970-01-01T00:01:00Z"}

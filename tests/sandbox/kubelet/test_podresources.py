@@ -5,7 +5,6 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from kube.kubelet_api import deviceplugin_pb2 as plugin_api
 from kube.kubelet_api import podresources_pb2 as api
 from sandbox.kubelet import Clock
 from sandbox.kubelet.podresources import RateLimit
@@ -58,20 +57,6 @@ def test_one_entry_per_device(bench: Bench) -> None:
 def bench_list(bench: Bench) -> list[api.ContainerDevices]:
     (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
     return list(listed.containers[0].devices)
-
-
-def test_topology_without_nodes_hides_a_device_and_two_nodes_name_it_twice(bench: Bench) -> None:
-    bench.kubelet()
-    plugin = bench.plugin("MIG-0")
-    nodes = [plugin_api.NUMANode(ID=0), plugin_api.NUMANode(ID=1)]
-    plugin.devices = [
-        plugin_api.Device(ID="none", health="Healthy", topology=plugin_api.TopologyInfo()),
-        plugin_api.Device(ID="both", health="Healthy", topology=plugin_api.TopologyInfo(nodes=nodes)),
-    ]
-    plugin.push()
-
-    eventually(lambda: bench.offered() == ["both", "both"], "as the real one")
-    eventually(lambda: bench.api.allocatable(MIG) == ("2", "2"), "the node counts both")
 
 
 def test_all_methods_share_one_rate_limit(bench: Bench) -> None:

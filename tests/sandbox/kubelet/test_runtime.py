@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.kubelet import ContainerRecord, ContainerState, ScriptedRuntime
+from sandbox.kubelet import ContainerRecord, ContainerState
 from sandbox.kubelet.containers import ContainerRequest
 from sandbox.kubelet.injection import ContainerOptions
+from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet.fakes import RecordingHooks
 from tests.waiting import eventually
 
@@ -32,18 +33,18 @@ def hooks() -> RecordingHooks:
 
 
 @pytest.fixture
-def runtime(hooks: RecordingHooks) -> Iterator[ScriptedRuntime]:
-    runtime = ScriptedRuntime(hooks)
+def runtime(hooks: RecordingHooks) -> Iterator[RuntimeInHand]:
+    runtime = RuntimeInHand(hooks)
     yield runtime
     runtime.close()
 
 
-def wait_state(runtime: ScriptedRuntime, state: ContainerState) -> ContainerRecord:
+def wait_state(runtime: RuntimeInHand, state: ContainerState) -> ContainerRecord:
     eventually(lambda: runtime.containers()[0].state is state, f"the container is {state}")
     return runtime.containers()[0]
 
 
-def test_a_container_runs_for_its_time(runtime: ScriptedRuntime, hooks: RecordingHooks) -> None:
+def test_a_container_runs_for_its_time(runtime: RuntimeInHand, hooks: RecordingHooks) -> None:
     heard: list[ContainerState] = []
     runtime.listen(lambda record: heard.append(record.state))
     runtime.start(replace(REQUEST, run_seconds=0.1, exit_code=3))
@@ -61,7 +62,7 @@ def test_a_container_runs_for_its_time(runtime: ScriptedRuntime, hooks: Recordin
     ("stop_seconds", "grace_seconds", "exit_code"), [(0.01, 60, 143), (60, 0.01, 137)], ids=["in time", "killed"]
 )
 def test_a_stop_ends_within_the_grace_period(
-    runtime: ScriptedRuntime, stop_seconds: float, grace_seconds: float, exit_code: int
+    runtime: RuntimeInHand, stop_seconds: float, grace_seconds: float, exit_code: int
 ) -> None:
     started = runtime.start(replace(REQUEST, stop_seconds=stop_seconds))
     wait_state(runtime, ContainerState.RUNNING)
@@ -70,7 +71,7 @@ def test_a_stop_ends_within_the_grace_period(
     assert wait_state(runtime, ContainerState.EXITED).exit_code == exit_code
 
 
-def test_an_unkillable_container_ends_when_it_is_released(runtime: ScriptedRuntime) -> None:
+def test_an_unkillable_container_ends_when_it_is_released(runtime: RuntimeInHand) -> None:
     started = runtime.start(replace(REQUEST, unkillable_seconds=float("inf")))
     wait_state(runtime, ContainerState.RUNNING)
     runtime.release("uid-1")
@@ -83,7 +84,7 @@ def test_an_unkillable_container_ends_when_it_is_released(runtime: ScriptedRunti
     assert not runtime.stopping("uid-1")
 
 
-def test_a_container_that_is_stopped_before_it_runs_never_runs(runtime: ScriptedRuntime, hooks: RecordingHooks) -> None:
+def test_a_container_that_is_stopped_before_it_runs_never_runs(runtime: RuntimeInHand, hooks: RecordingHooks) -> None:
     started = runtime.start(replace(REQUEST, start_seconds=60))
     runtime.stop(started.container_id, 30)
 
@@ -91,7 +92,7 @@ def test_a_container_that_is_stopped_before_it_runs_never_runs(runtime: Scripted
     assert hooks.calls == []
 
 
-def test_a_refused_start_says_why(runtime: ScriptedRuntime, hooks: RecordingHooks) -> None:
+def test_a_refused_start_says_why(runtime: RuntimeInHand, hooks: RecordingHooks) -> None:
     hooks.refusal = "no such device"
     runtime.start(REQUEST)
 
@@ -100,7 +101,7 @@ def test_a_refused_start_says_why(runtime: ScriptedRuntime, hooks: RecordingHook
 
 
 def test_containers_run_on_without_a_listener_and_are_lost_in_a_reboot(
-    runtime: ScriptedRuntime, hooks: RecordingHooks
+    runtime: RuntimeInHand, hooks: RecordingHooks
 ) -> None:
     runtime.start(REQUEST)
     wait_state(runtime, ContainerState.RUNNING)

@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 4
 PROFILE ?= quick
 
-.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-scale e2e-load \
+.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node hardware e2e-scale e2e-load \
   e2e-programs fmt lock manifests docs image audit clean
 
 help:  ## list the targets
@@ -90,6 +90,9 @@ e2e-node: .venv/.ready  ## run the product in real containers (containerd, runc)
 	$(BIN)/python -m tests.e2e.rig.containers
 	GPUPLAN_E2E=1 K8S=$(K8S) tests/e2e/rig/containers/enter.sh $(BIN)/python -u -m pytest -q tests/e2e/containers \
 	  -p no:cacheprovider
+
+hardware: .venv/.ready  ## run the product's MPS on the idle NVIDIA GPU of this machine, as root; changes no mode of it
+	GPUPLAN_HARDWARE=1 $(BIN)/python -u -m pytest -q -p no:cacheprovider tests/hardware
 
 e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples, more clusters
 	GPUPLAN_E2E_LONG=1 GPUPLAN_E2E_SAMPLES=20 GPUPLAN_E2E_CLUSTERS=1000 GPUPLAN_E2E_SEEDS=5 $(E2E) \

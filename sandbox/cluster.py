@@ -53,6 +53,7 @@ class Cluster:
         settings: ClusterSettings | None = None,
         *,
         control_plane: ControlPlane | None = None,
+        node_type: type[SandboxNode] = SandboxNode,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.settings = settings or ClusterSettings()
@@ -62,6 +63,7 @@ class Cluster:
         self._controller_port = HeldPort()
         self._report = report
         self._plane = control_plane or Embedded()
+        self._node_type = node_type
         self._api: ApiClient | None = None
         self._held: HeldPods | None = None
         self._nodes: dict[str, SandboxNode] = {}
@@ -218,7 +220,7 @@ class Cluster:
         kubelet = clients.load(str(self._credentials(Role.KUBELET, name)))
         agent = self._credentials(Role.AGENT, name) if gpus else self.kubeconfig
         with self._nodes_lock:
-            node = SandboxNode(
+            node = self._node_type(
                 name=name,
                 gpus=gpus,
                 root=root,

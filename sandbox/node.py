@@ -17,7 +17,7 @@ from cli.hardware import Gpu
 from sandbox.driver import machine, toolkit
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
+from sandbox.kubelet import ClusterApi, ContainerHooks, Kubelet, ScriptedRuntime, Switches
 from sandbox.mps import directory as mps_directory
 from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
@@ -55,7 +55,7 @@ class SandboxNode:
         self._cdi = root / "cdi"
         for folder in (root / "kubelet", root / "state", root / "mps"):
             folder.mkdir(parents=True, exist_ok=True)
-        self.runtime = ScriptedRuntime(GpuContainers(self.machine))
+        self.runtime = ScriptedRuntime(self._containers())
         self.kubelet = Kubelet(
             name,
             root / "kubelet",
@@ -81,40 +81,52 @@ class SandboxNode:
         """Name of the device plugin among the supervised processes."""
         return f"plugin-{self.name}"
 
-    def start(self) -> None:
-        """Power the node on; hardware keeps its state when the node was there before."""
-        if self._gpus and not self.machine.exists():
+    def _containers(self) -> ContainerHooks:
+        return GpuContainers(self.machine)
+
+    def _install_driver(self) -> None:
+        """Hardware keeps its state when the node was there before."""
+        if not self.machine.exists():
             machine.create(self.machine, [(gpu.model, _options(gpu)) for gpu in self._gpus], seed=self.name)
+        minors = range(len(self._gpus))
+        toolkit.install(self.root / "driver", self._cdi, machine.observe(self.machine)["driver_version"], minors)
+
+    def _programs(self) -> str:
+        """PATH of the programs that drive MPS. This Python before any other: the stand-in starts for every command."""
+        return f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+
+    def _on_hardware(self, *program: str) -> tuple[str, list[str]]:
+        """Module and arguments that run a program where it sees this node's GPUs."""
+        return "sandbox.driver.run", [str(self.machine), "-m", *program]
+
+    @property
+    def _proc(self) -> Path:
+        return proc_of(self.machine)
+
+    def start(self) -> None:
+        """Power the node on."""
         self.kubelet.start()
         if not self._gpus:
             return
-        minors = range(len(self._gpus))
-        toolkit.install(self.root / "driver", self._cdi, machine.observe(self.machine)["driver_version"], minors)
+        self._install_driver()
         state, kubelet, mps = str(self.root / "state"), str(self.root / "kubelet"), str(self.root / "mps")
         self._supervisor.add(
             self.plugin,
             "nodeagent.device_plugin",
             ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps, "--cdi-dir", str(self._cdi)],
-            # This Python before any other: the stand-in is a script that starts for every command.
-            env={"PATH": f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"},
+            env={"PATH": self._programs()},
         )
         config = self.root / "agent.yaml"
         config.write_text(yaml.safe_dump(self._agent_settings(state, kubelet)))
-        self._supervisor.add(
-            self.agent,
-            "sandbox.driver.run",
-            [
-                *(str(self.machine), "-m", "nodeagent", "--node-name", self.name),
-                *("--config", str(config), "--kubeconfig", str(self._kubeconfig)),
-            ],
-        )
+        agent = ("nodeagent", "--node-name", self.name, "--config", str(config), "--kubeconfig", str(self._kubeconfig))
+        self._supervisor.add(self.agent, *self._on_hardware(*agent))
 
     def _agent_settings(self, state: str, kubelet: str) -> dict[str, Any]:
         return {
             "stateDir": state,
             "kubeletDir": kubelet,
             "cdiSpecDirs": [str(self._cdi)],
-            "procDir": str(proc_of(self.machine)),
+            "procDir": str(self._proc),
             "metricsPort": self._metrics_port.number,
             "kubeletStartSeconds": KUBELET_START_SECONDS,
             "releaseSlackSeconds": RELEASE_SLACK_SECONDS,

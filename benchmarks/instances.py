@@ -26,7 +26,7 @@ from controller.model.views import (
 )
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
-from partitioning.mps import MpsSlice, slice_of_gb
+from partitioning.mps import MpsSlice, shareable_mib, slice_of_gb
 from partitioning.placements import placements_of
 from partitioning.resources import mig_resource, mps_resource_gb, profile_of_resource
 
@@ -140,7 +140,7 @@ def _shared_gpu(
 ) -> GpuView:
     """The same with slices of memory."""
     slices: list[tuple[MpsSlice, str]] = []
-    free_mib = round(rng.choice(_FILLS) * model.memory_mib) if rng.random() < mix.filled else 0
+    free_mib = round(rng.choice(_FILLS) * shareable_mib(model.memory_mib)) if rng.random() < mix.filled else 0
     while True:
         size_gb = _size_gb(rng)
         one = slice_of_gb(size_gb)

@@ -22,7 +22,7 @@ from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from controller.planner.inventory.supply import divide, supply_of
-from partitioning.mps import MAX_CLIENTS
+from partitioning.mps import MAX_CLIENTS, shareable_mib
 from partitioning.resources import WHOLE, MigRequest
 from partitioning.states import state_table
 
@@ -167,7 +167,7 @@ def _geometries(gpu: GpuStock, resources: Sequence[str]) -> tuple[Supply, ...]:
     """Every set of partitions that the GPU can give and to which nothing can be added."""
     assert gpu.model is not None
     if gpu.cut is Cut.MPS:
-        free_mib = gpu.model.memory_mib - mps_mib(gpu.staying)
+        free_mib = shareable_mib(gpu.model.memory_mib) - mps_mib(gpu.staying)
         sizes = [(slice_mib(name), name) for name in resources if slice_mib(name)]
         fillings = tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.staying), sorted(sizes, reverse=True)))
         return (*fillings, ((WHOLE, 1),)) if WHOLE in resources and not gpu.staying else fillings

@@ -1,6 +1,6 @@
 """How many series a scrape brings and how long it takes: `python -m benchmarks.scrape --nodes N --gpus G`.
 
-Fills the controller's state with N nodes of G GPUs, each with its ten conditions, and one agent with G GPUs of seven
+Fills the controller's state with N nodes of G GPUs, each with its eleven conditions, and one agent with G GPUs of seven
 instances in use. Prints series, size of the page, and the time to make it: the first one, which counts every node, and
 the least of the following ones. Starts no server.
 """

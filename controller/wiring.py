@@ -117,7 +117,7 @@ class Controller:
                 window,
                 self.metrics,
                 clock=clock,
-                geometries=options.geometries,
+                options=options,
                 watch_errors=(self._watches.errors, self._informers.watch_errors),
             )
         )

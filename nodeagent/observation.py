@@ -51,10 +51,12 @@ class Readings:
     allocatable: Allocatable | NoAnswer
     node: ObservedNode | None
 
-    @property
-    def slices(self) -> frozenset[str]:
-        """Ids of our MPS slices."""
-        return frozenset(device.id for device in self.config.devices if device.kind is DeviceKind.MPS)
+    slices: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Ids of our MPS slices."""
+
+    def __post_init__(self) -> None:
+        mine = frozenset(device.id for device in self.config.devices if device.kind is DeviceKind.MPS)
+        object.__setattr__(self, "slices", mine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,9 @@ MAX_CLIENTS_OF_NEWEST = 60
 FIRST_DRIVER_OF_NEWEST = 590
 """Major version of the driver that came with CUDA 13.1."""
 VOLTA = (7, 0)
+RESERVE_MIB = 640
+"""Memory of a GPU that sized slices leave alone: on an H100 the driver keeps 480 MiB of what it reports, and an MPS
+server takes up to 80 MiB, whatever its clients."""
 REPLICA = ""
 """The label of equal replicas: their device ids have a number only, as those of NVIDIA's device plugin."""
 
@@ -36,8 +39,6 @@ class MpsSlice:
     """The name under which pods request it."""
     label: str
     """Its size as people write it, `10gb` or `3gib`, or `REPLICA`; part of device ids."""
-    units: int = 1
-    """How many of `resource` a pod requests to get it: 1, or its GiB under `aliyun.com/gpu-mem`."""
     thread_percent: int | None = None
     """Limit of active threads, 1 to 100 % of the GPU's multiprocessors; None: no limit."""
     mergeable: bool = False
@@ -47,6 +48,11 @@ class MpsSlice:
     def sort_key(self) -> tuple[int, str, int]:
         """The one order of slices: small ones first; total, also where some have a thread limit and some none."""
         return (self.memory_mib, self.resource, self.thread_percent or 0)
+
+
+def shareable_mib(model_memory_mib: int) -> int:
+    """Memory of a GPU that its sized slices may have together."""
+    return max(0, model_memory_mib - RESERVE_MIB)
 
 
 def in_order(slices: Iterable[MpsSlice]) -> tuple[MpsSlice, ...]:
@@ -64,15 +70,10 @@ def slice_of_gb(memory_gb: int, thread_percent: int | None = None) -> MpsSlice:
     )
 
 
-def slice_of_gib(memory_gib: int, thread_percent: int | None = None) -> MpsSlice:
-    """A slice of N GiB, for pods that request `aliyun.com/gpu-mem: N`."""
-    return MpsSlice(
-        memory_mib=memory_gib * MIB_PER_GIB,
-        resource=ACK_MEMORY,
-        label=f"{memory_gib}gib",
-        units=memory_gib,
-        thread_percent=thread_percent,
-    )
+def units_of_gib(memory_gib: int) -> tuple[MpsSlice, ...]:
+    """N GiB, of which a container that requests `aliyun.com/gpu-mem: n` gets n as one slice."""
+    unit = MpsSlice(memory_mib=MIB_PER_GIB, resource=ACK_MEMORY, label="1gib", mergeable=True)
+    return (unit,) * memory_gib
 
 
 def replicas_of(
@@ -135,24 +136,26 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
         problem = _impossible_alone(share)
         if problem is not None:
             return problem
-    if len(held) > MAX_CLIENTS:
+    # One client may have all units.
+    clients = sum(not share.mergeable for share in held)
+    if clients > MAX_CLIENTS:
         return (
-            f"mps.slices holds {len(held)} slices, and MPS serves {MAX_CLIENTS} clients per GPU: "
-            f"lower count by {len(held) - MAX_CLIENTS} or more"
+            f"mps.slices holds {clients} slices, and MPS serves {MAX_CLIENTS} clients per GPU: "
+            f"lower count by {clients - MAX_CLIENTS} or more"
         )
     requested_mib = sum(share.memory_mib for share in held)
-    if requested_mib > model_memory_mib:
+    if requested_mib > (most_mib := shareable_mib(model_memory_mib)):
         return (
-            f"mps.slices request {requested_mib} MiB together, and the GPU has {model_memory_mib} MiB: "
-            f"lower memoryGB, memoryGiB or count by {requested_mib - model_memory_mib} MiB or more"
+            f"mps.slices request {requested_mib} MiB together, and the GPU can share {most_mib} MiB: it has "
+            f"{model_memory_mib}, and driver and MPS server need {RESERVE_MIB}. Lower memoryGB, memoryGiB or count by "
+            f"{requested_mib - most_mib} MiB or more"
         )
     return None
 
 
 def _impossible_alone(share: MpsSlice) -> str | None:
     if share.memory_mib <= 0:
-        field = "memoryGB" if share.resource != ACK_MEMORY else "memoryGiB"
-        return f"{field} of slice {share.label} must be 1 or more"
+        return f"memoryGB of slice {share.label} must be 1 or more"
     if share.thread_percent is not None and not 1 <= share.thread_percent <= 100:
         return f"threadPercent of slice {share.label} is {share.thread_percent}: write 1 to 100, or leave it out"
     return None

@@ -16,6 +16,7 @@ from benchmarks.nos.expected import Pool
 from controller.api.pod_requests import amount
 from controller.model.views import PodView
 from partitioning.models import GpuModel
+from partitioning.mps import RESERVE_MIB
 from partitioning.resources import profile_of_resource
 
 MIB_PER_NOS_GB = 1000
@@ -52,7 +53,7 @@ def model_of_gpu(form: Form, gpu: Raw) -> GpuModel:
     memory_gb = gpu.get("memory_gb")
     if memory_gb is None:
         return model_of(form, gpu.get("model"), gpu.get("memory"))
-    memory_mib = whole_number(memory_gb, "memory_gb") * MIB_PER_NOS_GB
+    memory_mib = whole_number(memory_gb, "memory_gb") * MIB_PER_NOS_GB + RESERVE_MIB  # nos reserves none
     return model_of(form, gpu.get("model"), memory_mib)
 
 

@@ -17,9 +17,8 @@ from prometheus_client.registry import Collector
 from controller.actions.metrics import PLACED, Metrics
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
-from controller.model.known_geometries import KnownGeometries
 from controller.model.reasons import UnplacedReason
-from controller.model.views import NodeView, PartitionView, PlanView
+from controller.model.views import NodeView, PartitionView, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import node_stock
 from controller.planner.inventory.headroom import Headroom, headroom
 
@@ -47,12 +46,12 @@ class ClusterGauges(Collector):
         metrics: Metrics,
         *,
         clock: Callable[[], float],
-        geometries: KnownGeometries | None = None,
+        options: PlannerOptions | None = None,
         watch_errors: Iterable[Callable[[], Mapping[str, str]]] = (),
     ) -> None:
         """`watch_errors` return the last error of each watch, by path."""
         self._state, self._window, self._metrics, self._clock = state, window, metrics, clock
-        self._geometries = geometries or KnownGeometries()
+        self._options = options or PlannerOptions()
         self._watch_errors = tuple(watch_errors)
         self._counted: dict[str, _Counted] = {}
 
@@ -137,7 +136,7 @@ class ClusterGauges(Collector):
             plan=view,
             node=node,
             partitions=Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions),
-            headroom=Headroom() if node is None else headroom(node_stock(node, view, (), self._geometries)),
+            headroom=Headroom() if node is None else headroom(node_stock(node, view, (), self._options)),
         )
 
     def _plans(self) -> Iterable[Metric]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from controller.actions.pod_events import Recorder
-from controller.api.nodes import enablement
+from controller.api.nodes import enablement, replicas
 from controller.cache.agenda import Agenda
 from controller.cache.state import State
 from crds.v1alpha1.names import EventReason
@@ -33,7 +33,8 @@ class LabelWarnings:
     def run(self) -> None:
         for name in self._agenda.take():
             node = self._state.node(name)
-            problem = enablement(node.labels).warning if node is not None else ""
+            problems = (enablement(node.labels).warning, replicas(node.labels)[1]) if node is not None else ()
+            problem = "; ".join(filter(None, problems))
             news = self._log.warn(f"node {name}: {problem}" if problem else "", about=name)
             if node is not None and news:
                 about = ObjectReference(api_version="v1", kind="Node", name=name, uid=node.uid)

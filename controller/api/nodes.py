@@ -14,6 +14,7 @@ from controller.api.reading import Raw, Unreadable, readable
 from controller.model.scheduling import Taint
 from controller.model.views import NodeView
 from crds.v1alpha1 import names
+from crds.v1alpha1.spec import MAX_REPLICAS
 
 MODES = tuple(names.Partitioning)
 FOREIGN_MODES = (names.Partitioning.MIG, names.Partitioning.MPS)
@@ -54,6 +55,16 @@ def enablement(labels: Mapping[str, str]) -> Enablement:
     return Enablement(mode=next(iter(foreign.values()), None))
 
 
+def replicas(labels: Mapping[str, str]) -> tuple[int | None, str]:
+    """Into how many replicas the node's label has MPS share each GPU, and what is wrong with that label."""
+    given = labels.get(names.LABEL_MPS_REPLICAS)
+    if given is None:
+        return None, ""
+    if given.isascii() and given.isdigit() and (int(given) == 0 or 2 <= int(given) <= MAX_REPLICAS):
+        return int(given), ""
+    return None, f"label {names.LABEL_MPS_REPLICAS}={given} is not understood: use 2 to {MAX_REPLICAS}, or 0 for none"
+
+
 def _node(raw: Raw) -> NodeView:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     labels = dict(metadata.get("labels") or {})
@@ -74,10 +85,17 @@ def _node(raw: Raw) -> NodeView:
             if condition.get("type") == "Ready"
         ),
         partitioning=enablement(labels).mode,
+        mps_replicas=replicas(labels)[0],
+        shared_by_gib=_by_ack_alone(labels),
         product=labels.get(names.LABEL_PRODUCT, ""),
         gpu_count=_whole_number(labels.get(names.LABEL_COUNT)),
         features=tuple(sorted(status.get("declaredFeatures") or ())),
     )
+
+
+def _by_ack_alone(labels: Mapping[str, str]) -> bool:
+    others = {names.LABEL_PARTITIONING, *names.FOREIGN_PARTITIONING_LABELS} - {names.LABEL_ACK}
+    return labels.get(names.LABEL_ACK) == names.Partitioning.MPS and not others & labels.keys()
 
 
 def _whole_number(text: str | None) -> int:

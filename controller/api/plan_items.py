@@ -15,7 +15,7 @@ from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, 
 from crds.v1alpha1.spec import GpuItem, MigInstance, MigItem, MpsItem, MpsSliceItem, WholeItem
 from partitioning.layouts import Instance, Layout, instance_at
 from partitioning.models import GpuModel
-from partitioning.mps import REPLICA, MpsSlice, replicas_of, slice_of_gb, slice_of_gib
+from partitioning.mps import REPLICA, MpsSlice, replicas_of, slice_of_gb, units_of_gib
 from partitioning.resources import ACK_MEMORY, WHOLE, mps_gb_of_resource
 
 
@@ -64,13 +64,13 @@ def _mps_slices(item: MpsItem, memory_mib: int, renamed: bool) -> Iterable[MpsSl
             renamed=item.renamed(otherwise=renamed),
             mergeable=item.fail_requests_greater_than_one is False,
         )
-    return [share for given in item.slices or () for share in [_slice(given)] * (given.count or 1)]
+    return [share for given in item.slices or () for share in _slices(given) * (given.count or 1)]
 
 
-def _slice(given: MpsSliceItem) -> MpsSlice:
+def _slices(given: MpsSliceItem) -> tuple[MpsSlice, ...]:
     if given.memory_gb is not None:
-        return slice_of_gb(given.memory_gb, given.thread_percent)
-    return slice_of_gib(given.memory_gib or 1, given.thread_percent)
+        return (slice_of_gb(given.memory_gb, given.thread_percent),)
+    return units_of_gib(given.memory_gib or 1)
 
 
 def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:
@@ -86,6 +86,6 @@ def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:
 def _slice_item(share: MpsSlice, number: int) -> MpsSliceItem:
     count = number if number > 1 else None
     if share.resource == ACK_MEMORY:
-        return MpsSliceItem(memory_gib=share.units, count=count, thread_percent=share.thread_percent)
+        return MpsSliceItem(memory_gib=number)
     memory_gb = mps_gb_of_resource(share.resource)
     return MpsSliceItem(memory_gb=memory_gb, count=count, thread_percent=share.thread_percent)

@@ -41,6 +41,8 @@ def planner_options(settings: Settings, api: ApiClient | None = None) -> Planner
         scheduler_names=frozenset(names),
         profiles=profiles or {},
         improve_steps=settings.improve_steps,
+        mps_replicas=settings.mps_replicas,
+        ack_units=settings.ack_memory == "units",
         geometries=_geometries(Path(path)) if path else None,
     )
 

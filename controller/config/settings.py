@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from controller.model.views import IMPROVE_STEPS
 from crds.v1alpha1.names import NAMESPACE
+from crds.v1alpha1.spec import MAX_REPLICAS
 from kube import settings
 from kube.settings import Section
 
@@ -87,6 +88,11 @@ class Settings(Section):
     """How many exchanges of planned pods the planner may try after its first placement."""
     known_mig_geometries_file: Annotated[str, Field(max_length=4096)] = ""
     """A file in the format of nos' knownMigGeometries: models that it names are cut in these ways only. Empty: none."""
+    mps_replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 0
+    """MPS shares each GPU of a node enabled for it into so many equal replicas (nvidia.com/gpu.shared), before any pod
+    comes. A node's label gpuplan.dev/mps-replicas goes before this. 0: pending pods decide, slice by slice."""
+    ack_memory: Literal["units", "slices"] = "units"
+    """How nodes with ACK's label alone are shared: in units of aliyun.com/gpu-mem, or in sized slices as pods come."""
     ageing_seconds: Seconds = 600.0
     """A pod that waits longer than this counts as the next priority level, and the oldest one without a place has a GPU
     reserved."""
@@ -107,6 +113,8 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _ordered(self) -> Settings:
+        if self.mps_replicas == 1:
+            raise ValueError("mpsReplicas is 1, and sharing begins at 2: write 2 or more, or 0 for none")
         if self.batch_window_idle_seconds > self.batch_window_timeout_seconds:
             raise ValueError(
                 f"batchWindowIdleSeconds ({self.batch_window_idle_seconds:g}) must not be greater than "

@@ -19,7 +19,7 @@ from controller.planner.board.devices import Device
 from controller.planner.board.pools import MigPool, MpsPool
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from partitioning.models import GpuModel, ProfileSpec
-from partitioning.mps import MAX_CLIENTS
+from partitioning.mps import MAX_CLIENTS, shareable_mib
 from partitioning.packing import NoRoom, pack
 from partitioning.placements import occupancy
 
@@ -157,7 +157,7 @@ def _placed_alone(one: Candidate) -> int:
         return device.state & ~device.base
     assert one.gpu.model is not None
     taken_mib = MpsPool.free_mib(device.base) - MpsPool.free_mib(device.state)
-    return MpsPool.state_of(one.gpu.model.memory_mib - taken_mib, len(device.parts))
+    return MpsPool.state_of(shareable_mib(one.gpu.model.memory_mib) - taken_mib, len(device.parts))
 
 
 def _state_without(one: Candidate, released: Sequence[PartitionView]) -> int:
@@ -168,7 +168,8 @@ def _state_without(one: Candidate, released: Sequence[PartitionView]) -> int:
     if one.gpu.cut is Cut.MIG:
         return occupancy(model, mig_layout(parts)) | device.state & ~device.base
     taken_mib = MpsPool.free_mib(device.base) - MpsPool.free_mib(device.state)
-    return MpsPool.state_of(model.memory_mib - taken_mib - mps_mib(parts), len(parts) + len(device.parts))
+    free_mib = shareable_mib(model.memory_mib) - taken_mib - mps_mib(parts)
+    return MpsPool.state_of(free_mib, len(parts) + len(device.parts))
 
 
 def _free(one: Candidate) -> int:

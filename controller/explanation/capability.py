@@ -11,7 +11,7 @@ from functools import lru_cache
 from controller.model.demand import Wants, kind_of
 from controller.planner.inventory.stock import NodeStock
 from partitioning.models import GpuModel
-from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, slice_of_gb
+from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, shareable_mib, slice_of_gb
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
@@ -25,7 +25,7 @@ def most_on_empty(model: GpuModel, resource: str) -> int:
         spec = model.profile(kind.profile)
         return spec.max_instances if spec is not None and spec.name == kind.profile and spec.starts else 0
     if isinstance(kind, MpsRequest) and model.compute_capability >= VOLTA:
-        return min(MAX_CLIENTS, model.memory_mib // slice_of_gb(kind.memory_gb).memory_mib)
+        return min(MAX_CLIENTS, shareable_mib(model.memory_mib) // slice_of_gb(kind.memory_gb).memory_mib)
     return 0
 
 
@@ -34,7 +34,7 @@ def largest_slice_gb(model: GpuModel) -> int:
     if model.compute_capability < VOLTA:
         return 0
     # A slice's limit is rounded down to whole MiB.
-    return ((model.memory_mib + 1) * BYTES_PER_MIB - 1) // BYTES_PER_GB
+    return ((shareable_mib(model.memory_mib) + 1) * BYTES_PER_MIB - 1) // BYTES_PER_GB
 
 
 def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:

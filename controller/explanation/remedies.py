@@ -13,7 +13,7 @@ from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, gpus_on, listed, sentence
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Ineligible
-from crds.v1alpha1.names import LABEL_PARTITIONING, Partitioning
+from crds.v1alpha1.names import LABEL_MPS_REPLICAS, LABEL_PARTITIONING, Partitioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,11 @@ _ROWS = {
     ),
     Ineligible.PINNED: _Row(
         _BLOCKED, "{gpus} {are} fixed in spec.gpus of {plans}.", "Add the partition there, or ask the plan's owner."
+    ),
+    Ineligible.SHARED_ALIKE: _Row(
+        _BLOCKED,
+        "{gpus} {are} shared in equal parts, for pods that request those.",
+        f"Request such a part, or ask an administrator to label the node {LABEL_MPS_REPLICAS}=0.",
     ),
     Ineligible.WRITE_REFUSED: _Row(
         _BLOCKED, "The plan of {nodes} could not be written: {given}.", "Ask an administrator to allow the write."

@@ -16,6 +16,7 @@ from controller.model.misnamed import about_misnamed
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Unplaced
 from controller.model.views import DEFAULT_SCHEDULERS, PodView
+from crds.v1alpha1.names import LABEL_ACK
 from partitioning.resources import WHOLE, AckRequest, NoMemoryRequest, SharedRequest, WholeRequest
 
 NO_BIND_FAILURES: Mapping[str, str] = MappingProxyType({})
@@ -96,9 +97,12 @@ def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
                 f"No node has {resource}. Share a GPU by mps.replicas in the plan of its node, or request "
                 "nvidia.com/gpu-<N>gb, an MPS slice of N GB.",
             )
-        if isinstance(kind, AckRequest):
+        if isinstance(kind, AckRequest) and resource not in serving.advertised:
             gb = -(-amount * 2**30 // 10**9)
-            return _not_served(pod, f"{resource}: {amount} is not served. Request nvidia.com/gpu-{gb}gb: 1.")
+            return _not_served(
+                pod,
+                f"No node has {resource}. Label a node {LABEL_ACK}=mps alone, or request nvidia.com/gpu-{gb}gb: 1.",
+            )
         if isinstance(kind, NoMemoryRequest):
             return _not_served(
                 pod, f"{resource} is not served: a slice has at least 1 GB. Request nvidia.com/gpu-<N>gb."

@@ -27,7 +27,7 @@ from controller.model.scheduling import (
 from crds.v1alpha1.names import Mode, PartitionState
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice, in_order
+from partitioning.mps import MIB_PER_GIB, MpsSlice, in_order
 from partitioning.resources import ACK_MEMORY, SHARED
 
 __all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
@@ -113,6 +113,10 @@ class NodeView:
     ready: bool = True
     partitioning: str | None = None
     """'mig', 'mps' or 'auto' from our label, else from that of another system. None: not enabled."""
+    mps_replicas: int | None = None
+    """Of the node's label: into how many replicas MPS shares each GPU; 0: none. None: the setting holds."""
+    shared_by_gib: bool = False
+    """ACK's label alone enables it: pods request GiB of its GPUs."""
     product: str = ""
     gpu_count: int = 0
     features: tuple[str, ...] = ()  # status.declaredFeatures, sorted
@@ -179,6 +183,11 @@ class PartitionView:
         return self.state != PartitionState.FREE
 
     @property
+    def units(self) -> int:
+        """How much of its resource it is to pods: that of ACK counts GiB."""
+        return self.memory_mib // MIB_PER_GIB if self.resource == ACK_MEMORY else 1
+
+    @property
     def held(self) -> bool:
         """A pod is known to use it, so that a plan that lacks it must add it again."""
         return self.state == PartitionState.USED
@@ -242,7 +251,7 @@ class PlanView:
         for gpu in self.gpus:
             for part in gpu.used:
                 key = (part.resource, part.pod)
-                shown[key] = shown.get(key, 0) + 1
+                shown[key] = shown.get(key, 0) + part.units
         object.__setattr__(self, "shown", shown)
 
 
@@ -255,5 +264,9 @@ class PlannerOptions:
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
     improve_steps: int = IMPROVE_STEPS
+    mps_replicas: int = 0
+    """Into how many equal replicas MPS shares each GPU of nodes whose labels do not say; 0: none."""
+    ack_units: bool = True
+    """ACK's label alone means units of GiB; else it means sized slices, as other labels do."""
     geometries: KnownGeometries | None = None
     """What an administrator allows per GPU model; None: whatever is possible."""

@@ -64,7 +64,7 @@ def search(
 ) -> Finished:
     """`failed` are names of nodes that are left out, since planning them raised an error."""
     demands, gangs = without_incomplete(snapshot)
-    stocks = take_stock(snapshot, options.geometries, failed)
+    stocks = take_stock(snapshot, options, failed)
     queue = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in queue], options.profiles, relabelled)

@@ -33,12 +33,13 @@ ANNOTATION_STATUS_PROBLEM = "gpuplan.dev/status-problem"
 LABEL_PARTITIONING = "gpuplan.dev/gpu-partitioning"
 """Enables a node; its values are those of `Partitioning`."""
 
-FOREIGN_PARTITIONING_LABELS = (
-    "nos.nebuly.com/gpu-partitioning",
-    "nos.nebuly.ai/gpu-partitioning",
-    "ack.node.gpu.schedule",
-)
+LABEL_ACK = "ack.node.gpu.schedule"
+FOREIGN_PARTITIONING_LABELS = ("nos.nebuly.com/gpu-partitioning", "nos.nebuly.ai/gpu-partitioning", LABEL_ACK)
 """Labels of the systems that people come from; they count where ours is absent."""
+
+LABEL_MPS_REPLICAS = "gpuplan.dev/mps-replicas"
+"""Into how many equal replicas MPS shares each GPU of a node: goes before the controller's setting `mpsReplicas`. 0:
+none; pending pods decide."""
 
 LABEL_PRODUCT = "nvidia.com/gpu.product"
 LABEL_COUNT = "nvidia.com/gpu.count"
@@ -91,6 +92,10 @@ class Condition(StrEnum):
     the agent's pod on the node."""
     GPUS_HEALTHY = "GPUsHealthy"
     """True: the driver answers for every GPU, and no GPU reports a fault. Remedy: follow its reason."""
+    MEMORY_ONLY = "MemoryOnly"
+    """True: a GPU is shared by `aliyun.com/gpu-mem`, which limits memory and not compute, and whose units
+    kube-scheduler adds up over all GPUs of the node. Remedy: where one container starves another, or pods are bound
+    to nodes on which no single GPU has their memory free, request sized slices (docs/mps.md)."""
     HOST_ACCESS = "HostAccess"
     """True: the agent sees the driver, its capability files and the processes of the node. While it does not see the
     processes, nothing counts as unused, so nothing is destroyed. Remedy: give the agent's pod what the message
@@ -114,6 +119,8 @@ class Reason(StrEnum):
     """Nothing else partitions or advertises the GPUs of this node."""
     HEARTBEAT = "Heartbeat"
     """The agent renews its Lease."""
+    SHARED_BY_MEMORY = "SharedByMemory"
+    """GPUs are shared in units of `aliyun.com/gpu-mem`."""
     HEALTHY = "Healthy"
     """No GPU reports a fault."""
     IDLE = "Idle"

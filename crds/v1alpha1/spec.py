@@ -94,7 +94,8 @@ class MpsSliceItem(Wire):
             alias="memoryGiB",
             ge=1,
             le=1024,
-            description="Memory of the slice in GiB of 2^30 bytes; advertised as units of aliyun.com/gpu-mem.",
+            description="Memory in GiB of 2^30 bytes, advertised as so many units of aliyun.com/gpu-mem: a container "
+            "gets as many as it requests as one slice. Memory alone is shared: threadPercent is refused.",
         ),
     ] = None
     count: Annotated[int | None, Field(ge=1, le=48, description="How many such slices. Absent means 1.")] = None

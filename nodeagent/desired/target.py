@@ -17,7 +17,16 @@ from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_together
 from partitioning.models import GpuModel
-from partitioning.mps import REPLICA, MpsSlice, check_replicas, check_slices, in_order, replicas_of, slice_of_gb
+from partitioning.mps import (
+    REPLICA,
+    MpsSlice,
+    check_replicas,
+    check_slices,
+    in_order,
+    replicas_of,
+    slice_of_gb,
+    units_of_gib,
+)
 from partitioning.packing import NoRoom, Packed, pack
 
 
@@ -214,11 +223,15 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget |
     slices: list[MpsSlice] = []
     for entry in item.slices:
         if entry.memory_gb is None:
-            return Refused(
-                reason=Reason.NOT_SUPPORTED,
-                message="mps.slices[].memoryGiB (aliyun.com/gpu-mem) is not supported yet: use memoryGB",
-            )
-        slices += [slice_of_gb(entry.memory_gb, entry.thread_percent)] * (entry.count or 1)
+            if entry.thread_percent is not None:
+                return Refused(
+                    reason=Reason.NOT_SUPPORTED,
+                    message="threadPercent limits no slice of mps.slices[].memoryGiB (aliyun.com/gpu-mem), which share "
+                    "memory alone: remove it, or use memoryGB",
+                )
+            slices += units_of_gib((entry.memory_gib or 0) * (entry.count or 1))
+        else:
+            slices += [slice_of_gb(entry.memory_gb, entry.thread_percent)] * (entry.count or 1)
     model = gpu.model
     problem = check_slices(model.memory_mib, model.compute_capability, slices) if model else "the GPU is not known"
     if problem is not None:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from partitioning.layouts import Instance
-from partitioning.mps import MpsSlice, slice_of_gb, slice_of_gib
+from partitioning.mps import MpsSlice, slice_of_gb, units_of_gib
 from partitioning.resources import WHOLE, classify, mig_resource
 
 _REPLICA_ID = re.compile(r"GPU-[0-9a-f-]+::(?P<number>\d+)")
@@ -149,5 +149,5 @@ def _of_id(gpu: ObservedGpu, device_id: str) -> Partition | None:
     found = _SLICE_ID.fullmatch(device_id)
     if found is None or found["gpu"] != gpu.uuid:
         return None
-    share = slice_of_gb(int(found["size"])) if found["unit"] == "gb" else slice_of_gib(int(found["size"]))
+    share = slice_of_gb(int(found["size"])) if found["unit"] == "gb" else units_of_gib(1)[0]
     return mps_partition(gpu.uuid, share, int(found["number"]))

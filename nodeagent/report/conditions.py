@@ -15,6 +15,7 @@ from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
 from nodeagent.report.outcome import GpuOutcome, PassResult, fault
+from partitioning.resources import ACK_MEMORY
 
 MOST_MESSAGE_CHARS = 4096
 UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
@@ -37,6 +38,7 @@ def conditions(
         Condition.DRIFTED: _drifted(result),
         Condition.OWNERSHIP_CONFLICT: _ownership(result),
         Condition.GPUS_HEALTHY: _health(result),
+        Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
     }
     written = []
@@ -155,6 +157,23 @@ def _health(result: PassResult) -> ConditionValue:
     if ill:
         return False, Reason.UNHEALTHY, "; ".join(ill)
     return True, Reason.HEALTHY, "No GPU reports a fault."
+
+
+def _memory_only(result: PassResult) -> ConditionValue:
+    """What ACK's way of sharing does not give, and what its users cannot see from a Node."""
+    advertised = result.work.advertised.config.advertised()
+    uuids = {device.gpu for device in advertised if device.resource == ACK_MEMORY}
+    shared = [str(outcome.index) for outcome in result.outcomes if outcome.gpu and outcome.gpu.uuid in uuids]
+    if not shared:
+        return False, Reason.IDLE, f"No GPU is shared by {ACK_MEMORY}."
+    gpus = f"{'GPU' if len(shared) == 1 else 'GPUs'} {', '.join(shared)}"
+    message = f"{gpus}: memory is limited per container, compute is not."
+    if len(shared) > 1:
+        message += (
+            f" kube-scheduler sees the sum of {len(shared)} GPUs, and a container gets its memory from one: a pod that "
+            "no single GPU has room for is refused by the kubelet (UnexpectedAdmissionError)."
+        )
+    return True, Reason.SHARED_BY_MEMORY, message
 
 
 def _host_access(result: PassResult) -> ConditionValue:

@@ -6,7 +6,8 @@ returns a `GpuOutcome`. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
@@ -20,6 +21,7 @@ from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
 from nodeagent.steps.actuator import Actuated
 from nodeagent.steps.changes import GpuChange
+from partitioning.resources import ACK_MEMORY
 
 NAMED_HOLDERS = 3
 
@@ -46,7 +48,7 @@ def gpu_outcome(
         message="; ".join(filter(None, (message, *notes))),
         plan_hash=item.item_hash if ready else confirmed_hash if item.item_hash else "",
         converged=change.converged and not isinstance(change.target, Refused),
-        partitions=partitions,
+        partitions=_with_units_merged(partitions),
         missing=change.missing,
     )
 
@@ -158,6 +160,19 @@ def _holder(partition: Partition, verdict: Verdict) -> str:
     if verdict.use is Use.USED:
         return f"{partition.title} is in use: {verdict.why}"
     return f"whether {partition.title} is in use is not known: {verdict.why}"
+
+
+def _with_units_merged(partitions: Iterable[PartitionOutcome]) -> tuple[PartitionOutcome, ...]:
+    """Units of ACK's resource are GiB, too many to list: one entry per holder, and one for the free ones."""
+    found: dict[Hashable, PartitionOutcome] = {}
+    for entry in partitions:
+        unit = entry.partition
+        key: Hashable = unit.id if unit.resource != ACK_MEMORY else (entry.state, entry.pod, entry.unhealthy)
+        known = found.setdefault(key, entry)
+        if known is not entry:
+            sum_mib = known.partition.memory_mib + unit.memory_mib
+            found[key] = replace(known, partition=replace(known.partition, memory_mib=sum_mib))
+    return tuple(found.values())
 
 
 def partition_outcome(partition: Partition, verdict: Verdict, advertised: Advertised) -> PartitionOutcome:

@@ -8,7 +8,7 @@ destroyed that was not withdrawn and confirmed gone. A whole GPU is first advert
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
@@ -19,7 +19,8 @@ from nodeagent.hardware.partitions import Partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import Instance
-from partitioning.mps import MAX_CLIENTS, MpsSlice
+from partitioning.mps import MAX_CLIENTS, REPLICA, MpsSlice, shareable_mib
+from partitioning.resources import ACK_MEMORY
 from partitioning.steps import change
 
 
@@ -129,7 +130,7 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
     alone = whole(judged.gpu)
     if not judged.partitions and not judged.verdict(alone).free:
         # Nothing of it is advertised, and still something runs on it.
-        missing = tuple(map(_slice_title, absent))
+        missing = _slice_titles(absent)
         blocking = judged.with_verdicts([alone])
         return GpuChange(gpu=judged.gpu, target=target, withdraw=(alone,), blocking=blocking, missing=missing)
     keep, unusable = judged.split_advertisable(matching)
@@ -152,12 +153,15 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
         advertise=(*keep, *advertise, *made),
         withdraw=(*withdraw, *unusable),
         blocking=(*blocking, *judged.with_verdicts(unusable)),
-        missing=tuple(map(_slice_title, left_over)),
+        missing=_slice_titles(left_over),
     )
 
 
-def _slice_title(share: MpsSlice) -> str:
-    return f"MPS slice {share.label}" if share.label else "MPS replica"
+def _slice_titles(shares: Sequence[MpsSlice]) -> tuple[str, ...]:
+    """One each, but one for all units together."""
+    units = sum(share.resource == ACK_MEMORY for share in shares)
+    titles = [f"MPS slice {s.label}" if s.label else "MPS replica" for s in shares if s.resource != ACK_MEMORY]
+    return (*titles, f"{units} of {ACK_MEMORY}") if units else tuple(titles)
 
 
 def _whole(target: WholeTarget, judged: JudgedGpu) -> GpuChange:
@@ -216,6 +220,7 @@ def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition],
     """
     here = tuple(staying)
     memory_mib = gpu.model.memory_mib if gpu.model else 0
+    memory_mib = memory_mib if share.label == REPLICA else shareable_mib(memory_mib)
     most = max(MAX_CLIENTS, desired)
     room = sum(p.memory_mib for p in here) + share.memory_mib <= memory_mib and len(here) < most
     if not room or any(p.kind is DeviceKind.WHOLE for p in here):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioning.mps import (
+    RESERVE_MIB,
     MpsSlice,
     check_replicas,
     check_slices,
@@ -14,7 +17,7 @@ from partitioning.mps import (
     in_order,
     replicas_of,
     slice_of_gb,
-    slice_of_gib,
+    units_of_gib,
 )
 
 AMPERE = (8, 0)
@@ -24,13 +27,13 @@ AMPERE = (8, 0)
 def test_gigabytes_are_decimal_and_rounded_down_to_whole_mib(memory_gb: int, memory_mib: int) -> None:
     share = slice_of_gb(memory_gb)
     assert share.memory_mib == memory_mib
-    assert (share.resource, share.label, share.units) == (f"nvidia.com/gpu-{memory_gb}gb", f"{memory_gb}gb", 1)
+    assert (share.resource, share.label, share.mergeable) == (f"nvidia.com/gpu-{memory_gb}gb", f"{memory_gb}gb", False)
 
 
-def test_gibibytes_are_binary_and_requested_by_the_unit() -> None:
-    share = slice_of_gib(3, thread_percent=10)
-    assert (share.memory_mib, share.label, share.units) == (3072, "3gib", 3)
-    assert (share.resource, share.thread_percent) == ("aliyun.com/gpu-mem", 10)
+def test_gibibytes_are_binary_units_that_add_up() -> None:
+    units = units_of_gib(3)
+    assert [(unit.memory_mib, unit.label, unit.mergeable) for unit in units] == [(1024, "1gib", True)] * 3
+    assert {unit.resource for unit in units} == {"aliyun.com/gpu-mem"}
 
 
 @pytest.mark.parametrize(
@@ -38,10 +41,11 @@ def test_gibibytes_are_binary_and_requested_by_the_unit() -> None:
     [
         (24258, AMPERE, []),
         (16280, (6, 0), []),
-        (24258, AMPERE, [slice_of_gb(10), slice_of_gb(10), slice_of_gib(5)]),
+        (24258, AMPERE, [slice_of_gb(10), slice_of_gb(10), *units_of_gib(4)]),
+        (81559, AMPERE, units_of_gib(79)),
         (24258, (7, 0), [slice_of_gb(10, 100), slice_of_gb(10, 100)]),
-        (48 * 953, AMPERE, [slice_of_gb(1)] * 48),
-        (9536, AMPERE, [slice_of_gb(10)]),
+        (48 * 953 + RESERVE_MIB, AMPERE, [slice_of_gb(1)] * 48),
+        (9536 + RESERVE_MIB, AMPERE, [slice_of_gb(10)]),
     ],
 )
 def test_what_fits_is_let_pass(memory_mib: int, capability: tuple[int, int], slices: list[MpsSlice]) -> None:
@@ -54,16 +58,15 @@ def test_what_fits_is_let_pass(memory_mib: int, capability: tuple[int, int], sli
         (16280, (6, 1), [slice_of_gb(1)], ["Volta", "6.1", "whole: {}"]),
         (16280, (0, 0), [slice_of_gb(1)], ["Volta", "unknown"]),
         (81559, AMPERE, [slice_of_gb(1)] * 50, ["mps.slices", "50 slices", "48 clients", "lower count by 2"]),
-        (24258, AMPERE, [slice_of_gb(10)] * 3, ["28608 MiB", "24258 MiB", "lower memoryGB", "by 4350 MiB"]),
-        (9535, AMPERE, [slice_of_gb(10)], ["lower memoryGB", "by 1 MiB"]),
+        (24258, AMPERE, [slice_of_gb(10)] * 3, ["28608 MiB", "23618 MiB", "24258", "Lower memoryGB", "by 4990 MiB"]),
+        (9535 + RESERVE_MIB, AMPERE, [slice_of_gb(10)], ["Lower memoryGB", "by 1 MiB"]),
         (24258, AMPERE, [slice_of_gb(1, 0)], ["threadPercent", "1gb", "1 to 100"]),
-        (24258, AMPERE, [slice_of_gib(2, 101)], ["threadPercent", "2gib", "is 101"]),
+        (81559, AMPERE, units_of_gib(80), ["81920 MiB", "80919 MiB"]),
         (24258, AMPERE, [slice_of_gb(0)], ["memoryGB", "must be 1 or more"]),
-        (24258, AMPERE, [slice_of_gib(-1)], ["memoryGiB", "must be 1 or more"]),
     ],
 )
 def test_what_does_not_fit_is_reported_with_field_and_remedy(
-    memory_mib: int, capability: tuple[int, int], slices: list[MpsSlice], words: list[str]
+    memory_mib: int, capability: tuple[int, int], slices: Sequence[MpsSlice], words: list[str]
 ) -> None:
     sentence = check_slices(memory_mib, capability, slices)
     assert sentence is not None
@@ -73,18 +76,18 @@ def test_what_does_not_fit_is_reported_with_field_and_remedy(
 
 @given(st.lists(st.integers(1, 100).map(slice_of_gb), max_size=60), st.integers(1, 400_000))
 def test_slices_that_pass_never_need_more_than_the_gpu_has(slices: list[MpsSlice], memory_mib: int) -> None:
-    fits = len(slices) <= 48 and sum(share.memory_mib for share in slices) <= memory_mib
+    fits = len(slices) <= 48 and sum(share.memory_mib for share in slices) <= max(0, memory_mib - RESERVE_MIB)
     assert (check_slices(memory_mib, AMPERE, slices) is None) is fits
 
 
-@given(st.permutations([slice_of_gb(10), slice_of_gb(5), slice_of_gb(5, 20), slice_of_gib(5), slice_of_gib(10, 7)]))
+@given(st.permutations([slice_of_gb(10), slice_of_gb(5), slice_of_gb(5, 20), *units_of_gib(1), slice_of_gb(10, 7)]))
 def test_equal_sets_have_one_order(slices: list[MpsSlice]) -> None:
     assert [(share.memory_mib, share.resource, share.thread_percent) for share in in_order(slices)] == [
+        (1024, "aliyun.com/gpu-mem", None),
         (4768, "nvidia.com/gpu-5gb", None),
         (4768, "nvidia.com/gpu-5gb", 20),
-        (5120, "aliyun.com/gpu-mem", None),
         (9536, "nvidia.com/gpu-10gb", None),
-        (10240, "aliyun.com/gpu-mem", 7),
+        (9536, "nvidia.com/gpu-10gb", 7),
     ]
 
 

@@ -23,6 +23,7 @@ from controller.planner.inventory.supply import ReadyParts, divide, supply_of
 from controller.planner.isolation import by_node
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel
+from partitioning.mps import shareable_mib
 from partitioning.placements import Placement, occupancy, placement_of
 from partitioning.profiles import MigProfile
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
@@ -170,7 +171,7 @@ def state_of(gpu: GpuStock, model: GpuModel, places: _Places | None = None) -> i
             if part.profile:
                 mask |= places[part.profile, part.start, part.size].taken
         return mask
-    return MpsPool.state_of(model.memory_mib - mps_mib(gpu.staying), len(gpu.staying))
+    return MpsPool.state_of(shareable_mib(model.memory_mib) - mps_mib(gpu.staying), len(gpu.staying))
 
 
 class _Places(dict[tuple[str, int, int], Placement]):

@@ -11,9 +11,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from controller.model.demand import kind_of
-from controller.model.known_geometries import KnownGeometries
 from controller.model.snapshot import Snapshot
-from controller.model.views import GpuView, MigDesired, MpsDesired, NodeView, PartitionView, PlanView, PodView
+from controller.model.views import (
+    GpuView,
+    MigDesired,
+    MpsDesired,
+    NodeView,
+    PartitionView,
+    PlannerOptions,
+    PlanView,
+    PodView,
+)
+from controller.planner.inventory.standing import standing_shares
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
@@ -26,10 +35,10 @@ from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
 def take_stock(
-    snapshot: Snapshot, geometries: KnownGeometries | None = None, failed: Collection[str] = ()
+    snapshot: Snapshot, options: PlannerOptions | None = None, failed: Collection[str] = ()
 ) -> list[NodeStock]:
     """A pod for which a scheduler is preempting counts as bound where it is nominated. `failed` nodes are left out."""
-    known = geometries or KnownGeometries()
+    chosen = options or PlannerOptions()
     plans = {plan.name: plan for plan in snapshot.plans}
     preempting = [
         replace(pod, node=pod.nominated_node)
@@ -43,18 +52,18 @@ def take_stock(
     def stock(_: int, node: NodeView) -> NodeStock:
         if node.name in failed:
             return NodeStock(node=node, plan=None, usage=Usage.of(()), ineligible=Ineligible.PLAN_FAILED)
-        return node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), known)
+        return node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), chosen)
 
     return by_node(stock, snapshot.nodes)
 
 
-def node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], known: KnownGeometries) -> NodeStock:
+def node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], options: PlannerOptions) -> NodeStock:
     """One node; `pods` are bound there."""
     stock = NodeStock(node=node, plan=plan, usage=Usage.of(pods), ineligible=_node_ineligible(node, plan))
     if plan is None:
         return stock
     stock.held_unseen = _held_unseen(plan, pods)
-    stock.gpus = tuple(_gpu_stock(stock, gpu, known) for gpu in plan.gpus)
+    stock.gpus = tuple(_gpu_stock(stock, gpu, options) for gpu in plan.gpus)
     return stock
 
 
@@ -88,19 +97,33 @@ def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
     return frozenset([resource for resource, count in unseen.items() if count > shown.get((resource, ""), 0)])
 
 
-def _gpu_stock(stock: NodeStock, gpu: GpuView, known: KnownGeometries) -> GpuStock:
+def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuStock:
     """Sort the partitions first: an ineligible GPU's idle ones are supply, too, if the node still advertises them."""
     staying, idle, unseen = gpu.used, gpu.free, stock.held_unseen
     if unseen:
         staying = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
         idle = tuple([part for part in gpu.free if part.resource not in unseen])
     cut = _cut_of(stock.node, gpu)
+    standing = None
+    if cut is Cut.MPS and not gpu.mig_enabled and not gpu.pinned:
+        standing = standing_shares(stock.node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
     ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, cut, staying)
-    model = gpu.model
-    if model is not None and known.entries:
+    if standing is not None and ineligible is None:
+        ineligible = Ineligible.SHARED_ALIKE
+    model, known = gpu.model, options.geometries
+    if model is not None and known is not None and known.entries:
         model = known.restrict(model, mig_layout(gpu.partitions))
     failed = NO_INSTANCES if ineligible is not None or gpu.settled else could_not_be_made(gpu)
-    return GpuStock(view=gpu, model=model, cut=cut, ineligible=ineligible, staying=staying, idle=idle, failed=failed)
+    return GpuStock(
+        view=gpu,
+        model=model,
+        cut=cut,
+        ineligible=ineligible,
+        staying=staying,
+        idle=idle,
+        failed=failed,
+        standing=standing,
+    )
 
 
 def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from controller.model.capacity import Capacity
 from controller.model.demand import kind_of
-from controller.model.views import GpuView, NodeView, PartitionView, PlanView
+from controller.model.views import GpuView, MpsDesired, NodeView, PartitionView, PlanView
 from controller.simulator import Usage
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
@@ -38,6 +38,7 @@ class Ineligible(Enum):
     NODE_NOT_READY = "the node is not ready"
     WRITE_REFUSED = "the API server refused its plan"
     PINNED = "in spec.gpus"
+    SHARED_ALIKE = "shared in equal parts, by its node's label or the setting"
     RESERVED = "reserved for a pod that has waited longer"
     NO_PLACEMENT = "a partition without its placement, as of a lost GPU"
     WAITING = "waits for a partition in use that its plan lacks"
@@ -72,6 +73,8 @@ class GpuStock:
     idle: tuple[PartitionView, ...] = ()
     failed: Layout = NO_INSTANCES
     """Planned instances that could not be made: the GPU is planned again around them."""
+    standing: MpsDesired | None = None
+    """What it is shared into whether or not a pod waits."""
 
 
 @dataclass(slots=True, kw_only=True)

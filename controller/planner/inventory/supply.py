@@ -41,7 +41,7 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
             counts[mig_resource(profile)] += count
     elif isinstance(desired, MpsDesired):
         for share in desired.slices:
-            counts[share.resource] += share.units
+            counts[share.resource] += 1
     elif isinstance(desired, WholeDesired):
         counts[WHOLE] += 1
     return counts

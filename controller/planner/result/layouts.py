@@ -20,7 +20,7 @@ from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, slice_o
 from controller.planner.result.slices import take, with_idle
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice
+from partitioning.mps import MpsSlice, shareable_mib
 from partitioning.packing import Packed, pack
 from partitioning.placements import Placement
 from partitioning.resources import WHOLE, MpsRequest
@@ -112,7 +112,7 @@ def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
         match = take(idle, resource)
         created += match is None
         slices.append(match or _new_slice(resource))
-    complete = with_idle(slices, idle, gpu.model.memory_mib)
+    complete = with_idle(slices, idle, shareable_mib(gpu.model.memory_mib))
     return MpsDesired(slices=complete), created, len(slices) + len(idle) - len(complete)
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
-from controller.planner.inventory.stock import Ineligible, NodeStock, mig_layout, slice_of
+from controller.planner.inventory.standing import is_as
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, mig_layout, slice_of
 from controller.planner.result.slices import take, with_idle
 from partitioning.layouts import Instance, instance_at, with_model_names
 from partitioning.models import GpuModel
-from partitioning.mps import MpsSlice
+from partitioning.mps import MpsSlice, shareable_mib
 from partitioning.placements import placement_of
 
 _HANDS_OFF = (Ineligible.MANUAL, Ineligible.PAUSED, Ineligible.AGENT_SILENT, Ineligible.NOT_REPORTED)
@@ -42,7 +43,18 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
                 del items[gpu.index]
             elif not gpu.settled:  # a settled GPU agrees with its item
                 items[gpu.index] = _with_held(item, gpu)
+    for found in stock.gpus:
+        _share(items, found)
     return items
+
+
+def _share(items: dict[int, PlannedGpu], gpu: GpuStock) -> None:
+    """Put the standing shares in, where nothing speaks against a change and no container holds anything of the GPU."""
+    index, standing = gpu.view.index, gpu.standing
+    if standing is None or gpu.ineligible is not Ineligible.SHARED_ALIKE or gpu.staying:
+        return
+    if index not in items or not is_as(items[index].desired, standing):
+        items[index] = PlannedGpu(index=index, uuid=gpu.view.uuid, desired=standing)
 
 
 def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:
@@ -93,5 +105,5 @@ def _mps_with_held(desired: MpsDesired, model: GpuModel | None, held: list[Parti
         missing += added is not None
     if not missing:
         return desired
-    total_mib = model.memory_mib if model else sum(share.memory_mib for share in desired.slices)
+    total_mib = shareable_mib(model.memory_mib) if model else sum(share.memory_mib for share in desired.slices)
     return MpsDesired(slices=with_idle(kept, idle, total_mib))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.api.nodes import Enablement, enablement, read_node
+from controller.api.nodes import Enablement, enablement, read_node, replicas
 from controller.model.views import NodeView, Taint
 from tests.builders import objects
 from tests.builders.objects import SLICE
@@ -32,6 +32,40 @@ def test_a_node() -> None:
     assert node.taints == (Taint(key="k", effect="NoExecute"),)
     assert node.unschedulable
     assert not node.ready
+
+
+@pytest.mark.parametrize(
+    ("label", "count", "remark"),
+    [
+        ("4", 4, ""),
+        ("0", 0, ""),
+        (None, None, ""),
+        ("1", None, "use 2 to 60"),
+        ("61", None, "0 for none"),
+        ("x", None, "=x"),
+    ],
+)
+def test_replicas_of_a_node(label: str | None, count: int | None, remark: str) -> None:
+    found, problem = replicas({} if label is None else {"gpuplan.dev/mps-replicas": label})
+    assert found == count
+    assert remark in problem
+    assert bool(problem) is bool(remark)
+
+
+@pytest.mark.parametrize(
+    ("labels", "by_gib"),
+    [
+        ({"ack.node.gpu.schedule": "mps"}, True),
+        ({"ack.node.gpu.schedule": "mig"}, False),
+        ({"ack.node.gpu.schedule": "mps", "gpuplan.dev/gpu-partitioning": "mps"}, False),
+        ({"ack.node.gpu.schedule": "mps", "nos.nebuly.com/gpu-partitioning": "mps"}, False),
+        ({}, False),
+    ],
+)
+def test_acks_label_alone_means_gib(labels: dict[str, str], by_gib: bool) -> None:
+    node = read_node(objects.node(labels=labels))
+    assert isinstance(node, NodeView)
+    assert node.shared_by_gib is by_gib
 
 
 def test_a_count_that_is_no_number_is_none() -> None:

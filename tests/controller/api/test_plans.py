@@ -16,7 +16,7 @@ from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from partitioning.layouts import Instance, Layout
 from partitioning.models import known_models, model_for_name
-from partitioning.mps import slice_of_gb, slice_of_gib
+from partitioning.mps import slice_of_gb, units_of_gib
 from tests.builders import objects
 from tests.builders.objects import H100, Json
 from tests.builders.views import plan_reading
@@ -213,8 +213,8 @@ def test_a_broken_plan_is_a_value_with_a_reason(raw: Json) -> None:
         # A start that this model does not have is the agent's to refuse; it must not vanish here.
         ({"mig": {"instances": [{"profile": "3g.40gb", "start": 1}]}}, mig(counts=(("3g.40gb", 1),))),
         (
-            {"mps": {"slices": [{"memoryGB": 20, "count": 2}, {"memoryGiB": 3, "threadPercent": 10}]}},
-            MpsDesired(slices=(slice_of_gib(3, 10), slice_of_gb(20), slice_of_gb(20))),
+            {"mps": {"slices": [{"memoryGB": 20, "count": 2}, {"memoryGiB": 3}]}},
+            MpsDesired(slices=(*units_of_gib(3), slice_of_gb(20), slice_of_gb(20))),
         ),
     ],
 )
@@ -253,10 +253,9 @@ def planned_gpus(draw: st.DrawFn) -> PlannedGpu:
     kind = draw(st.sampled_from(["mig", "mps", "whole"]))
     desired: Desired = WholeDesired()
     if kind == "mps":
-        slices = st.builds(slice_of_gb, st.integers(1, 80), st.none() | st.integers(1, 100)) | st.builds(
-            slice_of_gib, st.integers(1, 80), st.none() | st.integers(1, 100)
-        )
-        desired = MpsDesired(slices=tuple(draw(st.lists(slices, max_size=16))))
+        slices = st.builds(slice_of_gb, st.integers(1, 80), st.none() | st.integers(1, 100))
+        units = units_of_gib(draw(st.integers(0, 80)))
+        desired = MpsDesired(slices=(*draw(st.lists(slices, max_size=15)), *units))
     if kind == "mig":
         model = model_for_name(H100)
         assert model is not None

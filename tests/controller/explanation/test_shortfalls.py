@@ -92,7 +92,7 @@ def test_the_largest_mps_slice_is_named() -> None:
     )
 
     assert reason is UnplacedReason.NEVER_FITS
-    assert "the largest slice is nvidia.com/gpu-85gb (NVIDIA-H100-80GB-HBM3)" in message
+    assert "the largest slice is nvidia.com/gpu-84gb (NVIDIA-H100-80GB-HBM3)" in message
 
 
 def test_full_with_pods_of_this_very_plan() -> None:

@@ -56,7 +56,10 @@ def test_these_are_no_demand(candidate: PodView) -> None:
             pod("a", "nvidia.com/gpu-0gb"), UnplacedReason.NOT_SERVED, "a slice has at least 1 GB", id="no memory"
         ),
         pytest.param(
-            pod("a", ("aliyun.com/gpu-mem", 10)), UnplacedReason.NOT_SERVED, "nvidia.com/gpu-11gb: 1", id="ACK memory"
+            pod("a", ("aliyun.com/gpu-mem", 10)),
+            UnplacedReason.NOT_SERVED,
+            "or request nvidia.com/gpu-11gb: 1",
+            id="ACK memory",
         ),
         pytest.param(
             pod("a", ("10gb", 2), most_mps=2),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from controller.model.known_geometries import KnownGeometries
 from controller.model.views import GpuView
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.headroom import Headroom, headroom
@@ -12,7 +11,7 @@ NAME = A100.names[0]
 
 
 def of(*gpus: GpuView) -> Headroom:
-    (stock,) = take_stock(cluster(server("node-1", *gpus)), KnownGeometries())
+    (stock,) = take_stock(cluster(server("node-1", *gpus)))
     return headroom(stock)
 
 

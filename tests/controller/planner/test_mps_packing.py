@@ -1,6 +1,7 @@
 """Slices of memory on few GPUs: as many pods are placed as there can be, or one fewer, by brute force."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView
 from controller.planning import plan
-from partitioning.mps import MAX_CLIENTS, slice_of_gb
+from partitioning.models import GpuModel
+from partitioning.mps import MAX_CLIENTS, RESERVE_MIB, shareable_mib, slice_of_gb
 from tests.controller.planner.builders import A30, A100, T4, cluster, holder, mps, pod, server
 from tests.controller.planner.checker import check
 from tests.drawn import examples
@@ -17,6 +19,11 @@ from tests.drawn import examples
 MODELS = {"A30": A30, "A100": A100, "T4": T4}
 SIZES_GB = (1, 2, 3, 5, 7, 8, 10, 12, 20)
 Filling = tuple[int, ...]
+
+
+def sharing_all(model: GpuModel) -> GpuModel:
+    """The same with the memory that is kept for driver and MPS server in addition."""
+    return replace(model, memory_mib=model.memory_mib + RESERVE_MIB)
 
 
 def fillings(free_mib: int, clients: int, requested: list[tuple[int, int]]) -> set[Filling]:
@@ -39,7 +46,7 @@ def most(gpus: list[GpuView], sizes: list[int]) -> int:
     for gpu in gpus:
         assert gpu.model is not None
         used = [part.memory_mib for part in gpu.partitions if part.used]
-        ways = fillings(gpu.model.memory_mib - sum(used), MAX_CLIENTS - len(used), requested)
+        ways = fillings(shareable_mib(gpu.model.memory_mib) - sum(used), MAX_CLIENTS - len(used), requested)
         reached = {
             tuple(min(pods, had + more) for (_, pods), had, more in zip(requested, before, way, strict=True))
             for before in reached
@@ -58,7 +65,7 @@ def clusters(draw: st.DrawFn) -> tuple[Snapshot, list[int]]:
         gpus = []
         for index in range(draw(st.integers(1, 2 - number))):
             model = MODELS[draw(st.sampled_from(sorted(MODELS)))]
-            free_mib = model.memory_mib
+            free_mib = shareable_mib(model.memory_mib)
             used: list[int] = []
             idle: list[int] = []
             for size in draw(st.lists(st.sampled_from(known), max_size=6)):
@@ -92,15 +99,21 @@ def test_at_most_one_pod_fewer_than_possible_is_placed(drawn: tuple[Snapshot, li
     [
         pytest.param(
             # 19,981 and 16,166 MiB are free.
-            [mps(0, used_gb=[20, 2]), mps(1, used_gb=[24, 2])],
+            [
+                mps(0, gpu_model=sharing_all(A100), used_gb=[20, 2]),
+                mps(1, gpu_model=sharing_all(A100), used_gb=[24, 2]),
+            ],
             [2] * 8 + [5] * 4,
             12,
             id="both sizes fill both GPUs",
         ),
         pytest.param(
-            [mps(0, gpu_model=T4), mps(1)], [8] * 2 + [10] * 4, 6, id="two of eight fill what one of ten spoils"
+            [mps(0, gpu_model=sharing_all(T4)), mps(1, gpu_model=sharing_all(A100))],
+            [8] * 2 + [10] * 4,
+            6,
+            id="two of eight fill what one of ten spoils",
         ),
-        pytest.param([mps(0, gpu_model=A30)], [1] * 60, 25, id="by memory"),
+        pytest.param([mps(0, gpu_model=sharing_all(A30))], [1] * 60, 25, id="by memory"),
     ],
 )
 def test_sizes_are_combined_so_that_nothing_is_left(gpus: list[GpuView], sizes: list[int], placed: int) -> None:

@@ -28,10 +28,10 @@ NVML: Any = pynvml
         (mig(0, ("3g.40gb", 0), ("2g.20gb", 2)), "InvalidLayout", "start 2g.20gb at 4, or leave start out"),
         (mig(0, ("4g.40gb", 0), ("7g.80gb", 0)), "InvalidLayout", "no room for all of them, so plan fewer"),
         (mig(0, "3g.40gb*3"), "InvalidLayout", "do not fit"),
-        (mps(1, 60, 60), "InvalidLayout", "lower memoryGB"),
+        (mps(1, 60, 60), "InvalidLayout", "Lower memoryGB"),
         (replicas(0, 4), "MIGModeEnabled", "neither shared by MPS"),
         (replicas(1, 49), "InvalidLayout", "mps.replicas is 49, and MPS serves 48 clients on this GPU"),
-        ({"index": 1, "mps": {"slices": [{"memoryGiB": 4}]}}, "NotSupported", "memoryGiB"),
+        ({"index": 1, "mps": {"slices": [{"memoryGiB": 4, "threadPercent": 9}]}}, "NotSupported", "threadPercent"),
     ],
 )
 def test_an_impossible_item_is_refused_with_a_reason_and_stops_nothing_else(

@@ -53,6 +53,7 @@ def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: 
         "Drifted",
         "GPUsHealthy",
         "HostAccess",
+        "MemoryOnly",
         "OwnershipConflict",
         "Ready",
         "Reconciling",

@@ -1,0 +1,31 @@
+"""What a GPU is shared into whether or not a pod waits: equal MPS replicas, or units of ACK's memory.
+
+Takes what holds for a node and one of its GPUs, returns what the GPU is to become, or None where pending pods decide.
+kube-scheduler must see such devices before any pod that requests them is bound, so they are planned beforehand. What
+people pin is never asked about, and a GPU whose MIG mode is on is never shared.
+"""
+
+from __future__ import annotations
+
+from controller.model.views import Desired, GpuView, MpsDesired, NodeView
+from partitioning.mps import MIB_PER_GIB, REPLICA, replicas_of, shareable_mib, units_of_gib
+
+
+def standing_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: bool) -> MpsDesired | None:
+    """`replicas`: on nodes without a label of their own; 0: none. `ack_units`: ACK's label means units."""
+    if gpu.model is None:
+        return None
+    if node.mps_replicas is None and node.shared_by_gib and ack_units:
+        return MpsDesired(slices=units_of_gib(shareable_mib(gpu.model.memory_mib) // MIB_PER_GIB))
+    count = replicas if node.mps_replicas is None else node.mps_replicas
+    return MpsDesired(slices=replicas_of(gpu.model.memory_mib, count)) if count else None
+
+
+def is_as(desired: Desired, standing: MpsDesired) -> bool:
+    """Whether an item requests these shares already, under whatever name its node gives to replicas."""
+    return isinstance(desired, MpsDesired) and _form(desired) == _form(standing)
+
+
+def _form(desired: MpsDesired) -> tuple[int, frozenset[str]]:
+    kinds = {REPLICA if s.label == REPLICA else s.resource for s in desired.slices}
+    return len(desired.slices), frozenset(kinds)

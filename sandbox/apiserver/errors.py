@@ -82,6 +82,10 @@ class FieldError:
         return {"reason": self.reason, "message": self.body(), "field": self.path or "<nil>"}
 
 
+def wrong(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)
+
+
 def qualified(resource: Named) -> str:
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 

@@ -6,7 +6,6 @@ the parts that did not change, so that identity (`is`) is a cheap proof of "unch
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 Obj = dict[str, Any]
@@ -44,16 +43,6 @@ def json_type(value: Any) -> str:
 def encode(value: Any) -> bytes:
     """JSON as it goes over the wire: compact, UTF-8."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def timestamp(moment: datetime) -> str:
-    """metav1.Time: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def micro_timestamp(moment: datetime) -> str:
-    """metav1.MicroTime: UTC, always six digits of a second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def dig(value: Any, *keys: str) -> Any:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
+from kube.timestamps import api_time
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class Clock:
 
 def timestamp(epoch_seconds: float) -> str:
     """RFC 3339 with whole seconds, the only form that Kubernetes objects carry."""
-    return datetime.fromtimestamp(int(epoch_seconds), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return api_time(datetime.fromtimestamp(int(epoch_seconds), tz=UTC))
 
 
 def epoch_seconds(text: str) -> float | None:

@@ -62,7 +62,7 @@ class DevicePlugins:
             self.table.free_inactive(self._keeping_uids)
 
     def _keeping_uids(self) -> frozenset[str]:
-        last = frozenset() if self._switches.frees_last_admitted else self.allocator.last_admitted
+        last = frozenset() if self._switches.active_list else self.allocator.last_admitted
         return self._book.active_uids() | last
 
     def close(self) -> None:

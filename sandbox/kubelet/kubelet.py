@@ -204,7 +204,7 @@ class Kubelet:
     # ----------------------------------------------------------------------------- what comes in
 
     def _serve_registration(self) -> None:
-        kept = None if self._switches.keeps_other_files else self.paths.checkpoint
+        kept = None if self._switches.active_list else self.paths.checkpoint
         remove_sockets(self.paths.plugin_dir, and_files_but=kept)
         self._registration_server.start()
         self._loop.after(self._timings.pods_after_seconds, self._look_for_pods)

@@ -70,7 +70,7 @@ class PodResources(services.PodResourcesListerServicer):
     ) -> api.ListPodResourcesResponse:
         self._admit(context)
         self._free_inactive()
-        entries = self._book.active() if self._switches.list_active_pods_only else self._book.entries()
+        entries = self._book.active() if self._switches.active_list else self._book.entries()
         return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
 
     def GetAllocatableResources(  # noqa: N802 - the name in the proto

@@ -49,14 +49,10 @@ class Switches:
     is known for the List and the health only; the others go with the List."""
 
     version: str = "v1.36.3"
-    list_active_pods_only: bool = True
-    """Off up to 1.33: List shows ended pods too, with what they still hold."""
-    frees_last_admitted: bool = True
-    """Off on 1.30: the pod that was admitted last keeps its devices, ended or not, until another one is admitted."""
-    short_forced_grace: bool = True
-    """Off on 1.30: a force-deleted pod's containers get the pod's own grace period, not two seconds."""
-    keeps_other_files: bool = True
-    """Off on 1.30: every file in the plugin directory but the checkpoint is removed at the start."""
+    active_list: bool = True
+    """Off up to 1.33: List shows ended pods too, with what they still hold; the pod that was admitted last keeps its
+    devices, ended or not, until another one is admitted; a force-deleted pod's containers get the pod's own grace
+    period, not two seconds; and every file in the plugin directory but the checkpoint is removed at the start."""
     resource_health_status: bool = True
     """On from 1.36: containerStatuses[].allocatedResourcesStatus."""
 
@@ -64,12 +60,8 @@ class Switches:
     def of(cls, version: str) -> "Switches":
         """What a kubelet of that version does; `1.30.14`."""
         minor = int(version.split(".")[1])
-        newer = minor >= FIRST_WITH_ACTIVE_LIST
         return cls(
             version=f"v{version}",
-            list_active_pods_only=newer,
-            frees_last_admitted=newer,
-            short_forced_grace=newer,
-            keeps_other_files=newer,
+            active_list=minor >= FIRST_WITH_ACTIVE_LIST,
             resource_health_status=minor >= FIRST_WITH_HEALTH,
         )

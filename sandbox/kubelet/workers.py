@@ -89,7 +89,7 @@ class PodWorkers:
 
     def _forced_grace_seconds(self, pod: Pod) -> float:
         """Less than the shortest is that one."""
-        return 0.0 if self._parts.switches.short_forced_grace else pod.grace_seconds
+        return 0.0 if self._parts.switches.active_list else pod.grace_seconds
 
     def _emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._parts.api.emit(pod, event_type, reason, message)

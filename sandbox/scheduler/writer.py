@@ -9,7 +9,6 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes.client import ApiClient
@@ -17,6 +16,7 @@ from kubernetes.client import ApiClient
 from kube import apply
 from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.events import EventRecorder, ObjectReference
+from kube.timestamps import api_time
 from kube.transport import request
 from sandbox.scheduler.records import PodRecord
 
@@ -90,7 +90,7 @@ class Writer:
         if pod.generation:
             condition["observedGeneration"] = pod.generation
         if not pod.reported:
-            condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            condition["lastTransitionTime"] = api_time()
         status: dict[str, Any] = {"conditions": [condition]}
         if pod.view.nominated_node:
             status["nominatedNodeName"] = None

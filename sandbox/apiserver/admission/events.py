@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, dig, meta
 
 _LONGEST_NOTE_BYTES: Final = 1024
@@ -38,7 +38,7 @@ def _check_new(event: Obj) -> Iterator[FieldError]:
     cluster_wide = namespace in ("default", "kube-system") if has_time else namespace == "default"
     if (not about and not cluster_wide) or (about and not has_time and about != namespace):
         detail = "does not match event.namespace"
-        yield FieldError(path="involvedObject.namespace", reason="FieldValueInvalid", value=about, detail=detail)
+        yield wrong("involvedObject.namespace", about, detail)
     if not has_time:
         return
     for field, name in _NEEDED:
@@ -46,4 +46,4 @@ def _check_new(event: Obj) -> Iterator[FieldError]:
             yield FieldError(path=name, reason="FieldValueRequired")
     if len(str(event.get("message", "")).encode()) > _LONGEST_NOTE_BYTES:
         detail = f"can have at most {_LONGEST_NOTE_BYTES} characters"
-        yield FieldError(path="message", reason="FieldValueInvalid", value="", detail=detail)
+        yield wrong("message", "", detail)

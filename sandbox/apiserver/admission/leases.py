@@ -1,6 +1,6 @@
 """Leases as the API server judges them."""
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, dig
 
 
@@ -12,5 +12,5 @@ def check(lease: Obj, _old: Obj | None) -> list[FieldError]:
     ):
         value = dig(lease, "spec", field)
         if value is not None and value < least:
-            problems.append(FieldError(path=f"spec.{field}", reason="FieldValueInvalid", value=value, detail=complaint))
+            problems.append(wrong(f"spec.{field}", value, complaint))
     return problems

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, mappings, meta
 from sandbox.apiserver.resources.resource import Resource
 
@@ -64,18 +64,18 @@ def _check_name(resource: Resource, name: str) -> Iterator[FieldError]:
     is_label = resource.kind in ("Namespace", "Service")
     most, pattern, text = (63, _LABEL, _LABEL_HELP) if is_label else (253, _SUBDOMAIN, _SUBDOMAIN_HELP)
     if len(name) > most:
-        yield _invalid("metadata.name", name, f"must be no more than {most} bytes")
+        yield wrong("metadata.name", name, f"must be no more than {most} bytes")
     elif not re.fullmatch(pattern, name):
-        yield _invalid("metadata.name", name, text)
+        yield wrong("metadata.name", name, text)
 
 
 def _check_labels(labels: dict[str, Any]) -> Iterator[FieldError]:
     for key, value in labels.items():
         yield from _check_key(key, "metadata.labels")
         if not isinstance(value, str) or not re.fullmatch(_VALUE, value):
-            yield _invalid("metadata.labels", value, _VALUE_HELP)
+            yield wrong("metadata.labels", value, _VALUE_HELP)
         elif len(value) > 63:
-            yield _invalid("metadata.labels", value, "must be no more than 63 bytes")
+            yield wrong("metadata.labels", value, "must be no more than 63 bytes")
 
 
 def _check_owners(owners: list[Any]) -> Iterator[FieldError]:
@@ -83,18 +83,14 @@ def _check_owners(owners: list[Any]) -> Iterator[FieldError]:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 detail = "version must not be empty" if field == "apiVersion" else "must not be empty"
-                yield _invalid(f"metadata.ownerReferences.{field}", "", detail)
+                yield wrong(f"metadata.ownerReferences.{field}", "", detail)
 
 
 def _check_key(key: str, path: str) -> Iterator[FieldError]:
     prefix, slash, name = key.rpartition("/")
     if slash and not re.fullmatch(_SUBDOMAIN, prefix.lower()):
-        yield _invalid(path, key, f"prefix part {_SUBDOMAIN_HELP}")
+        yield wrong(path, key, f"prefix part {_SUBDOMAIN_HELP}")
     if not re.fullmatch(_KEY, name):
-        yield _invalid(path, key, _KEY_HELP)
+        yield wrong(path, key, _KEY_HELP)
     elif len(name) > 63:
-        yield _invalid(path, key, "name part must be no more than 63 bytes")
-
-
-def _invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)
+        yield wrong(path, key, "name part must be no more than 63 bytes")

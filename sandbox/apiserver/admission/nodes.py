@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, dig, mappings
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -28,7 +28,7 @@ def _check_taints(node: Obj) -> Iterator[FieldError]:
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if not key:
             detail = "name part must be non-empty"
-            yield FieldError(path=f"{path}.key", reason="FieldValueInvalid", value=key, detail=detail)
+            yield wrong(f"{path}.key", key, detail)
         if effect not in _EFFECTS:
             listed = ", ".join(f'"{choice}"' for choice in _EFFECTS)
             detail = f"supported values: {listed}"

@@ -7,7 +7,7 @@ first status; returns FieldErrors for what cannot run, and for changes of fields
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, dig, mappings
 
 _SPEC_DEFAULTS: Final[Obj] = {
@@ -97,9 +97,7 @@ def _check_resources(resources: Obj, path: str) -> Iterator[FieldError]:
     for word, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             if is_extended(name) and not str(amount).isdigit():
-                yield FieldError(
-                    path=f"{path}.{word}[{name}]", reason="FieldValueInvalid", value=amount, detail="must be an integer"
-                )
+                yield wrong(f"{path}.{word}[{name}]", amount, "must be an integer")
     for name, amount in requests.items():
         if not is_extended(name):
             continue
@@ -108,7 +106,7 @@ def _check_resources(resources: Obj, path: str) -> Iterator[FieldError]:
             yield FieldError(path=f"{path}.limits", reason="FieldValueRequired", detail=detail)
         elif limits[name] != amount:
             detail = f"must be equal to {name} limit of {limits[name]}"
-            yield FieldError(path=f"{path}.requests", reason="FieldValueInvalid", value=amount, detail=detail)
+            yield wrong(f"{path}.requests", amount, detail)
 
 
 def is_extended(name: str) -> bool:

@@ -26,6 +26,11 @@ def _subresource(resource: Resource, name: str) -> tuple[Obj, tuple[str, ...]]:
     return kind, _OBJECT_VERBS
 
 
+def _names(resource: Resource) -> Obj:
+    named = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {field: list(names) for field, names in named.items() if names}
+
+
 def resource_list(group_version: str, resources: list[Resource]) -> Obj:
     """/api/v1, /apis/group/version: the old form, which `kubectl drain` reads."""
     listed: list[Obj] = []
@@ -36,8 +41,7 @@ def resource_list(group_version: str, resources: list[Resource]) -> Obj:
             "namespaced": resource.namespaced,
             "kind": resource.kind,
             "verbs": list(resource.verbs),
-            **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
-            **({"categories": list(resource.categories)} if resource.categories else {}),
+            **_names(resource),
         }
         listed.append(entry)
         for name in resource.subresources:
@@ -91,7 +95,6 @@ def _aggregated(resource: Resource) -> Obj:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
-        **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
-        **({"categories": list(resource.categories)} if resource.categories else {}),
+        **_names(resource),
         **({"subresources": subresources} if subresources else {}),
     }

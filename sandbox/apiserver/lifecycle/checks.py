@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.admission.metadata import check_metadata
-from sandbox.apiserver.errors import ApiError, FieldError, bad_request, forbidden, invalid
+from sandbox.apiserver.errors import ApiError, FieldError, bad_request, forbidden, invalid, wrong
 from sandbox.apiserver.lifecycle.context import Cluster, WriteOptions
 from sandbox.apiserver.objects import MISSING, Obj, encode, meta
 from sandbox.apiserver.resources.definitions import established
@@ -66,7 +66,7 @@ def check_type(resource: Resource, obj: Any) -> Obj:
     if kind != resource.kind and resource.custom is None:
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): it is a {kind}")
     if kind != resource.kind:
-        problem = FieldError(path="kind", reason="FieldValueInvalid", value=kind, detail=f"must be {resource.kind}")
+        problem = wrong("kind", kind, f"must be {resource.kind}")
         raise invalid(resource.group, kind, meta(obj).get("name", ""), [problem])
     return {"apiVersion": version, "kind": kind, "metadata": {}, **obj}
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from kube.timestamps import api_time
 from sandbox.apiserver.errors import not_found
-from sandbox.apiserver.objects import Obj, timestamp
+from sandbox.apiserver.objects import Obj
 from sandbox.apiserver.resources.builtin import BUILTIN
 from sandbox.apiserver.resources.resource import Registry, Resource
 from sandbox.apiserver.storage.store import Entry, Key, Store
@@ -30,7 +31,7 @@ class Cluster:
         self.store = Store(first_version=int(clock().timestamp() * 1000), window=watch_window)
 
     def now(self) -> str:
-        return timestamp(self.clock())
+        return api_time(self.clock())
 
     def resource(self, group: str, version: str, plural: str) -> Resource:
         """A resource that is known to exist."""

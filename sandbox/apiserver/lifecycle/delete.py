@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from kube.timestamps import api_time
 from sandbox.apiserver.errors import failed_precondition
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, entry_of
 from sandbox.apiserver.lifecycle.update import is_finished
-from sandbox.apiserver.objects import Obj, dig, meta, timestamp
+from sandbox.apiserver.objects import Obj, dig, meta
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.store import DELETED, MODIFIED, CollectionId, Event
 
@@ -42,7 +43,7 @@ def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Del
     if resource.numbered and not metadata.get("deletionTimestamp"):
         metadata["generation"] = metadata.get("generation", 0) + 1
     ends = cluster.clock() + timedelta(seconds=grace)
-    metadata.update(deletionTimestamp=timestamp(ends), deletionGracePeriodSeconds=grace)
+    metadata.update(deletionTimestamp=api_time(ends), deletionGracePeriodSeconds=grace)
     marked = {**old, "metadata": metadata}
     if resource.collection == NAMESPACES:
         del metadata["deletionGracePeriodSeconds"]

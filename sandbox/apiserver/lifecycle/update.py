@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import FieldError, bad_request, invalid, stale, wrong_uid
+from sandbox.apiserver.errors import bad_request, invalid, stale, wrong, wrong_uid
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.objects import MISSING, Obj, meta
@@ -83,18 +83,13 @@ def _check_identity(resource: Resource, old: Obj, wanted: Obj) -> None:
     version = metadata.get("resourceVersion")
     if version in (None, "", "0"):
         if not resource.unconditional_update:
-            problem = FieldError(
-                path="metadata.resourceVersion",
-                reason="FieldValueInvalid",
-                value=0,
-                detail="must be specified for an update",
-            )
+            problem = wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(resource.group, resource.plural, name, [problem])
     elif version != before["resourceVersion"]:
         raise stale(resource, name)
     uid = metadata.get("uid")
     if uid and uid != before["uid"]:
-        problem = FieldError(path="metadata.uid", reason="FieldValueInvalid", value=uid, detail="field is immutable")
+        problem = wrong("metadata.uid", uid, "field is immutable")
         raise invalid(resource.group, resource.kind, name, [problem])
 
 

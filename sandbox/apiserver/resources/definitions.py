@@ -8,7 +8,7 @@ Must never touch the store.
 from collections.abc import Iterator
 from typing import Any
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, mappings
 from sandbox.apiserver.resources import models
 from sandbox.apiserver.resources.resource import CustomForm, Resource
@@ -59,7 +59,7 @@ def check(crd: Obj) -> list[FieldError]:
     wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
     name = crd["metadata"].get("name", "")
     if name != wanted:
-        errors.append(_invalid("metadata.name", f'must be spec.names.plural+"."+spec.group, expected "{wanted}"', name))
+        errors.append(wrong("metadata.name", name, f'must be spec.names.plural+"."+spec.group, expected "{wanted}"'))
     absent = [field for field in ("plural", "kind") if not names.get(field)]
     errors += [FieldError(path=f"spec.names.{field}", reason="FieldValueRequired") for field in absent]
     if spec.get("scope") not in ("Cluster", "Namespaced"):
@@ -68,7 +68,7 @@ def check(crd: Obj) -> list[FieldError]:
             FieldError(path="spec.scope", reason="FieldValueNotSupported", value=spec.get("scope"), detail=detail)
         )
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        errors.append(_invalid("spec.versions", "must have exactly one version marked as storage version", versions))
+        errors.append(wrong("spec.versions", versions, "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
         source = (version.get("schema") or {}).get("openAPIV3Schema")
         if source is None:
@@ -81,20 +81,20 @@ def check(crd: Obj) -> list[FieldError]:
                 compile_path(column["jsonPath"])
             except ValueError as error:
                 path = f"spec.versions[{index}].additionalPrinterColumns[{column['name']}].jsonPath"
-                errors.append(_invalid(path, str(error), column["jsonPath"]))
+                errors.append(wrong(path, column["jsonPath"], str(error)))
     return errors
 
 
 def _check_schema(source: Obj) -> Iterator[FieldError]:
     if source.get("type") != "object":
-        yield _invalid(f"{_ROOT}.type", "must be object at the root", source.get("type"))
+        yield wrong(f"{_ROOT}.type", source.get("type"), "must be object at the root")
     shape = list(_walk(source, _ROOT))
     yield from shape
     if not shape:
         try:
             Rules(compile_schema(source))
         except RuleError as error:
-            yield FieldError(path=error.path, reason="FieldValueInvalid", value=error.rule, detail=str(error))
+            yield wrong(error.path, error.rule, str(error))
 
 
 def _walk(source: Any, path: str) -> Iterator[FieldError]:
@@ -110,15 +110,11 @@ def _walk(source: Any, path: str) -> Iterator[FieldError]:
     keys = source.get("x-kubernetes-list-map-keys") or []
     members = (source.get("items") or {}).get("properties") or {}
     if (source.get("x-kubernetes-list-type") == "map" and not keys) or any(key not in members for key in keys):
-        yield _invalid(f"{path}.x-kubernetes-list-map-keys", "entries must all be names of item properties", keys)
+        yield wrong(f"{path}.x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
     for name, sub in (source.get("properties") or {}).items():
         yield from _walk(sub, f"{path}.properties[{name}]")
     for word in ("items", "additionalProperties"):
         yield from _walk(source.get(word), f"{path}.{word}")
-
-
-def _invalid(path: str, detail: str, value: Any) -> FieldError:
-    return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)
 
 
 def resources_of(crd: Obj) -> Iterator[Resource]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from sandbox.apiserver.objects import MISSING, json_type, micro_timestamp, timestamp
+from kube.timestamps import api_time, micro_time
+from sandbox.apiserver.objects import MISSING, json_type
 from sandbox.apiserver.schema.structural import GO_STRUCT, Schema
 
 _MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
@@ -108,7 +109,7 @@ def _scalar(value: Any, schema: Schema) -> Any:
             moment = datetime.fromisoformat(value)
         except ValueError:
             return value  # validation reports what is wrong with it
-        return timestamp(moment) if form == "go-time" else micro_timestamp(moment)
+        return api_time(moment) if form == "go-time" else micro_time(moment)
     return value
 
 

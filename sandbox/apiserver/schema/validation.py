@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sandbox.apiserver.errors import FieldError
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import MISSING, Obj, json_type
 from sandbox.apiserver.schema.structural import Schema
 
@@ -148,7 +148,7 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
     source = schema.source
     if source.get("format") == "int32" and not -(2**31) <= value < 2**31:
         detail = f"Checked value must be of type integer with format int32 in {path}"
-        yield FieldError(path="", reason="FieldValueInvalid", value="", detail=detail)
+        yield wrong("", "", detail)
     low, high = source.get("minimum"), source.get("maximum")
     if low is not None and value < low:
         yield _invalid(path, value, f"in body should be greater than or equal to {low}")
@@ -194,7 +194,7 @@ def _duplicates(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Fie
 
 
 def _invalid(path: str, value: Any, complaint: str) -> FieldError:
-    return FieldError(path=path, reason="FieldValueInvalid", detail=f"{path} {complaint}", value=value)
+    return wrong(path, value, f"{path} {complaint}")
 
 
 def _too_many(path: str, found: int, most: int) -> FieldError:

@@ -115,12 +115,15 @@ def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: Benc
     assert bench.held() == {}
 
 
-def test_an_older_kubelet_lists_ended_pods_without_devices(bench: Bench) -> None:
-    bench.kubelet(switches=Switches(list_active_pods_only=False))
+def test_an_older_kubelet_lists_ended_pods_and_keeps_the_devices_of_the_last_one(bench: Bench) -> None:
+    bench.kubelet(switches=Switches(active_list=False))
     bench.plugin("MIG-0")
     bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
+    assert bench.held() == {"p": ["MIG-0"]}
 
-    assert bench.held() == {"p": []}
+    bench.run(pod("q", containers=[container(sleep=0.02)]), "Succeeded")
+
+    assert bench.held() == {"p": [], "q": []}
 
 
 def test_devices_are_freed_only_when_somebody_looks(bench: Bench) -> None:

@@ -1,8 +1,7 @@
 """Imitates the command `nvidia-cuda-mps-control` without a GPU.
 
 Takes arguments, environment and commands on stdin, and prints what the real command prints. There is no daemon process:
-`-d` leaves a state file in the pipe directory, `quit` removes it. It knows the commands that the device plugin sends;
-any other is unknown to it, those that set or read limits included. It runs once per command, so it imports little.
+`-d` leaves a state file in the pipe directory, `quit` removes it. It runs once per command, so it imports little.
 """
 
 from __future__ import annotations
@@ -10,14 +9,13 @@ from __future__ import annotations
 import os
 import time
 
-from sandbox.mps.statefile import load, save, stop
+from sandbox.mps.commands import COMMANDS, percentage_of
+from sandbox.mps.statefile import load, locked, save, stop
 
 TYPE_CHECKING = False  # `typing` would be a quarter of the command's start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
-
-    from sandbox.mps.statefile import State
 
 LONGEST_PIPE_DIRECTORY = 87  # measured on the real 535.261.03: 88 bytes fail
 POLL_SECONDS = 0.05
@@ -25,12 +23,10 @@ POLL_SECONDS = 0.05
 
 def main(arguments: list[str], environment: Mapping[str, str], stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
     pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-    if "-d" in arguments or "-f" in arguments:
+    if "-d" in arguments:
         problem, status = start(pipe, environment)
         if problem:
             print(problem, file=stdout)
-        if status == 0 and "-f" in arguments:
-            wait_while_running(pipe)
         return status
     state = load(pipe)
     if state is None:
@@ -57,12 +53,13 @@ def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
         return f"Cannot access CUDA_MPS_PIPE_DIRECTORY={pipe}", 1
     if load(pipe) is not None:
         return "An instance of this daemon is already running", 1
-    percentage = float(environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100))
+    percentage = percentage_of(environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "")) or 100.0
     save(
         pipe,
         {
             "uid": os.geteuid(),
-            "percentage": percentage,  # a limit of every client, which a plugin must not set by mistake
+            "percentage": percentage,
+            "limits": {},  # device ordinal -> bytes
             "servers": {},  # pid -> {"clients": [...]}
             "next_server": 5000,
         },
@@ -70,35 +67,26 @@ def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
     return "", 0
 
 
-def wait_while_running(pipe: str) -> None:
-    """Foreground mode: until `quit`, or until this process is ended, which ends the daemon."""
-    try:
-        while load(pipe) is not None:
-            time.sleep(POLL_SECONDS)
-    finally:
-        stop(pipe)
-
-
 def execute(pipe: str, line: str) -> list[str] | None:
     """The lines one command prints; None when the daemon is gone after it."""
-    state = load(pipe)
-    if state is None:
-        return None
-    match line.split():
-        case ["quit"]:
-            return _quit(pipe, state)
-        case ["get_server_list"]:
-            return list(state["servers"])
-        case ["get_client_list", *arguments]:
-            pid = arguments[0] if arguments else "0"
-            server = state["servers"].get(pid)
-            return [f"Server {pid} not found"] if server is None else [str(each["pid"]) for each in server["clients"]]
-        case words:
-            return [f'Unknown command "{words[0] if words else ""}"']
+    name, *arguments = line.split() or [""]
+    if name == "quit":
+        return _quit(pipe)
+    command = COMMANDS.get(name)
+    if command is None:
+        return [f'Unknown command "{name}"']
+    with locked(pipe):
+        state = load(pipe)
+        if state is None:
+            return None
+        answer = command(state, arguments)
+        save(pipe, state)
+    return answer
 
 
-def _quit(pipe: str, state: State | None) -> list[str] | None:
+def _quit(pipe: str) -> list[str] | None:
     """Waits for clients to end, for as long as that takes."""
+    state = load(pipe)
     if state is not None and os.geteuid() not in (0, state["uid"]):
         return ["Not enough privilege to execute quit command"]
     while state is not None and any(server["clients"] for server in state["servers"].values()):

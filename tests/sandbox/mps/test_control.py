@@ -30,16 +30,13 @@ TRANSCRIPT: list[dict[str, Any]] = json.loads(
 # Steps of the transcript that are not one command on stdin.
 STARTS = {"-d", "-d again", "-d env30", "absent dir"}
 AFTER_THE_END = {"no daemon": "get_server_list\n", "after quit": "get_server_list\n"}
-# Limits are in the clients' environment, so the device plugin sends none of these.
-LEFT_OUT = (
-    "_percentage",
-    "_pinned_mem_limit",
-    "_priority",
-    "device_client_list",
-    "terminate_client",
-    "shutdown_server",
-)
-LEFT_OUT_WORDS = ("ps", "multi", "get")
+MULTI = "get_default_active_thread_percentage\nget_server_list\nset_default_active_thread_percentage 7\n"
+SEVERAL = {"multi": MULTI, "get": "get_default_active_thread_percentage\n"}
+# Not sent by gpuplan, and unknown to the stand-in.
+LEFT_OUT = {
+    "get_default_client_priority", "set_default_client_priority", "get_device_client_list", "terminate_client",
+    "shutdown_server", "ps",
+}  # fmt: skip
 
 
 def control(pipe: Path, commands: str = "", *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -70,33 +67,32 @@ def pipe(tmp_path: Path) -> Path:
 
 def test_every_step_of_the_real_transcript(tmp_path: Path) -> None:
     differences = []
-    steps = [step for step in TRANSCRIPT if not left_out(step["step"])]
+    steps = [step for step in TRANSCRIPT if (step["step"].split() or [""])[0] not in LEFT_OUT]
     for step in steps:
         name = step["step"]
         directory = tmp_path / "absent" / "x" if name == "absent dir" else tmp_path / "p"
-        commands = AFTER_THE_END.get(name) or name + "\n"
-        done = control(directory, "" if name in STARTS else commands, *(["-d"] if name in STARTS else []))
+        environment = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"} if name == "-d env30" else {}
+        commands = AFTER_THE_END.get(name) or SEVERAL.get(name) or name + "\n"
+        done = control(
+            directory, "" if name in STARTS else commands, *(["-d"] if name in STARTS else []), **environment
+        )
         expected = (step["exit"], step["stdout"].replace("=D/", f"={tmp_path}/"), step["stderr"])
         if (done.returncode, done.stdout, done.stderr) != expected:
             differences.append((name, expected, (done.returncode, done.stdout, done.stderr)))
     assert differences == []
-    assert len(steps) == 14
-
-
-def left_out(step: str) -> bool:
-    return any(word in step for word in LEFT_OUT) or (step.split() or [""])[0] in LEFT_OUT_WORDS
+    assert len(steps) == 57
 
 
 def test_a_command_that_is_left_out_is_unknown(pipe: Path) -> None:
-    assert control(pipe, "set_default_device_pinned_mem_limit 0 1G").stdout == (
-        'Unknown command "set_default_device_pinned_mem_limit"\n'
-    )
+    assert control(pipe, "terminate_client 1 2").stdout == 'Unknown command "terminate_client"\n'
 
 
-def test_several_commands_are_answered_without_labels(pipe: Path) -> None:
-    assert control(pipe, "get_client_list 1\nget_server_list\nbogus\n").stdout == (
-        'Server 1 not found\nUnknown command "bogus"\n'
-    )
+def test_servers_hold_limits_of_their_own(pipe: Path) -> None:
+    clients.connect(pipe, 1, "GPU-a")
+    (server,) = control(pipe, "get_server_list").stdout.split()
+    assert control(pipe, f"set_active_thread_percentage {server} 20").stdout == "20.0\n"
+    assert control(pipe, f"get_active_thread_percentage {server}").stdout == "20.0\n"
+    assert control(pipe, "get_default_active_thread_percentage").stdout == "100.0\n"
 
 
 def test_clients_start_a_server_and_show(pipe: Path) -> None:
@@ -119,10 +115,13 @@ def test_quit_waits_for_clients(pipe: Path) -> None:
     assert control(pipe, "get_server_list").returncode == 1
 
 
-def test_a_daemon_takes_the_thread_percentage_of_its_environment(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    control(pipe, "", "-d", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="30")
-    assert json.loads((pipe / STATE_FILE).read_text())["percentage"] == 30.0
+def test_a_killed_daemon_starts_from_defaults(pipe: Path) -> None:
+    control(pipe, "set_default_active_thread_percentage 10")
+    (pipe / STATE_FILE).unlink()
+    gone = control(pipe, "get_default_active_thread_percentage")
+    assert (gone.returncode, gone.stderr) == (1, "Cannot find MPS control daemon process\n")
+    control(pipe, "", "-d")
+    assert control(pipe, "get_default_active_thread_percentage").stdout == "100.0\n"
 
 
 def test_a_hanging_daemon_takes_its_time(pipe: Path) -> None:
@@ -136,18 +135,6 @@ def test_a_long_path_fails_without_a_word(tmp_path: Path) -> None:
     directory = tmp_path / ("x" * 100)
     done = control(directory, "", "-d")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
-
-
-def test_foreground_lives_until_quit(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
-    with subprocess.Popen([COMMAND, "-f"], env=environment) as daemon:
-        deadline = time.monotonic() + 30
-        while control(pipe, "get_server_list").returncode != 0:
-            assert time.monotonic() < deadline
-            assert daemon.poll() is None
-        control(pipe, "quit")
-        assert daemon.wait(30) == 0
 
 
 def test_nobody_connects_without_a_daemon(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """A hook of mkdocs: makes the site of the same pages that people read in the repository.
 
 Adds the pages that lie outside docs/, and to the navigation every page that mkdocs.yml does not list. Rewrites the
-links between them; a link to any other file of the repository becomes plain text, since the site has no such file.
-What leads nowhere is left as it is, so that mkdocs reports it. Never changes what a page says.
+links between them: a file's name becomes the page's title, and a link to any other file of the repository its path,
+since the site has no such file. What leads nowhere is left as it is, so that mkdocs reports it. Never changes what a
+page says.
 """
 
 from __future__ import annotations
@@ -77,6 +78,14 @@ def _link(found: re.Match[str], page: str) -> str:
     if not (ROOT / path).exists():
         return found[0]
     there = {file: name for name, file in OUTSIDE.items()}.get(path) or path.removeprefix("docs/")
+    text = found["text"].strip("![]").strip("`")
     if there == path:  # not a page of the site
-        return found["text"].strip("[]")
-    return f"{found['text']}({posixpath.relpath(there, posixpath.dirname(page))}{'#' + anchor if anchor else ''})"
+        return f"`{path}`" if path.endswith(text) else f"{text} (`{path}`)"
+    shown = f"[{_title(path)}]" if text.endswith((".md", "/")) else found["text"]
+    return f"{shown}({posixpath.relpath(there, posixpath.dirname(page))}{'#' + anchor if anchor else ''})"
+
+
+def _title(path: str) -> str:
+    """Of a page: a reader of the site knows no files."""
+    heading = re.search(r"^# (.+)$", (ROOT / path).read_text(), flags=re.MULTILINE)
+    return heading[1] if heading else path

@@ -59,7 +59,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings (YAML); default: as documented in docs/operating.md"
+        "--config", type=Path, metavar="FILE", help="settings (YAML); default: as documented in docs/settings.md"
     )
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the API server; not needed inside a pod")
     parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig to use")

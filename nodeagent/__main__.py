@@ -40,7 +40,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--node-name", required=True, help="name of this Node; in a pod spec.nodeName gives it")
-    parser.add_argument("--config", type=Path, help="settings (YAML); default: as documented in docs/operating.md")
+    parser.add_argument("--config", type=Path, help="settings (YAML); default: as documented in docs/settings.md")
     parser.add_argument("--kubeconfig", help="default: the pod's service account, else KUBECONFIG or ~/.kube/config")
     parser.add_argument("--version", action="version", version=f"gpuplan-nodeagent {__version__}")
     return parser.parse_args(arguments)

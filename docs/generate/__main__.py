@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generate import api, conditions, metrics
+from docs.generate import api, conditions, metrics, settings
 
 FOLDER = Path(__file__).parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
     "api.md": api.page,
     "conditions.md": conditions.page,
     "metrics.md": metrics.page,
+    "settings.md": settings.page,
 }
 
 

@@ -14,7 +14,7 @@ from crds.v1alpha1.names import GpuState, PartitionState
 from deploy.generate import manifests
 from docs.generate.metrics import label_names
 from tests.deploy import alert_cases
-from tests.test_reference import table
+from tests.docs.pages import table
 
 RUNBOOKS = alert_cases.ROOT / "docs/runbooks"
 ALERTS = alert_cases.alerts()

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +42,14 @@ def manifests() -> Iterator[tuple[str, str]]:
         for indent, language, body in FENCE.findall(text):
             if language == "yaml":
                 yield page, re.sub(rf"^{indent}", "", body, flags=re.MULTILINE)
+
+
+def table(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the first table below a heading, by their first cell."""
+    lines = page.split(f"\n## {heading}\n", 1)[1].split("\n")
+    rows = takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("|"), lines))
+    cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in islice(rows, 2, None)]
+    return {first: rest for first, *rest in cells}
 
 
 def commands() -> Iterator[Command]:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from controller.config.settings import Settings as ControllerSettings
 from controller.model.reasons import UnplacedReason
 from crds.v1alpha1.names import Condition, EventReason, GpuState, PartitionState, Reason
 from crds.v1alpha1.spec import PlanSpec
 from crds.v1alpha1.status import PlanStatus
-from docs.generate import api, conditions
+from docs.generate import api, conditions, settings
 from docs.generate.__main__ import FOLDER, PAGES
 from docs.generate.tables import table
+from nodeagent.settings import Settings as AgentSettings
+from tests.docs import pages
 
 ROOT = Path(__file__).parents[2]
 KINDS = (Condition, Reason, UnplacedReason, EventReason, GpuState, PartitionState)
@@ -88,6 +91,19 @@ def test_the_api_page_has_every_field() -> None:
         names = [str(field.alias) for field in model.model_fields.values()]
         assert [name for name in names if f"| `{name}`" not in section and f"| `{name}[]`" not in section] == []
     assert "| `spec.gpus[].mig.instances[]` | give start (one exact placement) or count" in page
+
+
+def test_every_setting_is_listed() -> None:
+    page = settings.page()
+    for heading, program in (("Controller", ControllerSettings), ("Node agent", AgentSettings)):
+        listed = {key.split(".")[0] for key in pages.table(page, heading)}
+        assert listed == {str(field.alias) for field in program.model_fields.values()}
+    assert pages.table(page, "Controller")["leaderElection.leaseDurationSeconds"][0] == "15"
+
+
+def test_a_table_is_read() -> None:
+    page = "x\n## A\n\ntext\n\n| key | meaning |\n|---|---|\n| `a` | one |\n| b | two |\n\n| no | more |\n"
+    assert pages.table(page, "A") == {"a": ["one"], "b": ["two"]}
 
 
 def test_a_cell_is_escaped() -> None:

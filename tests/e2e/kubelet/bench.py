@@ -102,7 +102,7 @@ class Bench:
 
     def admit_another(self) -> None:
         """Where it matters which pod was admitted last, admit another one."""
-        if not self.switches.frees_last_admitted:
+        if not self.switches.active_list:
             self.run(pod(container()))
 
     def wait_freed(self, raw: Raw) -> None:

@@ -34,7 +34,7 @@ def test_the_pod_admitted_last_is_freed_too_since_some_version_after_1_30(bench:
     """On 1.30 a device of an ended pod is in List for as long as no other pod comes to the node."""
     bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1}, sleep=0.1)), "Succeeded")
-    if bench.switches.frees_last_admitted:
+    if bench.switches.active_list:
         bench.wait(lambda: not bench.shown(raw), "freed by itself")
         return
     assert_stays(lambda: bench.shown(raw) == ["a"], seconds=6)
@@ -45,7 +45,7 @@ def test_ended_pods_are_not_listed_since_1_34(bench: Bench) -> None:
     bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1}, sleep=0.1)), "Succeeded")
     bench.wait_freed(raw)
-    shown: list[str] | None = None if bench.switches.list_active_pods_only else []
+    shown: list[str] | None = None if bench.switches.active_list else []
     bench.wait(lambda: bench.shown(raw) == shown, "absent, or without devices up to 1.33")
 
 
@@ -137,7 +137,7 @@ def test_a_force_deleted_container_has_two_seconds_or_its_own_grace(bench: Bench
     began = time.time()
     bench.delete(raw, grace_seconds=0)
     bench.wait(lambda: only(bench, raw).state == "exited", "stopped")
-    least = 1.5 if bench.switches.short_forced_grace else 19.5
+    least = 1.5 if bench.switches.active_list else 19.5
     assert least < (only(bench, raw).finished_at or 0.0) - began < least + 10
 
 

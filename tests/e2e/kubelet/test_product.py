@@ -177,7 +177,7 @@ def test_a_slice_is_destroyed_when_its_pod_has_ended(node: GpuNode) -> None:
     node.kubelet.runtime.end(node.wait_running(raw).container_id)
     eventually(lambda: node.phase(raw) == "Succeeded", "the pod has ended", SECONDS)
     node.write_plan(mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 4)))
-    if not Switches.of(node.cluster.plane.version).frees_last_admitted:
+    if not Switches.of(node.cluster.plane.version).active_list:
         eventually(lambda: waits_for_release(node) or node.ready(), "the agent has looked", SECONDS)
         node.visible(node.create_pod("another", SMALL))
     node.wait_ready()

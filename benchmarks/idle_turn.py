@@ -127,6 +127,7 @@ def reading_of(view: PlanView) -> PlanReading:
         planned_json="[]",
         observed_generation=1,
         node_uid=view.node_uid,
+        handed_back=False,
         relabels=view.relabels,
         gpus=gpus,
         alive=alive,

@@ -14,7 +14,7 @@ from typing import Any
 
 from cli.assumptions import Unknown, assumed_status, hardware_of
 from cli.whatif_context import CONTEXT_KINDS, context_of
-from controller.api.nodes import enablement, read_node
+from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable, epoch_seconds
@@ -26,6 +26,7 @@ from controller.model.phases import FINISHED
 from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
+from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec

@@ -5,7 +5,7 @@
                                                                                     │   simulator · partitioning │
     API ◄─ plan.spec.planned (apply) ◄──── plan_writer ◄──── PlanningResult ◄───────┴────────────────────────────┘
     API ◄─ Events, metrics, one log line ◄─ reporter ◄──────┘
-    API ◄─ nominations, AgentAlive, missing plans ◄─ nominations, agent_liveness, plan_lifecycle: in every turn
+    API ◄─ nominations, AgentAlive, plans, labels ◄─ nominator, agent_liveness, plan_lifecycle, node_labels: every turn
 
 Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
 counted, and retried after a back-off; nothing is lost, since everything is read again from the state.
@@ -22,6 +22,7 @@ from typing import Any
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
+from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Outcome, Writer, Written
@@ -63,6 +64,7 @@ class Parts:
     window: Batcher[str]
     plan_lifecycle: PlanLifecycle
     agent_liveness: AgentLiveness
+    node_labels: NodeLabels
     planner: Callable[[Snapshot], PlanningResult]
     writer: Writer
     nominator: Nominator
@@ -120,6 +122,7 @@ class Loop:
         self._step("state", self._state.tick)
         self._step("lifecycle", self._run_plan_lifecycle)
         self._step("agents", self._parts.agent_liveness.run)
+        self._step("labels", self._parts.node_labels.run)
         if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None
             self._parts.window.add("retry")

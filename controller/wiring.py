@@ -18,6 +18,7 @@ from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.cluster_gauges import ClusterGauges
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
+from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
@@ -212,6 +213,7 @@ def _parts(
             agent_silent_seconds=settings.agent_silent_seconds,
             taint_removal_seconds=settings.taint_removal_seconds,
         ),
+        node_labels=NodeLabels(environment, manage_operator=settings.operator_labels == "manage"),
         reporter=Reporter(environment, recorder),
         pod_ways=PodWays(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),

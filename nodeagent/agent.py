@@ -62,7 +62,7 @@ class Agent:
         """One pass."""
         observation = self.observer.observe()
         confirmed = self.confirmations.load(observation.plan)
-        desired = desired_items(observation.plan, observation.gpus, driver_version=observation.driver_version)
+        desired = _desired(observation)
         changes = _changes(desired, observation)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
         acting = () if self.advertiser.rival(observation) else changes.values()
@@ -70,7 +70,7 @@ class Agent:
         actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
         if any(done.acted for done in actuated.values()):
             observation = self.observer.observe_hardware(observation)
-            desired = desired_items(observation.plan, observation.gpus, driver_version=observation.driver_version)
+            desired = _desired(observation)
             changes = _changes(desired, observation)
         work = PassWork(
             observation=observation,
@@ -97,13 +97,18 @@ class Agent:
                 self.confirmations.confirm(outcome.gpu.uuid, outcome.item_hash)
 
 
+def _desired(observation: Observation) -> DesiredItems:
+    version, draining = observation.driver_version, observation.draining
+    return desired_items(observation.plan, observation.gpus, driver_version=version, draining=draining)
+
+
 def _changes(desired: DesiredItems, observation: Observation) -> dict[int, GpuChange]:
     """By index of the GPU."""
     found = {}
     for item in desired.items:
         if item.gpu is not None:
             judged = observation.judge(item.gpu)
-            if desired.paused:
+            if desired.paused or desired.draining:
                 # Not even what this agent left half-made is touched.
                 judged = replace(judged, unfinished=frozenset())
             in_use = [p.placed for p in judged.partitions if p.placed and not judged.verdict(p).free]
@@ -132,6 +137,7 @@ class Pacing:
             waited = self._ages.seconds("allocatable", work.advertised.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
         under_way = any(outcome.state in UNDER_WAY for outcome in result.outcomes)
+        under_way = under_way or not result.release.settled
         if under_way or result.doubts_held_back or work.advertised.fault_is_young or work.advertised.delivery.waits:
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()

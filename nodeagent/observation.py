@@ -82,6 +82,11 @@ class Observation:
     hidden_processes: str = ""
     """Why the processes on the GPUs are not known, and so no partition is known to be free."""
 
+    @property
+    def draining(self) -> bool:
+        """The node is not enabled any more."""
+        return self.readings.node is not None and self.readings.node.draining
+
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The verdict of all witnesses on one partition."""
         verdict = self.usage.of(partition, self.readings.slices)

@@ -20,11 +20,13 @@ from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.api import paths
 from controller.api.plans import ConditionReading, PlanReading
+from controller.model.views import NodeView
 from crds.v1alpha1.names import (
     API_VERSION,
     CHANGING_TAINT,
     CONTROLLER_MANAGER,
     KIND,
+    LABEL_NODE_AGENT,
     READY_OF_CONTROLLER,
     TAINT_CHANGING,
     Condition,
@@ -47,6 +49,11 @@ class Liveness:
     status: str
     reason: Reason
     message: str
+
+
+LEFT = Liveness(
+    status="Unknown", reason=Reason.NODE_DISABLED, message="The node is not enabled, and its agent has left it."
+)
 
 
 class AgentLiveness:
@@ -87,6 +94,9 @@ class AgentLiveness:
     def _due_conditions(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
         node_exists = self._state.node_exists(reading.name)
+        if silent_for is not None and _has_left(reading, self._state.node(reading.name)):
+            # Its last Ready says why, and stays.
+            return self._conditions(reading, LEFT, silent=False)
         liveness = self.liveness(reading, node_exists=node_exists, silent_for=silent_for)
         silent = silent_for is not None and (
             liveness.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
@@ -164,6 +174,12 @@ class AgentLiveness:
         if operations := taint_patch(node, CHANGING_TAINT, present=False):
             apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
             log.warning("node %s: taint %s of its silent agent removed", name, TAINT_CHANGING)
+
+
+def _has_left(reading: PlanReading, node: NodeView | None) -> bool:
+    """The agent of a disabled node has reported that the node is handed back, and nothing keeps it there."""
+    gone = node is not None and node.partitioning is None and LABEL_NODE_AGENT not in node.labels
+    return gone and reading.ready is not None and reading.ready.reason == Reason.NODE_DISABLED
 
 
 def _unknown_at_once(reading: PlanReading, liveness: Liveness) -> bool:

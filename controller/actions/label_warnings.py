@@ -1,7 +1,7 @@
 """Warn about labels of nodes that cannot be understood, or contradict each other.
 
 Takes the names of nodes that changed from the state, and writes a log line and an Event of the Node where what is wrong
-with its labels is new. Never decides whether a node is enabled: `controller.api.nodes` does.
+with its labels is new. Never decides whether a node is enabled: `crds.v1alpha1.enablement` does.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable
 
 from controller.actions.pod_events import Recorder
-from controller.api.nodes import enablement, replicas
+from controller.api.nodes import replicas
 from controller.cache.agenda import Agenda
 from controller.cache.state import State
+from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference

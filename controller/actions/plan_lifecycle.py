@@ -1,8 +1,9 @@
 """Create plans that are missing, delete plans of Nodes that are gone, and drop items that a pin overrules.
 
-Reads the state and makes few writes: the empty plan of an enabled node by POST with nodeName only, the removal of
-pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is gone for an
-hour and that has no fields written by users. Each is retried with a back-off of its own; one failure stops no other.
+Reads the state and makes few writes: the empty plan of a node that has an agent by POST with nodeName only, the
+removal of pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is
+gone for an hour and that has no fields written by users. Each is retried with a back-off of its own; one failure stops
+no other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from controller.actions.environment import Environment
 from controller.actions.plan_writer import Writer, Written
 from controller.api import paths
 from controller.api.plans import PlanReading
+from crds.v1alpha1.enablement import draining
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors
 
@@ -50,7 +52,9 @@ class PlanLifecycle:
         """What is due about this Node and its plan."""
         reading, node = self._state.plan(name), self._state.node(name)
         enabled = node is not None and node.partitioning is not None
-        if enabled and not self._state.plan_exists(name):
+        # In a plan the agent of a disabled node reports what it waits for.
+        needed = enabled or (node is not None and draining(node.labels))
+        if needed and not self._state.plan_exists(name):
             if self._duties.is_over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
                 yield Duty(what=f"creation of plan {name}", about=name, act=partial(self._create, name))
         elif reading is None or reading.deleting:
@@ -68,7 +72,7 @@ class PlanLifecycle:
             created = apply.create(self._api, paths.PLANS, body, manager=CONTROLLER_MANAGER)
         except errors.AlreadyExists:
             return  # the watch brings it
-        log.info("plan %s created: its node is enabled and had none", name)
+        log.info("plan %s created: its node has an agent and had no plan", name)
         self._state.plan_answered(name, self._state.read_plan(created))
 
     def _drop(self, reading: PlanReading) -> None:

@@ -7,52 +7,19 @@ a clock nor another object.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from controller.api.pod_requests import amounts
 from controller.api.reading import Raw, Unreadable, readable
 from controller.model.scheduling import Taint
 from controller.model.views import NodeView
 from crds.v1alpha1 import names
+from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.spec import MAX_REPLICAS
-
-MODES = tuple(names.Partitioning)
-FOREIGN_MODES = (names.Partitioning.MIG, names.Partitioning.MPS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enablement:
-    """What a node's labels request: `mode` is None where it is not enabled; `warning` is for the node's owner."""
-
-    mode: str | None
-    warning: str = ""
 
 
 def read_node(raw: Raw) -> NodeView | Unreadable:
     """The view of a node."""
     return readable("node", raw, _node)
-
-
-def enablement(labels: Mapping[str, str]) -> Enablement:
-    """Our label wins; of the labels of other systems those that name a mode we know count, if they agree."""
-    ours = labels.get(names.LABEL_PARTITIONING)
-    foreign = {
-        label: labels[label] for label in names.FOREIGN_PARTITIONING_LABELS if labels.get(label) in FOREIGN_MODES
-    }
-    others = ", ".join(f"{label}={value}" for label, value in foreign.items())
-    if ours is not None:
-        if ours not in MODES:
-            return Enablement(
-                mode=None,
-                warning=f"label {names.LABEL_PARTITIONING}={ours} is not understood: use one of {', '.join(MODES)}",
-            )
-        rivals = any(value != ours for value in foreign.values())
-        return Enablement(
-            mode=ours, warning=f"label {names.LABEL_PARTITIONING}={ours} is followed, not {others}" if rivals else ""
-        )
-    if len(set(foreign.values())) > 1:
-        return Enablement(mode=None, warning=f"labels {others} disagree: set {names.LABEL_PARTITIONING} to choose one")
-    return Enablement(mode=next(iter(foreign.values()), None))
 
 
 def replicas(labels: Mapping[str, str]) -> tuple[int | None, str]:
@@ -89,6 +56,7 @@ def _node(raw: Raw) -> NodeView:
         shared_by_gib=_by_ack_alone(labels),
         product=labels.get(names.LABEL_PRODUCT, ""),
         gpu_count=_whole_number(labels.get(names.LABEL_COUNT)),
+        operator_record=(metadata.get("annotations") or {}).get(names.ANNOTATION_OPERATOR_LABELS),
         features=tuple(sorted(status.get("declaredFeatures") or ())),
     )
 

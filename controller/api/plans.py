@@ -77,6 +77,8 @@ class PlanReading:
     """`spec.planned.gpus` as it is stored, so that items that did not change are written back byte for byte."""
     observed_generation: int
     node_uid: str
+    handed_back: bool
+    """Its agent has reported that no pod holds a device of the node, or can get one."""
     relabels: bool
     gpus: tuple[GpuReading, ...]
     alive: ConditionReading | None
@@ -134,6 +136,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
         observed_generation=status.observed_generation or 0,
         node_uid=(status.node.uid or "") if status.node else "",
+        handed_back=_holds(conditions.get(Condition.HANDED_BACK)),
         relabels=_relabels(spec, status),
         gpus=tuple(
             _gpu(gpu, items.get(index), reported, pinned=index in pinned)
@@ -164,6 +167,10 @@ class _ReportedGpus:
 
     def _name(self, index: int) -> str:
         return (self.by_index[index].model or "") if index in self.by_index else ""
+
+
+def _holds(found: ConditionStatus | None) -> bool:
+    return found is not None and found.status == "True"
 
 
 def _condition(found: ConditionStatus | None) -> ConditionReading | None:

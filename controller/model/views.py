@@ -120,6 +120,8 @@ class NodeView:
     product: str = ""
     gpu_count: int = 0
     features: tuple[str, ...] = ()  # status.declaredFeatures, sorted
+    operator_record: str | None = None
+    """The annotation in which this controller keeps labels of the GPU Operator that it has changed."""
     capacity: Capacity = field(init=False, repr=False, compare=False)
     """Allocatable as an amount to calculate with, worked out once per object."""
 

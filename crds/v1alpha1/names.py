@@ -40,6 +40,13 @@ FOREIGN_PARTITIONING_LABELS = ("nos.nebuly.com/gpu-partitioning", "nos.nebuly.ai
 LABEL_MPS_REPLICAS = "gpuplan.dev/mps-replicas"
 """Into how many equal replicas MPS shares each GPU of a node: goes before the controller's setting `mpsReplicas`. 0:
 none; pending pods decide."""
+LABEL_NODE_AGENT = "gpuplan.dev/node-agent"
+"""`true` while agent and device plugin belong on the node: set by the controller when the node is enabled, and removed
+only after a node that is not enabled any more was handed back."""
+
+ANNOTATION_OPERATOR_LABELS = "gpuplan.dev/operator-labels"
+"""On a Node: the GPU Operator's labels that the controller has changed there, with the values from before (JSON; null:
+the label was absent). It is written in the same patch as the labels, and removed in the one that restores them."""
 
 LABEL_PRODUCT = "nvidia.com/gpu.product"
 LABEL_COUNT = "nvidia.com/gpu.count"
@@ -100,6 +107,12 @@ class Condition(StrEnum):
     """True: the agent sees the driver, its capability files and the processes of the node. While it does not see the
     processes, nothing counts as unused, so nothing is destroyed. Remedy: give the agent's pod what the message
     names."""
+    HANDED_BACK = "HandedBack"
+    """True: the node is not enabled any more, no pod holds a device of it, and none can get one. False: it is enabled,
+    or waits for the pods that the message names. Remedy: wait for these pods to end, or delete them."""
+    OPERATOR_LABELS = "OperatorLabels"
+    """False: by its labels the GPU Operator runs its device plugin or mig-manager on this enabled node. Remedy: run the
+    command in its message, or set `operatorLabels: manage`."""
 
 
 class Reason(StrEnum):
@@ -125,6 +138,10 @@ class Reason(StrEnum):
     """No GPU reports a fault."""
     IDLE = "Idle"
     """Nothing is under way, or nothing needs a person to act."""
+    NO_OPERATOR = "NoOperator"
+    """The node has no labels of the GPU Operator."""
+    NODE_ENABLED = "NodeEnabled"
+    """The node has not been disabled."""
     # under way
     CHANGING = "Changing"
     """Partitions are being created or destroyed. Remedy: wait."""
@@ -142,6 +159,9 @@ class Reason(StrEnum):
     """The agent has not been heard yet. Remedy: wait; if it lasts, check the agent's pod on the node."""
     PAUSED = "Paused"
     """`spec.paused` is true: nothing is changed. Remedy: remove `spec.paused` when you are done."""
+    NODE_DISABLED = "NodeDisabled"
+    """The node is not enabled any more: no pod gets a device of it, and its plan is not carried out. Remedy: see the
+    condition `HandedBack`; label the node `gpuplan.dev/gpu-partitioning` to enable it again."""
     # a person or the hardware must act
     GPU_MISMATCH = "GPUMismatch"
     """The item names another card by `uuid`: nothing is changed. Remedy: correct the `uuid`, or leave it out."""
@@ -178,6 +198,9 @@ class Reason(StrEnum):
     DRIFT = "Drift"
     """The hardware differs from what was confirmed: something else changed it. Remedy: find who changes it; pause the
     plan while a person has to."""
+    OPERATOR_LABELS_MISSING = "OperatorLabelsMissing"
+    """The GPU Operator's label of its device plugin or mig-manager is not `false` on this enabled node. Remedy: run the
+    command in the message."""
     FOREIGN_OWNER = "ForeignOwner"
     """Another device plugin or NVIDIA's mig-manager runs on this node. Remedy: run the command in the message."""
     UNHEALTHY = "Unhealthy"

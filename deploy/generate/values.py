@@ -108,6 +108,7 @@ ControllerSettings = _settings(
         "scheduler",
         "scheduler_config_file",
         "known_mig_geometries_file",
+        "operator_labels",
     ),
 )
 OF_THE_POD = ("state_dir", "kubelet_dir", "cdi_spec_dirs", "proc_dir", "containerd_config_dir")
@@ -344,6 +345,10 @@ class Values(Section):
     `[{models: [A30], allowedGeometries: [{1g.6gb: 4}]}]`."""
     scheduler: Scheduler = Scheduler()
     """The scheduler whose filters are simulated."""
+    operator_labels: Literal["report", "manage"] = "report"
+    """The GPU Operator's labels that switch its device plugin and mig-manager off. `manage`: the controller sets them
+    on nodes that you enable, restores what was there, and may write these two labels. `report`: the plan says which
+    are missing, with the command."""
     controller: Controller = Controller()
     """The Deployment that plans. One of its replicas leads."""
     nodes: Nodes = Nodes()

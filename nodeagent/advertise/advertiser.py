@@ -2,7 +2,8 @@
 
 Takes an observation and the changes of all GPUs, writes the device plugin's config, guards the Node meanwhile, and
 returns an `Advertised`. While another device plugin serves the node everything is withdrawn, because both advertise the
-same GPUs. Must never decide what is destroyed: a later pass does, once it observes that the id is gone and unused.
+same GPUs, and so it is while the plan reports the node as handed back. Must never decide what is destroyed: a later
+pass does, once it observes that the id is gone and unused.
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ class Advertiser:
         )
         config = understood(delivery.apply(config), readings.loaded)
         rival = self.rival(observation)
-        if rival:
+        recalled = "" if rival else _recalled(observation, config)
+        if rival or recalled:
             config = withdraw_all(config)
         if config != file.config and not rival:
             why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
@@ -140,7 +142,7 @@ class Advertiser:
         except OSError as error:
             return f"the device plugin's config cannot be written: {error}", delivery
         late = "" if written else "the device plugin has not loaded the config before this one yet"
-        return late or rival or delivery.reason, delivery
+        return late or rival or recalled or delivery.reason, delivery
 
     def _release_node(self, readings: Readings, confirmation: Confirmation, *, rival: str) -> str:
         """Lift the taint, or write the counts, where that may be; returns why the Node could not be written."""
@@ -162,6 +164,13 @@ class Advertiser:
         registered = readings.loaded.registered if readings.loaded else {}
         # What another plugin advertises too is counted by it: our taint would stay for as long as it runs.
         return {device.resource for device in devices}.union(registered).difference(self._confirmer.contested())
+
+
+def _recalled(observation: Observation, config: PluginConfig) -> str:
+    """Why nothing may be advertised yet: another client that reads of the handing back may act on it."""
+    if observation.plan is None or not observation.plan.handed_back or not config.advertised():
+        return ""
+    return "the plan still reports the node as handed back: devices are advertised once it does not"
 
 
 class Faults:

@@ -16,6 +16,7 @@ from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.desired.target import (
     OF_ANY_NODE,
+    Drained,
     MigTarget,
     OfNode,
     Refused,
@@ -45,6 +46,8 @@ class DesiredItems:
 
     spec_version: tuple[str, int] = ("", 0)
     paused: bool = False
+    draining: bool = False
+    """The node is not enabled any more: nothing of the plan is carried out."""
     refused: Refused | None = None
     """Why nothing of the plan can be carried out."""
     items: tuple[DesiredItem, ...] = ()
@@ -53,18 +56,22 @@ class DesiredItems:
 
     def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
         """What a GPU is to become in this pass, given the pod of NVIDIA's mig-manager if there is one."""
+        if self.draining:
+            return Drained()
         if item.gpu_item is None or item.gpu is None:
             return Unchanged()
         found = self.refused or target(item.gpu_item, item.gpu, in_use, self.of_node)
         if mig_manager and isinstance(found, MigTarget):
             found = unless_mig_manager(found, item.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still reported.
-        if not self.paused or isinstance(found, Refused | Unchanged):
+        if not self.paused or isinstance(found, Refused | Unchanged | Drained):
             return found
         return Unchanged(planned=found)
 
 
-def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], *, driver_version: str = "") -> DesiredItems:
+def desired_items(
+    plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], *, driver_version: str = "", draining: bool = False
+) -> DesiredItems:
     """Without a plan, or with one that cannot be read, every GPU is left as it is."""
     by_index = {gpu.index: gpu for gpu in gpus}
     if plan is None or plan.content is None:
@@ -72,7 +79,10 @@ def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], *, dri
         problem = plan.problem if plan is not None else ""
         refused = Refused(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
         return DesiredItems(
-            spec_version=plan.spec_version if plan else ("", 0), refused=refused if problem else None, items=left
+            spec_version=plan.spec_version if plan else ("", 0),
+            draining=draining,
+            refused=refused if problem else None,
+            items=left,
         )
     spec = plan.content.spec
     items = effective_items(spec)
@@ -88,6 +98,7 @@ def desired_items(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], *, dri
     return DesiredItems(
         spec_version=plan.spec_version,
         paused=bool(spec.paused),
+        draining=draining,
         refused=refused_for_all(spec),
         items=tuple(found),
         of_node=OfNode(driver_version=driver_version, renames_replicas=spec.renames_replicas),

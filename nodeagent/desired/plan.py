@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from crds.v1alpha1.names import Condition
 from crds.v1alpha1.plan import GPUPartitionPlan
 
 
@@ -33,6 +34,12 @@ class ObservedPlan:
     def spec_version(self) -> tuple[str, int]:
         """Changes with the spec only; a plan that was created again starts at generation 1 again."""
         return (self.uid, self.generation)
+
+    @property
+    def handed_back(self) -> bool:
+        """The API shows that no pod has a device of this node or can get one: true until another status is written."""
+        found = (c for c in self.status.get("conditions") or () if c.get("type") == Condition.HANDED_BACK)
+        return any(condition.get("status") == "True" for condition in found)
 
 
 def parse_plan(raw: Mapping[str, Any]) -> ObservedPlan:

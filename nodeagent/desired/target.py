@@ -60,6 +60,11 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """The node is not enabled any more: the hardware stays as it is, and no pod gets a device of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """The item cannot be carried out on this GPU; what there is stays and is advertised."""
 
@@ -67,7 +72,7 @@ class Refused:
     message: str
 
 
-Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | Unchanged | Refused
+Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | Unchanged | Drained | Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

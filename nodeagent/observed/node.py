@@ -1,4 +1,4 @@
-"""Reads this node's own Node object: the counts that the scheduler uses, and whether our taint is on it.
+"""Reads this node's own Node object: the counts that the scheduler uses, our taint, and what its labels request.
 
 Takes raw Nodes, returns frozen readings. An absent resource, `0` and `n/0` are the same: the kubelet never removes the
 key of a resource that it once had. Writes nothing; `taint` does.
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from crds.v1alpha1 import gpu_operator
+from crds.v1alpha1.enablement import draining
 from crds.v1alpha1.names import TAINT_CHANGING
 from kube.quantities import to_int
 from kube.taints import has_taint
@@ -30,6 +32,12 @@ class ObservedNode:
     """Of GPU resources only; a resource that is not in it counts 0."""
     changing: bool = False
     """Our taint is on the Node."""
+    draining: bool = False
+    """It is not enabled any more, and is handed back once no pod holds a device."""
+    operator: bool = False
+    """The GPU Operator has labels on it."""
+    operator_parts: tuple[str, ...] = ()
+    """Labels by which it runs parts here that must not run alongside gpuplan."""
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
@@ -48,6 +56,7 @@ class ObservedNode:
 def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
     """Read a Node of the API."""
     status = raw.get("status") or {}
+    labels = raw["metadata"].get("labels") or {}
     info = status.get("nodeInfo") or {}
     amounts = status.get("allocatable") or {}
     return ObservedNode(
@@ -57,6 +66,9 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         version=raw["metadata"].get("resourceVersion", ""),
         allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
         changing=has_taint(raw, TAINT_CHANGING),
+        draining=draining(labels),
+        operator=gpu_operator.runs(labels),
+        operator_parts=gpu_operator.switched_on(labels),
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
+from nodeagent.report.operator_labels import operator_labels
 from nodeagent.report.outcome import GpuOutcome, PassResult, fault
 from partitioning.resources import ACK_MEMORY
 
@@ -40,6 +41,8 @@ def conditions(
         Condition.GPUS_HEALTHY: _health(result),
         Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
+        Condition.OPERATOR_LABELS: operator_labels(result.observation.readings.node),
+        Condition.HANDED_BACK: (result.release.done, result.release.reason, result.release.message),
     }
     written = []
     for kind, (is_so, reason, message) in sorted(values.items()):
@@ -62,6 +65,8 @@ def conditions(
 def _ready(result: PassResult) -> ConditionValue:
     if result.problem:
         return False, *result.problem
+    if result.release.draining:
+        return False, Reason.NODE_DISABLED, result.release.message
     unready = (
         result.of_state(GpuState.FAILED) or result.of_state(GpuState.WAITING_FOR_RELEASE) or result.of_state(*UNDER_WAY)
     )
@@ -80,6 +85,8 @@ def _matching(result: PassResult) -> str:
 
 
 def _reconciling(result: PassResult) -> ConditionValue:
+    if result.release.draining:
+        return not result.release.done, result.release.reason, result.release.message
     if result.work.desired.paused:
         return False, Reason.PAUSED, "Nothing is changed while spec.paused is true."
     return _any(result.of_state(*UNDER_WAY), otherwise="No change is under way.")
@@ -97,6 +104,8 @@ def _any(outcomes: list[GpuOutcome], *, otherwise: str) -> ConditionValue:
 
 
 def _applied(result: PassResult) -> ConditionValue:
+    if result.release.draining:
+        return False, Reason.NODE_DISABLED, "The node is not enabled: its plan is not carried out."
     behind = [outcome for outcome in result.outcomes if outcome.managed and not outcome.converged]
     if behind:
         return False, behind[0].reason, _sentences(behind)
@@ -125,7 +134,7 @@ def _drifted(result: PassResult) -> ConditionValue:
         if outcome.managed
         and outcome.plan_hash == outcome.item_hash
         and not outcome.converged
-        and not result.work.desired.paused
+        and not (result.work.desired.paused or result.work.desired.draining)
         # What cannot be read was not observed to differ.
         and not (outcome.gpu is not None and outcome.gpu.problem)
     ]

@@ -13,7 +13,7 @@ from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
-from nodeagent.desired.target import Refused, Unchanged
+from nodeagent.desired.target import Drained, Refused, Unchanged
 from nodeagent.hardware.driver import InUseError
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.orphans import Orphans
@@ -68,6 +68,8 @@ def absent_gpu(index: int, item_hash: str, refused: Refused) -> GpuOutcome:
 def _state(
     item_hash: str, change: GpuChange, actuated: Actuated, stage: Stage, confirmed_hash: str
 ) -> tuple[GpuState, Reason, str]:
+    if isinstance(change.target, Drained):
+        return _draining(change, stage)
     if not item_hash:
         if why := fault(change.gpu):
             return GpuState.UNMANAGED, Reason.UNHEALTHY, why
@@ -134,20 +136,34 @@ def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
         return GpuState.CHANGING, Reason.WITHDRAWING, f"{message}; {stage.message}" if stage.message else message
     if change.acts or not change.blocking:
         return GpuState.CHANGING, Reason.CHANGING, f"being created: {', '.join(change.missing) or 'nothing'}"
+    return GpuState.WAITING_FOR_RELEASE, waiting_reason(change), holders(change)
+
+
+def _draining(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
+    if change.blocking:
+        return GpuState.WAITING_FOR_RELEASE, waiting_reason(change), holders(change)
+    if change.unreleased:
+        message = f"being withdrawn from the kubelet: {', '.join(p.title for p in change.unreleased)}"
+        return GpuState.CHANGING, Reason.WITHDRAWING, f"{message}; {stage.message}" if stage.message else message
+    return GpuState.UNMANAGED, Reason.NODE_DISABLED, "the node is not enabled: no pod gets a device of this GPU"
+
+
+def waiting_reason(change: GpuChange) -> Reason:
+    """Whether pods are known to hold what is in the way."""
     known = any(verdict.use is Use.USED for _, verdict in change.blocking)
-    reason = Reason.WAITING_FOR_RELEASE if known else Reason.USE_UNKNOWN
-    return GpuState.WAITING_FOR_RELEASE, reason, _holders(change)
+    return Reason.WAITING_FOR_RELEASE if known else Reason.USE_UNKNOWN
 
 
 def _unmanaged(change: GpuChange) -> str:
     message = "not managed by the plan: advertised unchanged"
-    return f"{message}, except where it is not free: {_holders(change)}" if change.blocking else message
+    return f"{message}, except where it is not free: {holders(change)}" if change.blocking else message
 
 
-def _holders(change: GpuChange) -> str:
-    holders = [_holder(partition, verdict) for partition, verdict in change.blocking]
-    more = f", and {len(holders) - NAMED_HOLDERS} more" if len(holders) > NAMED_HOLDERS else ""
-    return "; ".join(holders[:NAMED_HOLDERS]) + more
+def holders(change: GpuChange) -> str:
+    """What is in the way, and who holds it."""
+    found = [_holder(partition, verdict) for partition, verdict in change.blocking]
+    more = f", and {len(found) - NAMED_HOLDERS} more" if len(found) > NAMED_HOLDERS else ""
+    return "; ".join(found[:NAMED_HOLDERS]) + more
 
 
 def _holder(partition: Partition, verdict: Verdict) -> str:

@@ -72,11 +72,29 @@ class PassWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """How far a node is on its way out of gpuplan."""
+
+    reason: Reason
+    message: str
+    draining: bool = False
+    """The node is not enabled any more."""
+    done: bool = False
+    """No pod holds a device of it, and none can get one."""
+
+    @property
+    def settled(self) -> bool:
+        """Nothing of it is under way."""
+        return self.done or not self.draining
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
     """The result of a whole pass, for reports."""
 
     work: PassWork
     outcomes: tuple[GpuOutcome, ...]
+    release: Release
     doubts_held_back: bool = False
     """Some partition is reported as Free, and by this pass alone it would be Unknown."""
 

@@ -24,6 +24,7 @@ from nodeagent.report.gpu_outcome import (
     unhealthy_note,
 )
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
+from nodeagent.report.release import release
 from nodeagent.steps.actuator import Actuated
 from nodeagent.steps.changes import GpuChange
 
@@ -71,7 +72,8 @@ class Outcomes:
         before = observation.readings.config.devices
         orphans = self._orphan_book.by_gpu(observation.usage.held, observation.gpus, before)
         outcomes = tuple(found for item in work.desired.items if (found := self._outcome(item, work, orphans)))
-        return PassResult(work=work, outcomes=outcomes, doubts_held_back=self._debounced.end_pass())
+        held_back = self._debounced.end_pass()
+        return PassResult(work=work, outcomes=outcomes, release=release(work), doubts_held_back=held_back)
 
     def _outcome(self, item: DesiredItem, work: PassWork, orphans: Mapping[str, Orphans]) -> GpuOutcome | None:
         if item.gpu is None:

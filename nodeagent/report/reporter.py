@@ -19,6 +19,7 @@ from kube.events import EventType, ObjectReference
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
+from nodeagent.report.operator_labels import MissingLabels
 from nodeagent.report.outcome import GpuOutcome, PassResult
 from nodeagent.report.status import AgentFacts, plan_status
 
@@ -53,6 +54,7 @@ class Reporter:
         self._clock, self._now, self._facts = clock, now, facts
         self._drift = DriftWatch()
         self._begun: dict[str, _Begun] = {}
+        self._missing_labels = MissingLabels(clock)
         self._states: dict[int, tuple[str, str]] = {}
         self._started = now()
         self._refused_uids: frozenset[str] = frozenset()
@@ -69,6 +71,7 @@ class Reporter:
         if result.observation.driver_problem is not None:
             self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
         plan = result.observation.plan
+        self._note_missing_labels(result)
         if plan is None:
             self._metrics.found(result.outcomes, None)
             return None
@@ -130,6 +133,14 @@ class Reporter:
             log.warning("%s", repair.message)
             if result.observation.plan is not None:
                 self._emit(_about(result.observation.plan), "Warning", EventReason.DRIFT_REPAIRED, repair.message)
+
+    def _note_missing_labels(self, result: PassResult) -> None:
+        message = self._missing_labels.news(result.observation.readings.node)
+        if message:
+            log.warning("%s", message)
+            if result.observation.plan is not None:
+                about = _about(result.observation.plan)
+                self._emit(about, "Warning", Reason.OPERATOR_LABELS_MISSING, message)
 
     def _emit_event(self, plan: ObservedPlan, kind: EventType, outcome: GpuOutcome) -> None:
         self._emit(_about(plan), kind, outcome.reason, _event_text(outcome))

@@ -2,8 +2,9 @@
 
 Takes the target and the GPU with a verdict on each of its partitions, returns a `GpuChange`. Pure: it is computed again
 in every pass, so a change that was interrupted anywhere continues from what is then observed. A partition that is not
-free is never destroyed, nor withdrawn while a pod holds it under the id that it is advertised with, and nothing is
-destroyed that was not withdrawn and confirmed gone. A whole GPU is first advertised when it is free.
+free is never destroyed, and nothing is destroyed that was not withdrawn and confirmed gone. Nothing is withdrawn while
+a pod holds it under the id that it is advertised with, but on a node that is not enabled any more. A whole GPU is first
+advertised when it is free.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
-from nodeagent.desired.target import MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
+from nodeagent.desired.target import Drained, MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
@@ -40,6 +41,8 @@ class GpuChange:
     """Not desired, but used or not known to be free; or desired, with compute instances that are not ours."""
     missing: tuple[str, ...] = ()
     """Desired and not there yet."""
+    unreleased: tuple[Partition, ...] = ()
+    """Of a drained GPU: not known to be free, or not yet known to be gone from the kubelet's list."""
     differs: bool = False
     """Paused, and something is to be done."""
 
@@ -62,7 +65,24 @@ def gpu_change(target: Target, judged: JudgedGpu) -> GpuChange:
         return _mps(target, judged)
     if isinstance(target, WholeTarget):
         return _whole(target, judged)
+    if isinstance(target, Drained):
+        return _drained(target, judged)
     return _unchanged(target, judged)
+
+
+def _drained(target: Drained, judged: JudgedGpu) -> GpuChange:
+    """Everything leaves the list at once, also what a pod holds: else the next pod of a queue would get it again.
+
+    The holder keeps it. A held id that is not listed hides no free one here, since none is listed.
+    """
+    ours = tuple(p for p in judged.partitions if p.advertisable)
+    return GpuChange(
+        gpu=judged.gpu,
+        target=target,
+        withdraw=ours,
+        blocking=judged.with_verdicts(p for p in ours if not judged.verdict(p).free),
+        unreleased=tuple(p for p in ours if p.id not in judged.released),
+    )
 
 
 def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:

@@ -84,7 +84,7 @@ def node(
     """A node with one H100, enabled unless `mode` is None; `labels` replace those of its hardware and its mode."""
     found = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1"}
     if mode is not None:
-        found[names.LABEL_PARTITIONING] = mode
+        found |= {names.LABEL_PARTITIONING: mode, names.LABEL_NODE_AGENT: "true"}
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", **(allocatable or {})}
     given = found if labels is None else dict(labels)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.actions.agent_liveness import AgentLiveness
+from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
@@ -38,6 +39,7 @@ class Rig:
             writer=writer,
             plan_lifecycle=PlanLifecycle(environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600),
             agent_liveness=AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180),
+            node_labels=NodeLabels(environment, manage_operator=False),
             reporter=Reporter(environment, self.recorder),
             nominator=Nominator(environment, enabled=True),
             pod_ways=PodWays(environment),

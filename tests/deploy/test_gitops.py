@@ -40,6 +40,11 @@ def health(obj: dict[str, Any]) -> tuple[str, str]:
             {"observedGeneration": 2, "conditions": [condition("Ready", "False", "Paused")]}, "Suspended", id="paused"
         ),
         pytest.param(
+            {"observedGeneration": 2, "conditions": [condition("Ready", "False", "NodeDisabled")]},
+            "Suspended",
+            id="the node is not enabled",
+        ),
+        pytest.param(
             {"observedGeneration": 2, "conditions": [condition("Ready", "Unknown", "AgentSilent")]},
             "Progressing",
             id="the agent is silent",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crds.v1alpha1 import names
+from crds.v1alpha1 import gpu_operator, names
 from kube import apply
 from tests.e2e.policy_pairs import (
     ADD_TAINT,
@@ -108,6 +108,12 @@ CONTROLLERS = [
         "may remove the taint gpuplan.dev/changing only",
         without_our_taint,
         lambda rig: json_patch(rig.controller, OWN_NODE, {**ADD_TAINT, "value": CHANGING}),
+        policy="gpuplan-controller-cluster",
+    ),
+    of_controller(
+        "of a node's labels it may write gpuplan.dev/node-agent only",
+        lambda rig: merge(rig.controller, OWN_NODE, {"metadata": {"labels": {names.LABEL_NODE_AGENT: "true"}}}),
+        lambda rig: merge(rig.controller, OWN_NODE, {"metadata": {"labels": {gpu_operator.DEVICE_PLUGIN: "false"}}}),
         policy="gpuplan-controller-cluster",
     ),
     of_controller(

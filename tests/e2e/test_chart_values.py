@@ -168,9 +168,8 @@ def test_nodes_image_and_labels_are_values(render: Any) -> None:
             assert (pod["runtimeClassName"], "tolerations" in pod) == ("nvidia", False)
             assert pod["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
             required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-            assert required["nodeSelectorTerms"] == [
-                {"matchExpressions": [{"key": "own", "operator": "In", "values": ["yes"]}]}
-            ]
+            keys = [rule["key"] for term in required["nodeSelectorTerms"] for rule in term["matchExpressions"]]
+            assert keys == ["own", names.LABEL_NODE_AGENT]
     assert [
         body["metadata"]["name"] for body in found.objects if body["metadata"]["labels"].get("team") != "gpus"
     ] == []

@@ -29,6 +29,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.controller.serviceAcco
 namespace: {{ .Release.Namespace }}
 batchWindowTimeoutSeconds: {{ .Values.batchWindowTimeoutSeconds }}
 batchWindowIdleSeconds: {{ .Values.batchWindowIdleSeconds }}
+operatorLabels: {{ .Values.operatorLabels }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.controller.metricsPort }}
 {{- if .Values.knownMigGeometries }}
@@ -86,6 +87,9 @@ affinity:
         - matchExpressions:
             - {key: {{ .key }}, operator: In, values: {{ toJson .values }}}
 {{- end }}
+        # The controller's: it stays on a node that is not enabled any more until no pod there holds a device.
+        - matchExpressions:
+            - {key: gpuplan.dev/node-agent, operator: In, values: ["true"]}
 {{- end }}
 
 {{/* What the schema cannot check, each with its name. */}}

@@ -7,6 +7,7 @@ import pytest
 from controller.actions.agent_liveness import AgentLiveness
 from controller.api import paths
 from controller.api.nodes import read_node
+from crds.v1alpha1 import names
 from kube import apply
 from tests.builders.objects import condition, gpu, item, node, status
 from tests.controller.cluster import Bench
@@ -255,3 +256,32 @@ def test_one_failure_stops_no_other(bench: Bench) -> None:
     bench.clock.now += 5
     run(bench, work)
     assert "AgentAlive" in bench.cluster.conditions("n1")
+
+
+def test_agent_of_a_node_that_was_handed_back_is_not_missed(bench: Bench) -> None:
+    bench.cluster.node(node("n1", mode=None))
+    bench.cluster.plan("n1")
+    own = condition("Ready", "False", "NodeDisabled")
+    uid = bench.cluster.get_node()["metadata"]["uid"]
+    bench.cluster.agent_status("n1", status(gpu(state="Unmanaged"), conditions=[own], node_uid=uid))
+    work = agents(bench)
+    for _ in range(2):
+        run(bench, work)
+        assert condition_of(bench, "AgentAlive") == ("Unknown", "NodeDisabled", 0)
+        assert condition_of(bench, "Ready") == ("False", "NodeDisabled", 1), "the agent's last word"
+        bench.clock.now += 60
+
+
+@pytest.mark.parametrize("labels", [{names.LABEL_NODE_AGENT: "true"}, {names.LABEL_PARTITIONING: "mig"}])
+def test_agent_that_belongs_on_its_node_is_missed(bench: Bench, labels: dict[str, str]) -> None:
+    """While the node waits for its pods, or is enabled again."""
+    bench.cluster.node(node("n1", labels=labels))
+    bench.cluster.plan("n1")
+    own = condition("Ready", "False", "NodeDisabled")
+    bench.cluster.agent_status("n1", status(gpu(state="Unmanaged"), conditions=[own]))
+    work = agents(bench)
+    run(bench, work)
+    bench.clock.now += 60
+    run(bench, work)
+    assert condition_of(bench, "AgentAlive") == ("False", "AgentSilent", 0)
+    assert condition_of(bench, "Ready") == ("Unknown", "AgentSilent", 1)

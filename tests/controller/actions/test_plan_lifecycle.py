@@ -6,6 +6,7 @@ from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.api import paths
 from controller.api.nodes import read_node
+from crds.v1alpha1 import names
 from kube import apply
 from tests.builders.objects import Json, item, node
 from tests.controller.cluster import Bench
@@ -149,3 +150,11 @@ def test_a_node_that_is_not_enabled_any_more_is_left_as_it_is(bench: Bench) -> N
     bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}], planned={"gpus": [item(0, 3)]})
     bench.load()
     assert not plan_lifecycle(bench).run()
+
+
+def test_a_node_that_waits_to_be_handed_back_keeps_a_plan(bench: Bench) -> None:
+    """Or its agent had nowhere to report what it waits for."""
+    bench.cluster.node(node("n1", labels={names.LABEL_NODE_AGENT: "true"}))
+    bench.load()
+    assert plan_lifecycle(bench).run()
+    assert bench.cluster.plans() == ["n1"]

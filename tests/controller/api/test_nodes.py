@@ -2,8 +2,9 @@
 
 import pytest
 
-from controller.api.nodes import Enablement, enablement, read_node, replicas
+from controller.api.nodes import read_node, replicas
 from controller.model.views import NodeView, Taint
+from crds.v1alpha1.enablement import Enablement, enablement
 from tests.builders import objects
 from tests.builders.objects import SLICE
 

@@ -4,9 +4,11 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from crds.v1alpha1 import names
 from kube import apply
 from tests.e2e.containers import operator
 from tests.e2e.containers.lab import SHELL_IMAGE, WAIT, Lab
@@ -17,6 +19,23 @@ from tests.waiting import eventually
 PAGE = ROOT / "docs/gpu-operator.md"
 PLUGIN, MIG_MANAGER, VALIDATOR = operator.PARTS
 CONFLICT = "OwnershipConflict"
+HOLDER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "holder", "namespace": "default"},
+    "spec": {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "main",
+                "image": SHELL_IMAGE,
+                "imagePullPolicy": "Never",
+                "command": WAIT,
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            }
+        ],
+    },
+}
 
 
 def commands(heading: str) -> list[list[str]]:
@@ -55,6 +74,7 @@ def test_enabled_too_early_gpuplan_waits_and_says_what_to_do(lab: Lab) -> None:
     conflict = eventually(lambda: lab.told(CONFLICT, "True"), "the conflict is reported", 120.0, seen=lab.report)
     assert "nvidia.com/gpu.deploy.device-plugin=false" in conflict
     assert "nvidia.com/gpu.deploy.device-plugin=false" in off
+    assert " ".join(off[-3:]) in lab.told("OperatorLabels", "False"), "the page's command, for this node"
     assert lab.allocatable("nvidia.com/gpu") == 0, "nothing is advertised while another plugin runs"
 
 
@@ -70,11 +90,38 @@ def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 120.0, seen=lab.report)
 
 
-def test_disabled_the_node_is_the_operators_again(lab: Lab) -> None:
-    off, on = commands("Disable a node")
+def test_disabled_the_node_waits_for_the_last_pod_and_is_the_operators_again(lab: Lab) -> None:
+    off, wait, on = commands("Disable a node")
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(HOLDER))
+    lab.wait_running("holder")
 
     lab.kubectl(*off)
-    eventually(lambda: not lab.pods_of("ds/gpuplan-agent"), "the agent leaves", seen=lab.report)
+    eventually(lambda: "pod default/holder" in lab.told("HandedBack", "False"), "the pod is named", seen=lab.report)
+    eventually(lambda: lab.allocatable("nvidia.com/gpu") == 0, "no pod can get a device", 120.0, seen=lab.report)
+    assert lab.pods_of("ds/gpuplan-agent"), "the agent stays for it"
+    assert lab.pods_of("ds/gpuplan-device-plugin")
+    assert lab.container_ids("holder"), "it keeps its device"
+
+    lab.kubectl("delete", "pod", "holder", "--wait=true")
+    lab.kubectl(*wait)
+    for program in ("ds/gpuplan-agent", "ds/gpuplan-device-plugin"):
+        eventually(partial(lambda name: not lab.pods_of(name), program), f"{program} leaves", seen=lab.report)
     lab.kubectl(*on)
 
     eventually(lambda: running(lab) == set(operator.PARTS), "the operator's parts run", seen=lambda: running(lab))
+
+
+def test_with_manage_one_label_enables_and_one_disables(lab: Lab) -> None:
+    lab.upgrade({"operatorLabels": "manage"})
+    lab.wait_ready("deploy/gpuplan-controller")
+
+    lab.label(gpu_partitioning="mig")
+    eventually(lambda: running(lab) == {VALIDATOR}, "plugin and mig-manager leave", 180.0, seen=lambda: running(lab))
+    eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 180.0, seen=lab.report)
+
+    lab.label(gpu_partitioning=None)
+    eventually(lambda: running(lab) == set(operator.PARTS), "the operator's parts are back", 180.0, seen=lab.report)
+    node = apply.get(lab.cluster.admin, f"{NODES}/{NODE}")["metadata"]
+    assert {key: node["labels"].get(key) for key in operator.labels()} == operator.labels()
+    assert not [key for key in (*node["labels"], *node.get("annotations", {})) if key.startswith(names.GROUP)]
+    lab.upgrade({})

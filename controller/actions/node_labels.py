@@ -1,0 +1,142 @@
+"""Keep agent and device plugin on a node until it may be handed back, and the GPU Operator's rival parts off it.
+
+Takes Nodes and plans from the state and writes labels of Nodes, each node's in one JSON patch that tests its
+resourceVersion. An enabled node gets the label gpuplan.dev/node-agent, which our DaemonSets select too; it is removed
+when the node is not enabled any more and its agent has reported that no pod holds a device. With `operatorLabels:
+manage` the operator's labels of its device plugin and mig-manager are switched off and restored with it, and an
+annotation keeps what was there. They are written once per enabling: who changes them after that has the last word. Must
+never touch a node without the operator's labels, nor any other label.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from controller.actions.duties import Duties, Duty
+from controller.actions.environment import Environment
+from controller.api import paths
+from controller.api.reading import Unreadable
+from crds.v1alpha1 import gpu_operator
+from crds.v1alpha1.enablement import enablement
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CONTROLLER_MANAGER, LABEL_NODE_AGENT
+from kube import apply, errors
+from kube.metadata_patch import metadata_patch
+
+log = logging.getLogger(__name__)
+
+RESEND_SECONDS = 5.0
+"""After a write that succeeded: by then the watch has brought it, and it is not due any more."""
+HERE = "true"
+Labels = Mapping[str, str]
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Of one Node; None removes a key."""
+
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.annotations)
+
+
+def changes(labels: Labels, record: str | None, *, manage: bool, released: bool) -> Changes:
+    """What is to be written on a Node with these labels, and this annotation of ours (None: it has none).
+
+    `released`: its agent has reported that no pod holds a device and that none can get one.
+    """
+    found = enablement(labels)
+    if found.mode is not None:
+        return _enabled(labels, record, manage=manage)
+    stays = LABEL_NODE_AGENT in labels and not released
+    # Labels that are not understood, or disagree, are no request: everything stays as it is.
+    return Changes() if stays or not found.ended else _handed_back(labels, record, manage=manage)
+
+
+def _enabled(labels: Labels, record: str | None, *, manage: bool) -> Changes:
+    ours: dict[str, str | None] = {} if labels.get(LABEL_NODE_AGENT) == HERE else {LABEL_NODE_AGENT: HERE}
+    if not manage or record is not None or not gpu_operator.runs(labels) or gpu_operator.at_work(labels):
+        return Changes(labels=ours)
+    # An absent one too: the operator adds it as soon as it finds the node capable of MIG.
+    before = {key: labels.get(key) for key in gpu_operator.RIVALS if labels.get(key) != gpu_operator.OFF}
+    off = dict.fromkeys(before, gpu_operator.OFF)
+    return Changes(labels={**ours, **off}, annotations={ANNOTATION_OPERATOR_LABELS: json.dumps(before)})
+
+
+def _handed_back(labels: Labels, record: str | None, *, manage: bool) -> Changes:
+    ours: dict[str, str | None] = {LABEL_NODE_AGENT: None} if LABEL_NODE_AGENT in labels else {}
+    before = values_before(record) if manage and record is not None else None
+    if before is None:
+        return Changes(labels=ours)
+    # What is not off any more was changed by another client since.
+    restored = {key: value for key, value in before.items() if labels.get(key) == gpu_operator.OFF}
+    return Changes(labels={**ours, **restored}, annotations={ANNOTATION_OPERATOR_LABELS: None})
+
+
+def values_before(record: str) -> Mapping[str, str | None] | None:
+    """The annotation's content; None where it is not what the controller writes."""
+    try:
+        found = json.loads(record)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not found.keys() <= set(gpu_operator.RIVALS):
+        return None
+    values = (value for value in found.values() if value is not None)
+    valid = all(isinstance(value, str) and _LABEL_VALUE.fullmatch(value) for value in values)
+    return found if valid else None
+
+
+class NodeLabels:
+    """Run often: what is in order costs nothing but a check."""
+
+    def __init__(self, environment: Environment, *, manage_operator: bool) -> None:
+        self._api, self._state = environment.api, environment.state
+        self._manage = manage_operator
+        self._duties = Duties(environment, stage="lifecycle", resend_seconds=RESEND_SECONDS)
+
+    def run(self) -> None:
+        """Bring every Node's labels up to date; one failure stops no other."""
+        self._duties.run(self.due_of)
+
+    def due_of(self, name: str) -> Iterator[Duty]:
+        """What is due about this Node."""
+        node, reading = self._state.node(name), self._state.plan(name)
+        if node is None:
+            return
+        released = reading is not None and reading.handed_back and reading.node_uid == node.uid
+        if changes(node.labels, node.operator_record, manage=self._manage, released=released):
+            yield Duty(what=f"labels of node {name}", about=name, act=partial(self._write, name))
+
+    def _write(self, name: str) -> None:
+        # Read again, the plan after the Node: what it reports is about a node that was not enabled since.
+        raw = apply.get(self._api, paths.node(name))
+        labels, annotations = (raw["metadata"].get(part) or {} for part in ("labels", "annotations"))
+        released = LABEL_NODE_AGENT in labels and enablement(labels).ended and self._released(raw)
+        due = changes(labels, annotations.get(ANNOTATION_OPERATOR_LABELS), manage=self._manage, released=released)
+        operations = metadata_patch(raw, labels=due.labels, annotations=due.annotations)
+        if not operations:
+            return
+        try:
+            apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
+        except errors.ApiError as error:
+            if not errors.is_stale(error):
+                raise
+            return  # another client has just written it: the watch brings it
+        texts = (f"{key}={value}" if value is not None else f"{key} removed" for key, value in due.labels.items())
+        log.info("node %s: labels written: %s", name, ", ".join(texts) or "none")
+
+    def _released(self, node: Mapping[str, Any]) -> bool:
+        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+        try:
+            reading = self._state.read_plan(apply.get(self._api, paths.plan(name)))
+        except errors.NotFound:
+            return False  # it returns, and the agent reports in the new one
+        return not isinstance(reading, Unreadable) and reading.handed_back and reading.node_uid == uid

@@ -1,0 +1,99 @@
+"""operatorLabels: manage on a real control plane: what the chart's policies let the controller write, and that it does.
+
+The policies of this value replace those of the default one, and are replaced by them again.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient
+
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
+from kube import apply
+from kube.metadata_patch import metadata_patch
+from tests.e2e.chart_rendering import Json, Rendered
+from tests.e2e.real_cluster import JSON_PATCH, MERGE, NODES, Answer, RealCluster, call
+from tests.e2e.test_controller_policy import NAME, controller
+from tests.waiting import eventually
+
+__all__ = ["controller"]  # a fixture
+
+PATH = f"{NODES}/{NAME}"
+OFF = {DEVICE_PLUGIN: "false", MIG_MANAGER: "false"}
+RECORD = {ANNOTATION_OPERATOR_LABELS: json.dumps({DEVICE_PLUGIN: "true", MIG_MANAGER: None})}
+
+
+def metadata(api: ApiClient, **fields: Json) -> Answer:
+    return call(api, "PATCH", PATH, {"metadata": fields}, MERGE, dryRun="All")
+
+
+def policies(helm: Path, folder: Path, value: str) -> str:
+    folder.mkdir()
+    found = Rendered(helm, folder, f"operatorLabels: {value}").all("ValidatingAdmissionPolicy")
+    ours = [body for body in found if body["metadata"]["name"].startswith("gpuplan-controller")]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": ours})
+
+
+@pytest.fixture
+def managed(cluster: RealCluster, controller: ApiClient, helm: Path, tmp_path: Path) -> Iterator[ApiClient]:
+    """The controller, once the policies of `manage` are in force."""
+    cluster.kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        check=True,
+        stdin=policies(helm, tmp_path / "a", "manage"),
+    )
+    eventually(lambda: metadata(controller, labels=OFF).allowed, "the policies are in force")
+    yield controller
+    cluster.kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        check=True,
+        stdin=policies(helm, tmp_path / "b", "report"),
+    )
+    eventually(lambda: not metadata(controller, labels=OFF).allowed, "the default policies are in force again")
+
+
+def test_by_default_it_may_write_its_own_label_only(controller: ApiClient) -> None:
+    assert metadata(controller, labels={LABEL_NODE_AGENT: "true"}).allowed
+    for labels in (OFF, {LABEL_PARTITIONING: "mps"}, {"kubernetes.io/os": "x"}):
+        assert "gpuplan.dev/node-agent only" in metadata(controller, labels=labels).message
+    assert "annotations" in metadata(controller, annotations=RECORD).message
+
+
+def test_with_manage_it_may_write_the_operators_two_labels(cluster: RealCluster, managed: ApiClient) -> None:
+    refused: tuple[dict[str, Any], ...] = (
+        {"labels": {"nvidia.com/gpu.deploy.operator-validator": "false"}},
+        {"labels": {**OFF, LABEL_PARTITIONING: "mps"}},
+        {"annotations": {**RECORD, "a": "b"}},
+    )
+    for fields in refused:
+        answer = metadata(managed, **fields)
+        assert answer.status == 403, fields
+        assert "only" in answer.message
+
+    raw = apply.get(cluster.admin, PATH)
+    patch = metadata_patch(raw, labels={**OFF, LABEL_NODE_AGENT: "true"}, annotations=RECORD)
+    assert call(managed, "PATCH", PATH, patch, JSON_PATCH).allowed
+    stale = call(managed, "PATCH", PATH, patch, JSON_PATCH)
+    assert not stale.allowed, "the Node has changed since it was read"
+
+    raw = apply.get(cluster.admin, PATH)
+    assert raw["metadata"]["labels"].items() >= {**OFF, LABEL_NODE_AGENT: "true"}.items()
+    back = {DEVICE_PLUGIN: "true", MIG_MANAGER: None, LABEL_NODE_AGENT: None}
+    patch = metadata_patch(raw, labels=back, annotations={ANNOTATION_OPERATOR_LABELS: None})
+    assert call(managed, "PATCH", PATH, patch, JSON_PATCH).allowed
+    found = apply.get(cluster.admin, PATH)["metadata"]
+    assert found["labels"][DEVICE_PLUGIN] == "true"
+    assert not {MIG_MANAGER, LABEL_NODE_AGENT} & found["labels"].keys()
+    apply.merge_patch(cluster.admin, PATH, {"metadata": {"labels": {DEVICE_PLUGIN: None}}})

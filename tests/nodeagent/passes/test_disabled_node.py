@@ -1,0 +1,194 @@
+"""A node that is disabled: no pod gets a device any more, its holders keep theirs, then the node is handed back."""
+
+import pytest
+
+from crds.v1alpha1 import names
+from tests import incidents
+from tests.nodeagent.conftest import T4, MakeWorld, cut, plain
+from tests.nodeagent.items import mig, mps, whole
+from tests.nodeagent.world import World
+
+SLICE = "nvidia.com/mig-3g.40gb"
+
+
+def label(world: World, **labels: str | None) -> None:
+    """`gpu_partitioning` is gpuplan.dev/gpu-partitioning; None removes it."""
+    found = dict(world.node["metadata"].get("labels") or {})
+    for name, value in labels.items():
+        key = f"{names.GROUP}/{name.replace('_', '-')}"
+        found = {k: v for k, v in found.items() if k != key} | ({key: value} if value is not None else {})
+    world.node = {**world.node, "metadata": {**world.node["metadata"], "labels": found}}
+
+
+def enabled(world: World) -> World:
+    label(world, gpu_partitioning="mig", node_agent="true")
+    world.settle()
+    return world
+
+
+def disable(world: World) -> None:
+    label(world, gpu_partitioning=None)
+
+
+def handed_back(world: World) -> tuple[str, str, str]:
+    found = world.condition("HandedBack")
+    return found["status"], found["reason"], found["message"]
+
+
+@pytest.fixture
+def halves(make_world: MakeWorld) -> World:
+    """An H100 in two halves, as planned."""
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    return enabled(world)
+
+
+def test_enabled_node_is_not_handed_back(halves: World) -> None:
+    assert handed_back(halves)[:2] == ("False", "NodeEnabled")
+
+
+def test_disabled_node_names_the_pod_and_is_handed_back_after_it(halves: World) -> None:
+    pod = halves.pod(SLICE)
+    halves.settle()
+
+    disable(halves)
+    halves.settle()
+
+    assert halves.advertised() == {}, "neither what is free nor what the next pod of a queue could get"
+    status, reason, message = handed_back(halves)
+    assert (status, reason) == ("False", "WaitingForRelease")
+    assert f"is held by pod {'/'.join(pod)}" in message
+    assert halves.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert (halves.condition("Ready")["status"], halves.condition("Ready")["reason"]) == ("False", "NodeDisabled")
+    assert halves.condition("Reconciling")["status"] == "True"
+    assert halves.condition("Stalled")["status"] == "False"
+    assert halves.condition("Drifted")["status"] == "False"
+
+    halves.finish(pod)
+    halves.settle()
+
+    assert handed_back(halves)[:2] == ("True", "NodeDisabled")
+    assert halves.found() == ("Unmanaged", "NodeDisabled")
+    assert halves.condition("Reconciling")["status"] == "False"
+    assert halves.layout() == "3g.40gb at 0, 3g.40gb at 4", "the hardware stays as it is"
+    assert not halves.tainted()
+
+
+def test_pod_that_was_bound_before_is_refused_on_a_disabled_node(halves: World) -> None:
+    disable(halves)
+    halves.settle()
+
+    late = halves.pod(SLICE)
+
+    assert late not in halves.running
+    halves.settle()
+    assert handed_back(halves)[:2] == ("True", "NodeDisabled")
+
+
+def test_mps_slices_and_whole_gpus_drain_too_and_their_record_stays(make_world: MakeWorld) -> None:
+    world = make_world((T4, {}), plain())
+    world.apply(mps(0, 4, 4), whole(1))
+    label(world, gpu_partitioning="mps", node_agent="true")
+    world.settle()
+    pods = [world.pod("nvidia.com/gpu-4gb"), world.pod("nvidia.com/gpu")]
+    world.settle()
+
+    disable(world)
+    world.settle()
+
+    message = handed_back(world)[2]
+    assert all(f"is held by pod {'/'.join(pod)}" in message for pod in pods)
+    assert sum(device.kind == "mps" for device in world.plugin.config.devices) == 2, "or the MPS daemon would end"
+    for pod in pods:
+        world.finish(pod)
+    world.settle()
+    assert handed_back(world)[:2] == ("True", "NodeDisabled")
+
+    label(world, gpu_partitioning="mps")
+    world.settle()
+    assert world.advertised() == {"nvidia.com/gpu": 1, "nvidia.com/gpu-4gb": 2}
+
+
+def test_use_that_is_not_known_keeps_the_node(halves: World) -> None:
+    halves.kubelet.refuses = "no answer"
+    disable(halves)
+    halves.settle()
+
+    status, reason, message = handed_back(halves)
+    assert (status, reason) == ("False", "UseUnknown")
+    assert "no answer" in message
+
+    halves.kubelet.refuses = ""
+    halves.settle()
+    assert handed_back(halves)[0] == "True"
+
+
+def test_driver_that_does_not_answer_keeps_the_node(halves: World) -> None:
+    incidents.replace_driver(halves.machine, "999.1")
+    disable(halves)
+    halves.settle()
+
+    assert handed_back(halves)[:2] == ("False", "UseUnknown")
+
+
+def test_pod_with_a_device_that_is_gone_keeps_the_node(halves: World) -> None:
+    pod = halves.pod_of_other_plugin(SLICE, "MIG-00000000-0000-0000-0000-000000000000", "")
+    disable(halves)
+    halves.settle()
+
+    status, reason, message = handed_back(halves)
+    assert (status, reason) == ("False", "WaitingForRelease")
+    assert f"pod {'/'.join(pod)} holds MIG-00000000" in message
+
+
+def test_vanished_pod_keeps_the_node_for_its_grace_period(halves: World) -> None:
+    pod = halves.pod(SLICE)
+    halves.settle()
+    disable(halves)
+    halves.settle()
+
+    halves.force_delete(pod, seen_by_driver=False)
+    halves.settle(10)
+    assert handed_back(halves)[0] == "False"
+
+    halves.end_container(pod)
+    halves.clock.now += 61
+    halves.settle()
+    assert handed_back(halves)[0] == "True"
+
+
+def test_node_that_is_enabled_again_advertises_only_after_it_took_its_word_back(halves: World) -> None:
+    disable(halves)
+    halves.settle()
+    assert handed_back(halves)[0] == "True"
+    halves.effect.done.clear()
+
+    label(halves, gpu_partitioning="mig")
+    halves.run()
+
+    assert handed_back(halves)[:2] == ("False", "NodeEnabled")
+    assert halves.plugin.advertised().get(SLICE, ()) == (), "the controller may have read the word until now"
+    halves.settle()
+    assert halves.advertised() == {SLICE: 2}
+    assert halves.found() == ("Ready", "Confirmed")
+
+
+def test_agent_that_starts_on_a_drained_node_knows_so(halves: World) -> None:
+    disable(halves)
+    halves.settle()
+
+    halves.restart()
+    halves.settle()
+
+    assert handed_back(halves)[0] == "True"
+    assert halves.advertised() == {}
+
+
+@pytest.mark.parametrize("value", ["mgi", None])
+def test_nothing_is_drained_where_the_labels_do_not_request_it(halves: World, value: str | None) -> None:
+    """A value that is not understood, or a node whose agent was put there by another label than the controller's."""
+    label(halves, gpu_partitioning=value, **({} if value else {"node_agent": None}))
+    halves.settle()
+
+    assert handed_back(halves)[:2] == ("False", "NodeEnabled")
+    assert halves.advertised() == {SLICE: 2}

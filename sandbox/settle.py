@@ -13,7 +13,8 @@ from typing import Any
 
 from controller.model.reasons import UnplacedReason
 from kube.quantities import to_int
-from partitioning.resources import WholeRequest, classify
+from partitioning.mps import MIB_PER_GIB
+from partitioning.resources import ACK_MEMORY, WholeRequest, classify
 from sandbox.kubelet.pods import running_seconds
 
 Raw = Mapping[str, Any]
@@ -171,6 +172,15 @@ def _held(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
     return held
 
 
+def _used(parts: Iterable[Raw]) -> Counter[str]:
+    """By resource, as pods request it: a partition of ACK's resource is as many units as it has GiB."""
+    found: Counter[str] = Counter()
+    for part in parts:
+        if part["state"] == "Used":
+            found[part["resource"]] += part["memoryMiB"] // MIB_PER_GIB if part["resource"] == ACK_MEMORY else 1
+    return found
+
+
 def _plan(plan: Raw, held: Counter[str], finished: Collection[str]) -> str:
     """Why a plan is not at rest; '' when it is."""
     ready, stalled = _condition(plan, "Ready"), _condition(plan, "Stalled")
@@ -181,7 +191,9 @@ def _plan(plan: Raw, held: Counter[str], finished: Collection[str]) -> str:
     parts = [part for gpu in plan["status"].get("gpus", []) for part in gpu.get("partitions", [])]
     if any(part["state"] == "Unknown" for part in parts):
         return "it is not known yet which slices are in use"
-    if held - Counter(part["resource"] for part in parts if part["state"] == "Used"):
+    if any(part["state"] == "Pending" for part in parts):
+        return "not every slice is schedulable yet"
+    if held - _used(parts):
         return "it does not show yet what running pods hold"
     if any(part["state"] == "Used" and part.get("pod") in finished for part in parts):
         return "it still shows what a finished pod held"

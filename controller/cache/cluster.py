@@ -54,7 +54,7 @@ class Known:
         self._ageing_seconds = deadlines.ageing_seconds
         self._informers = informers
         self._lock = threading.RLock()
-        self._scheduler_names = options.scheduler_names
+        self._scheduler_names, self._options = options.scheduler_names, options
         self._pods = PodStore(default_spread=any(profile.default_spread for profile in options.profiles.values()))
         self._plans = PlanStore(
             agent_silent_seconds=deadlines.agent_silent_seconds, under_way_seconds=deadlines.under_way_seconds

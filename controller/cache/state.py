@@ -18,7 +18,7 @@ from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines, Known
 from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
-from controller.cache.triggers import has_gpus, lacks_held, odd_names
+from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.serving import Serving
 from controller.model.snapshot import advertised
 from controller.model.views import NodeView, PlannerOptions, PodKey, PodView
@@ -92,6 +92,7 @@ class State(Known):
             if old != new and (ours or self._pods.needs_all_nodes()):
                 self._capacity(name)
             self._refresh(name)
+            self._share(name)
             self._noticed(name)
         self._awake.set()
 
@@ -250,7 +251,12 @@ class State(Known):
         view = self._plans.views.get(name)
         if view is not None and lacks_held(view):
             self._window.add(f"node {name}")
+        self._share(name)
         self._capacity(name)
+
+    def _share(self, name: str) -> None:
+        if shares_due(self._nodes.get(name), self._plans.views.get(name), self._options):
+            self._window.add(f"node {name}")
 
     def _capacity(self, node: str) -> None:
         """Something about this node changed that planning reads; without a waiting pod no pass would gain from it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from cli.examples import add_command
 from cli.manifests import Manifest, load_located, refused
-from sandbox.cli.tables import container_table, plan_table, pod_table
+from sandbox.cli.tables import container_json, container_table, plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.control_plane import ControlPlaneFailed, Embedded
 from sandbox.objects import RefusedManifestError
@@ -129,7 +129,13 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         cluster.stop()
     if arguments.output == "json":
-        print(json.dumps({"seconds": seconds, "pods": [pod.as_json() for pod in found.pods], "plans": plans}, indent=2))
+        result = {
+            "seconds": seconds,
+            "pods": [pod.as_json() for pod in found.pods],
+            "plans": plans,
+            "containers": [container_json(record) for record in containers],
+        }
+        print(json.dumps(result, indent=2))
     else:
         tables = (pod_table(found.pods), plan_table(plans), container_table(containers))
         print(*filter(None, tables), sep="\n\n")

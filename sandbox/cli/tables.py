@@ -32,15 +32,41 @@ def pod_table(pods: Iterable[PodReport]) -> str:
 
 
 def container_table(containers: Iterable[ContainerRecord]) -> str:
-    """The device nodes that each container got for its devices; empty where none got any."""
+    """What each container got for its devices besides what every GPU container has; empty where none got any."""
     rows = []
-    for container in containers:
-        request = container.request
-        nodes = [node for node in request.options.nodes if node.path not in CONTROL_NODES]
-        names = (f"{node.path.removeprefix('/dev/')} {node.major}:{node.minor}" for node in nodes)
-        if nodes:
-            rows.append((request.namespace, request.pod, request.container, ", ".join(names)))
-    return table(("NAMESPACE", "POD", "CONTAINER", "DEVICE NODES"), sorted(rows)) if rows else ""
+    for got in sorted(
+        map(container_json, containers), key=lambda got: (got["namespace"], got["pod"], got["container"])
+    ):
+        own = {
+            "device nodes": [node.removeprefix("/dev/") for node in got["deviceNodes"] if not _is_control(node)],
+            "environment": [f"{name}={value}" for name, value in got["environment"].items() if _is_of_device(name)],
+            "mounts": [path for path in got["mounts"] if not path.startswith("/usr/")],
+        }
+        if own["device nodes"]:
+            whose = (got["namespace"], got["pod"], got["container"])
+            rows += [(*whose, kind, entry) for kind, entries in own.items() for entry in entries]
+    return table(("NAMESPACE", "POD", "CONTAINER", "GOT", "WHICH"), rows) if rows else ""
+
+
+def container_json(container: ContainerRecord) -> dict[str, Any]:
+    """What a container got, for programs."""
+    request, options = container.request, container.request.options
+    return {
+        "namespace": request.namespace,
+        "pod": request.pod,
+        "container": request.container,
+        "deviceNodes": [f"{node.path} {node.major}:{node.minor}" for node in options.nodes],
+        "environment": dict(sorted(options.env.items())),
+        "mounts": sorted(mount.container_path for mount in options.mounts),
+    }
+
+
+def _is_control(node: str) -> bool:
+    return node.split(" ", maxsplit=1)[0] in CONTROL_NODES
+
+
+def _is_of_device(variable: str) -> bool:
+    return variable.startswith("CUDA_MPS_")
 
 
 def _shortened(message: str) -> str:

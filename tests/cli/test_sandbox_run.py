@@ -1,12 +1,16 @@
 """`gpuplan sandbox run` on every example, as a person runs it: a process, its exit code, its JSON."""
 
 import json
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sandbox.cli.tables import CONTROL_NODES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -20,13 +24,18 @@ def run(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
 
 
-def outcome(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Pods and plans by name."""
+def result_of(folder: str) -> dict[str, Any]:
     done = run("-f", str(EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS), "-o", "json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # progress is for terminals
     result = json.loads(done.stdout)
-    assert set(result) == {"seconds", "pods", "plans"}
+    assert set(result) == {"seconds", "pods", "plans", "containers"}
+    return dict(result)
+
+
+def outcome(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Pods and plans by name."""
+    result = result_of(folder)
     pods = {pod["name"]: pod for pod in result["pods"]}
     return pods, {plan["metadata"]["name"]: plan for plan in result["plans"]}
 
@@ -50,6 +59,76 @@ def test_the_mps_pod_of_nos_documentation_runs() -> None:
     assert partitions(plans["mps-node"]) == {
         "default/mps-partitioning-example": ("nvidia.com/gpu-10gb", None, "Used"),
     }
+
+
+def given(result: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, str], list[str]]]:
+    """By pod, what its container got for its devices: device nodes, environment and mounts, as docs/mps.md shows it.
+
+    Paths begin with the sandbox's folder, and those of GPUs with a part of their UUIDs: both are left out.
+    """
+    found = {}
+    for got in result["containers"]:
+        nodes = [node for node in got["deviceNodes"] if node.split(" ")[0] not in CONTROL_NODES]
+        environment = {name: value for name, value in got["environment"].items() if name.startswith("CUDA_MPS_")}
+        pipe = environment.pop("CUDA_MPS_PIPE_DIRECTORY", "")
+        mounts = [path for path in got["mounts"] if not path.startswith("/usr/")]
+        assert (pipe in mounts) is bool(pipe)
+        assert not pipe or re.fullmatch(r".*/mps/GPU-[0-9a-f]{8}-/pipe", pipe)
+        found[got["pod"]] = ([node.split(" ")[0].removeprefix("/dev/") for node in nodes], environment, mounts)
+    return found
+
+
+def limits(memory_mib: int, percent: int | None = None) -> dict[str, str]:
+    """Of an MPS client."""
+    threads = {} if percent is None else {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
+    return {**threads, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib}M"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("mps", {"mps-partitioning-example": ("nvidia0", limits(9536))}),
+        ("mps-replicas", {"first": ("nvidia0", limits(20389, 25)), "second": ("nvidia0", limits(20389, 25))}),
+        ("mps-ack", {"small": ("nvidia0", limits(10 * 1024)), "large": ("nvidia0", limits(60 * 1024))}),
+        (
+            "mixed",
+            {
+                "on-mps-20": ("nvidia1", limits(19073)),
+                "on-mps-10": ("nvidia1", limits(9536)),
+                "on-mig": ("nvidia0", {}),
+                "whole": ("nvidia2", {}),
+            },
+        ),
+    ],
+)
+def test_what_containers_get_of_each_way_of_sharing(
+    folder: str, expected: dict[str, tuple[str, dict[str, str]]]
+) -> None:
+    result = result_of(folder)
+
+    assert {pod["phase"] for pod in result["pods"]} == {"Running"}
+    found = given(result)
+    assert {pod: (nodes[0], environment) for pod, (nodes, environment, _) in found.items()} == expected
+    for nodes, environment, mounts in found.values():
+        assert (len(mounts) > 0) is bool(environment)
+        assert len(nodes) in (1, 3)  # a MIG instance has its capabilities besides
+    ids = [part["uuid"] for plan in result["plans"] for gpu in plan["status"]["gpus"] for part in gpu["partitions"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_node_with_three_kinds_of_gpu_advertises_nothing_twice() -> None:
+    _, plans = outcome("mixed")
+    listed = Counter(
+        (gpu["index"], part["resource"]) for gpu in plans["mixed-node"]["status"]["gpus"] for part in gpu["partitions"]
+    )
+    assert listed == {
+        (0, "nvidia.com/mig-3g.40gb"): 1,
+        (0, "nvidia.com/mig-1g.10gb"): 2,
+        (1, "nvidia.com/gpu-20gb"): 2,
+        (1, "nvidia.com/gpu-10gb"): 3,
+        (2, "nvidia.com/gpu"): 1,
+    }
+    assert ready(plans["mixed-node"])["status"] == "True"
 
 
 def test_mixed_mig_profiles_run_on_three_kinds_of_gpu() -> None:

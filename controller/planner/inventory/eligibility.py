@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from controller.model.demand import kind_of
 from controller.model.snapshot import Snapshot
+from controller.model.standing import standing_shares
 from controller.model.views import (
     GpuView,
     MigDesired,
@@ -22,7 +23,6 @@ from controller.model.views import (
     PlanView,
     PodView,
 )
-from controller.planner.inventory.standing import standing_shares
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
 from controller.planner.isolation import by_node
 from controller.simulator import Usage

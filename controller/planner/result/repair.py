@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from controller.model.standing import is_as
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
-from controller.planner.inventory.standing import is_as
 from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, mig_layout, slice_of
 from controller.planner.result.slices import take, with_idle
 from partitioning.layouts import Instance, instance_at, with_model_names

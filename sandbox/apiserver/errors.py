@@ -7,20 +7,12 @@ transport. Texts are those of Kubernetes 1.36, because kubectl prints them and p
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sandbox.apiserver.objects import MISSING, Obj
 
-
-class Named(Protocol):
-    """What an error needs to know of a resource."""
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def plural(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
+if TYPE_CHECKING:
+    from sandbox.apiserver.resources.resource import Resource
 
 
 class ApiError(Exception):
@@ -86,16 +78,16 @@ def wrong(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)
 
 
-def qualified(resource: Named) -> str:
+def qualified(resource: "Resource") -> str:
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
-def details_of(resource: Named, name: str) -> Obj:
+def details_of(resource: "Resource", name: str) -> Obj:
     """`details` of most errors: the kind is, by an old habit of Kubernetes, the plural."""
     return {"name": name, **({"group": resource.group} if resource.group else {}), "kind": resource.plural}
 
 
-def not_found(resource: Named, name: str) -> ApiError:
+def not_found(resource: "Resource", name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{qualified(resource)} "{name}" not found', details=details_of(resource, name))
 
 
@@ -103,31 +95,22 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def already_exists(resource: Named, name: str) -> ApiError:
+def already_exists(resource: "Resource", name: str) -> ApiError:
     message = f'{qualified(resource)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, details=details_of(resource, name))
 
 
-def conflict(resource: Named, name: str, why: str) -> ApiError:
+def conflict(resource: "Resource", name: str, why: str) -> ApiError:
     message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
     return ApiError(409, "Conflict", message, details=details_of(resource, name))
 
 
-def stale(resource: Named, name: str) -> ApiError:
+def stale(resource: "Resource", name: str) -> ApiError:
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
-def wrong_uid(resource: Named, key: str, name: str, wanted: str, found: str) -> ApiError:
-    """PUT with the uid of another object; `key` is the path in etcd that a real server would name."""
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
-    )
-    return conflict(resource, name, why)
-
-
-def failed_precondition(resource: Named, name: str, why: str) -> ApiError:
+def failed_precondition(resource: "Resource", name: str, why: str) -> ApiError:
     """DELETE with a precondition that does not hold: this one error names the kind, not the plural."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = {**details_of(resource, name), "kind": resource.kind}
@@ -149,7 +132,7 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def forbidden(resource: Named, name: str, why: str) -> ApiError:
+def forbidden(resource: "Resource", name: str, why: str) -> ApiError:
     message = f'{qualified(resource)} "{name}" is forbidden: {why}'
     return ApiError(403, "Forbidden", message, details=details_of(resource, name))
 

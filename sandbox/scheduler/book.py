@@ -13,7 +13,6 @@ from controller.simulator import Usage
 
 class Book:
     def __init__(self) -> None:
-        self.version = 0  # grows with every change: an answer for one version holds for that version
         self.usage: dict[str, Usage] = {}
         self.nominated: dict[str, list[PodView]] = {}
         self._nodes: dict[str, NodeView] = {}
@@ -37,7 +36,6 @@ class Book:
         else:
             self._nodes[name] = node
         self._sorted = [self._nodes[key] for key in sorted(self._nodes)]
-        self.version += 1
 
     def place(self, pod: PodView, node: str) -> bool:
         """Count the pod on the node, bound or assumed. True: room became free (it shrank, or was elsewhere before)."""
@@ -48,7 +46,6 @@ class Book:
         counted = replace(pod, node=node)
         self._placed[pod.uid] = counted
         self.usage.setdefault(node, Usage()).add(counted)
-        self.version += 1
         return before is not None
 
     def remove(self, uid: str) -> bool:
@@ -57,7 +54,6 @@ class Book:
         if counted is None:
             return False
         self.usage[counted.node].remove(counted)
-        self.version += 1
         return True
 
     def nominate(self, pod: PodView) -> bool:
@@ -83,4 +79,3 @@ class Book:
         for uid in sorted(self._nominations):
             pod = self._nominations[uid]
             self.nominated.setdefault(pod.nominated_node, []).append(pod)
-        self.version += 1

@@ -5,14 +5,13 @@ Pure values: `read_pod` projects a watched pod, the rest carries answers between
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from controller.api import nodes, pods
 from controller.api.reading import Unreadable
 from controller.model.views import NodeView, PodView
 
 FINISHED = ("Succeeded", "Failed")
-Signature: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +23,8 @@ class PodRecord:
     reported: str = ""
 
     @property
-    def signature(self) -> Signature:
-        """All that decides where a pod fits: pods with the same one succeed and fail together."""
+    def signature(self) -> tuple[object, ...]:
+        """All that decides where a pod fits."""
         view = self.view
         return (
             view.priority,

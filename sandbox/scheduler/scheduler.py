@@ -20,7 +20,7 @@ from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.reflector import Key, Reflector
 from sandbox.scheduler.book import Book
 from sandbox.scheduler.placement import ROOM_PLUGINS, helped, place
-from sandbox.scheduler.records import Chosen, Failure, PodRecord, Signature, read_node, read_pod
+from sandbox.scheduler.records import Failure, PodRecord, read_node, read_pod
 from sandbox.scheduler.waiting import BackOff, Item, Waiting
 from sandbox.scheduler.writer import Writer
 
@@ -40,7 +40,6 @@ class Scheduler:
         self._book = Book()
         self._waiting = Waiting(back_off or BackOff())
         self._binding: set[str] = set()  # uids that are assumed on a node and were not seen bound yet
-        self._failures: tuple[int, dict[Signature, Failure]] = (-1, {})
         self._writer = Writer(api, name)
         self._pods = Reflector(api, "/api/v1/pods", project=read_pod, on_change=self._hear_pod)
         self._nodes = Reflector(api, "/api/v1/nodes", project=read_node, on_change=self._hear_node)
@@ -80,7 +79,6 @@ class Scheduler:
                 if not (self._pods.synced.is_set() and self._nodes.synced.is_set()):
                     continue
                 self._drain()
-                self._waiting.flush(time.monotonic())
                 while not self._quit.is_set() and (item := self._waiting.pop(time.monotonic())) is not None:
                     self._attempt(item)
                     self._drain()
@@ -108,7 +106,7 @@ class Scheduler:
 
     def _attempt(self, item: Item) -> None:
         pod = item.record.view
-        answer = self._answer(item)
+        answer = place(pod, self._book.nodes, self._book.usage, self._book.nominated)
         if isinstance(answer, Failure):
             self._give_up(item, answer)
             return
@@ -118,20 +116,6 @@ class Scheduler:
         self._writer.bind(
             item.record, answer.node, lambda error: self._inbox.put(lambda: self._bind_ended(item, error))
         )
-
-    def _answer(self, item: Item) -> Chosen | Failure:
-        """Place the pod; a failure holds for every pod like it until something changes."""
-        pod = item.record.view
-        version, failures = self._failures
-        if version != self._book.version:
-            version, failures = self._failures = (self._book.version, {})
-        known = None if pod.nominated_node else failures.get(item.signature)
-        if known is not None:
-            return known
-        answer = place(pod, self._book.nodes, self._book.usage, self._book.nominated)
-        if isinstance(answer, Failure) and not pod.nominated_node:
-            failures[item.signature] = answer
-        return answer
 
     def _give_up(self, item: Item, failure: Failure, *, reason: str = "Unschedulable") -> None:
         pod = item.record.view
@@ -155,7 +139,7 @@ class Scheduler:
         else:
             log.warning("binding %s failed: %s", item.record.view.title, error)
             self._give_up(item, failure, reason="SchedulerError")
-        self._waiting.retry(item, time.monotonic())
+        self._waiting.retry(item)
         self._room_freed()
 
     # ------------------------------------------------------------------------------------------- changes
@@ -200,8 +184,8 @@ class Scheduler:
         self._book.put_node(name, new)
         if new is not None:
             before = old if old is not None and old.uid == new.uid else None
-            self._waiting.wake(lambda record, _: helped(record.view, before, new), time.monotonic())
+            self._waiting.wake(lambda record, _: helped(record.view, before, new))
 
     def _room_freed(self) -> None:
         """Any pod that failed for lack of room is worth another attempt, wherever the room is."""
-        self._waiting.wake(lambda _, failure: bool(failure.plugins & ROOM_PLUGINS), time.monotonic())
+        self._waiting.wake(lambda _, failure: bool(failure.plugins & ROOM_PLUGINS))

@@ -1,12 +1,11 @@
-"""The scheduler's writes: binds, conditions and Events, on a few threads so that a slow API delays no decision.
+"""The scheduler's writes: binds, conditions and Events, on a thread of their own so that a slow API delays no decision.
 
-All writes of one pod go through one lane, in order; a newer one replaces one that has not begun, so that a backlog is
-never older than the last decision. The result of a bind is passed to the callback, from the lane's thread.
+Writes are made in order; a newer one about a pod replaces one that has not begun, so that a backlog is never older than
+the last decision. The result of a bind is passed to the callback, from the writing thread.
 """
 
 import logging
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ from sandbox.scheduler.records import PodRecord
 
 log = logging.getLogger(__name__)
 
-LANES = 4
 RETRIES = 10
 RETRY_SECONDS = 0.5
 EVENT_QUEUE_SIZE = 20_000
@@ -37,16 +35,14 @@ class Writer:
     def __init__(self, api: ApiClient, component: str) -> None:
         self._api = api
         self._events = EventRecorder(api, component, queue_size=EVENT_QUEUE_SIZE, quiet_seconds=EVENT_QUIET_SECONDS)
-        self._lanes = [_Lane(f"{component} writes {number}") for number in range(LANES)]
+        self._lane = _Lane(f"{component} writes")
 
     def start(self) -> None:
         self._events.start()
-        for lane in self._lanes:
-            lane.start()
+        self._lane.start()
 
     def stop(self) -> None:
-        for lane in self._lanes:
-            lane.stop()
+        self._lane.stop()
         self._events.stop()
 
     def bind(self, pod: PodRecord, node: str, done: Callable[[ApiError | None], None]) -> None:
@@ -59,8 +55,7 @@ class Writer:
             self._submit(pod, lambda: self._write_condition(pod, message, reason))
 
     def _submit(self, pod: PodRecord, job: Job) -> None:
-        uid = pod.view.uid
-        self._lanes[zlib.crc32(uid.encode()) % LANES].submit(uid, job)
+        self._lane.submit(pod.view.uid, job)
 
     def _bind(self, pod: PodRecord, node: str, done: Callable[[ApiError | None], None]) -> None:
         view = pod.view

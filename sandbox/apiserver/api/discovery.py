@@ -6,7 +6,7 @@ Takes the registry's groups and returns the documents below /api and /apis. Must
 from typing import Final
 
 from sandbox.apiserver.objects import Obj
-from sandbox.apiserver.resources.resource import Groups, Resource
+from sandbox.apiserver.resources.resource import VERBS, Groups, Resource
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _OBJECT_VERBS: Final = ("get", "patch", "update")
@@ -40,7 +40,7 @@ def resource_list(group_version: str, resources: list[Resource]) -> Obj:
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": resource.kind,
-            "verbs": list(resource.verbs),
+            "verbs": list(VERBS),
             **_names(resource),
         }
         listed.append(entry)
@@ -94,7 +94,7 @@ def _aggregated(resource: Resource) -> Obj:
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
+        "verbs": list(VERBS),
         **_names(resource),
         **({"subresources": subresources} if subresources else {}),
     }

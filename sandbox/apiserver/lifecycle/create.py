@@ -8,7 +8,7 @@ import uuid
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import ApiError, FieldError, already_exists, bad_request, forbidden, invalid, not_found
+from sandbox.apiserver.errors import FieldError, already_exists, bad_request, forbidden, invalid, not_found
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition, settle_priority
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions
 from sandbox.apiserver.objects import Obj, meta
@@ -110,19 +110,6 @@ def _namespace(cluster: Cluster, target: Target, metadata: Obj) -> str:
     if namespace is None:
         raise not_found(cluster.resource("", "v1", "namespaces"), wanted)
     if meta(namespace.obj).get("deletionTimestamp"):
-        raise _terminating(target.resource, metadata["name"], wanted)
+        why = f"unable to create new content in namespace {wanted} because it is being terminated"
+        raise forbidden(target.resource, metadata["name"], why)
     return wanted
-
-
-def _terminating(resource: Resource, name: str, namespace: str) -> ApiError:
-    why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    error = forbidden(resource, name, why)
-    causes = [
-        {
-            "reason": "NamespaceTerminating",
-            "message": f"namespace {namespace} is being terminated",
-            "field": "metadata.namespace",
-        }
-    ]
-    error.details = {**(error.details or {}), "causes": causes}
-    return error

@@ -129,9 +129,7 @@ def _refuse_untyped(resource: Resource, config: Obj) -> None:
     problems = typed_errors(config, resource.schema)
     if not problems:
         return
-    metadata = meta(config)
     listed = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
-    identity = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    version = f"{resource.group}/{resource.version}"
-    message = f"failed to create typed patch object ({identity}; {version}, Kind={resource.kind}): {listed}"
-    raise ApiError(500, "", message)
+    raise ApiError(
+        500, "", f"failed to create typed patch object ({resource.api_version}, Kind={resource.kind}): {listed}"
+    )

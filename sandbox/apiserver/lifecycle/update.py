@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import bad_request, invalid, stale, wrong, wrong_uid
+from sandbox.apiserver.errors import bad_request, conflict, invalid, stale, wrong
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.objects import MISSING, Obj, meta
@@ -36,8 +36,8 @@ def replace(cluster: Cluster, target: Target, wanted: Obj, options: WriteOptions
     resource, found = target.resource, meta(entry_of(cluster, target).obj)
     uid = meta(check_type(resource, wanted)).get("uid")
     if uid and uid != found["uid"]:
-        key = "/".join(filter(None, ("/registry", resource.group, resource.plural, *target.key)))
-        raise wrong_uid(resource, key, target.name, uid, found["uid"])
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found['uid']}"
+        raise conflict(resource, target.name, why)
     return update(cluster, target, lambda _old: wanted, options)
 
 

@@ -11,19 +11,14 @@ from sandbox.apiserver.tables.builtin import columns_of
 
 _POD_FIELDS: Final = (
     "spec.nodeName",
-    "spec.restartPolicy",
     "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
     "status.phase",
-    "status.podIP",
     "status.nominatedNodeName",
 )
 _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS: Final = {
     **{f"involvedObject.{name}": ("involvedObject", name) for name in _INVOLVED},
     "reason": ("reason",),
-    "reportingComponent": ("reportingComponent",),
     "source": ("source", "component"),
     "type": ("type",),
 }

@@ -15,7 +15,7 @@ from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.storage.store import CollectionId
 from sandbox.apiserver.tables.columns import Column
 
-ALL_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +44,6 @@ class Resource:
     """PUT without a resourceVersion overwrites whatever is there."""
     returns_deleted: bool = False
     """DELETE answers the object, where most kinds answer a Status."""
-    verbs: tuple[str, ...] = ALL_VERBS
 
     @property
     def api_version(self) -> str:

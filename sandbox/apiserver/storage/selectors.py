@@ -102,12 +102,9 @@ def field_predicate(text: str, selectable: Mapping[str, tuple[str, ...]]) -> Pre
 _ALWAYS = ("metadata.name", "metadata.namespace")
 
 
-_FLAGS = (("spec", "unschedulable"), ("spec", "hostNetwork"))
-
-
 def _text(value: Any, path: tuple[str, ...]) -> str:
     if value is None:
-        return "false" if path in _FLAGS else ""
+        return "false" if path == ("spec", "unschedulable") else ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

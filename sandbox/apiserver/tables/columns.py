@@ -60,13 +60,7 @@ def human_duration(elapsed_seconds: float) -> str:
         return _two(hours, "h", minutes % 60, "m")
     if hours < 48:
         return f"{hours}h"
-    days = hours // 24
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 2 * 365:
-        return f"{days}d"
-    years = days // 365
-    return _two(years, "y", days % 365, "d") if years < 8 else f"{years}y"
+    return f"{hours // 24}d"
 
 
 def _two(large: int, unit: str, small: int, small_unit: str) -> str:

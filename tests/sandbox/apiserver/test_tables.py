@@ -29,10 +29,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
         (3 * HOUR + 5 * MINUTE, "3h5m"),
         (9 * HOUR, "9h"),
         (2 * DAY, "2d"),
-        (2 * DAY + 3 * HOUR, "2d3h"),
         (9 * DAY, "9d"),
-        (800 * DAY, "2y70d"),
-        (9 * 365 * DAY, "9y"),
     ],
 )
 def test_durations(seconds: int, text: str) -> None:

@@ -1,7 +1,8 @@
-"""`gpuplan-nodeagent`: the agent of one GPU node, and with `plugin` as first argument its device plugin.
+"""`gpuplan-nodeagent`: the agent of one GPU node; with `plugin` its device plugin, with `mps` its MPS daemons.
 
     gpuplan-nodeagent --node-name N --config FILE [--kubeconfig F]
     gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M
+    gpuplan-nodeagent mps --state-dir D --mps-root M
 
 Reads the command line, builds the clients, and runs until SIGTERM or SIGINT. Exits 0 then; 1 where another agent holds
 the node or the port is taken; 2 where command line, settings or kubeconfig are wrong; 3 where it must be started again
@@ -21,6 +22,7 @@ from kube.settings import SettingsError
 from kube.signals import call_when_ended
 from nodeagent.device_plugin.__main__ import main as plugin_main
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.mps.__main__ import main as mps_main
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
 from nodeagent.statedir import AnotherAgentError
@@ -33,10 +35,12 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gpuplan-nodeagent",
         description="Partitions the GPUs of one node by its GPUPartitionPlan.",
-        epilog="`gpuplan-nodeagent plugin` runs the device plugin instead: see gpuplan-nodeagent plugin --help.\n\n"
+        epilog="`gpuplan-nodeagent plugin` runs the device plugin instead, `gpuplan-nodeagent mps` the supervisor of "
+        "MPS control daemons: each has its own --help.\n\n"
         "examples:\n"
         "  gpuplan-nodeagent --node-name gpu-node-1 --config /etc/gpuplan/config.yaml\n"
-        "  gpuplan-nodeagent plugin --state-dir /var/lib/gpuplan",
+        "  gpuplan-nodeagent plugin --state-dir /var/lib/gpuplan\n"
+        "  gpuplan-nodeagent mps --state-dir /var/lib/gpuplan",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--node-name", required=True, help="name of this Node; in a pod spec.nodeName gives it")
@@ -50,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["plugin"]:
         return plugin_main(words[1:])
+    if words[:1] == ["mps"]:
+        return mps_main(words[1:])
     arguments = parse_arguments(words)
     try:
         chosen = settings.load(Settings, arguments.config) if arguments.config else Settings()

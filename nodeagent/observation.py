@@ -14,6 +14,7 @@ from typing import Protocol
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceKind, Loaded, PluginConfig
+from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import DriverError, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
@@ -36,6 +37,8 @@ class PluginReader(Protocol):
 
     def loaded(self) -> Loaded | None: ...
 
+    def mps(self) -> MpsState | None: ...
+
     def in_force(self, loaded: Loaded | None) -> bool: ...
 
 
@@ -50,6 +53,8 @@ class Readings:
     """The plugin loaded exactly `config`."""
     allocatable: Allocatable | NoAnswer
     node: ObservedNode | None
+    mps: MpsState | None = None
+    """What the supervisor of MPS daemons reports; None where it does not run."""
 
     slices: frozenset[str] = field(init=False, repr=False, compare=False)
     """Ids of our MPS slices."""
@@ -144,6 +149,7 @@ class Observer:
                 in_force=self.plugin.in_force(loaded),
                 allocatable=found.allocatable,
                 node=self.cache.node.get(),
+                mps=self.plugin.mps(),
             ),
             rival=rival(found.pods.device_plugin, found.rival_sockets),
             usage=found.usage,

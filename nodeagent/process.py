@@ -172,7 +172,12 @@ class AgentProcess:
         settings = self._settings
         folders = settings.cdi_spec_dirs
         return ContainerDelivery(
-            SpecificationPublisher(folders[-1], proc=settings.proc_dir, folders=folders),
+            SpecificationPublisher(
+                folders[-1],
+                proc=settings.proc_dir,
+                folders=folders,
+                read_only_pipes=settings.mps_read_only_pipes,
+            ),
             strategy=DeviceListStrategy(settings.device_list_strategy),
             containerd=partial(read_containerd, settings.containerd_config_dir),
             host_devices=HostDevices(folders[-1], proc=settings.proc_dir) if settings.refresh_host_devices else None,

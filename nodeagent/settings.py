@@ -50,6 +50,9 @@ class Settings(Section):
     cdi_spec_dirs: Annotated[tuple[Path, ...], Field(min_length=1)] = (Path("/etc/cdi"), Path("/var/run/cdi"))
     """Where the container runtime looks for CDI specifications, as in its own configuration; ours is written into the
     last one, which is also the device plugin's --cdi-dir."""
+    mps_read_only_pipes: bool = True
+    """Mount the pipe directory of an MPS daemon read-only into its clients; with envvar the device plugin's own option
+    counts."""
     proc_dir: Path = Path("/proc")
     """The host's procfs, for the driver's device numbers."""
     containerd_config_dir: Path = Path("/etc/containerd")

@@ -1,7 +1,7 @@
-"""Runs one simulated GPU node: hardware, kubelet, and the product's agent and device plugin as processes.
+"""Runs one simulated GPU node: hardware, kubelet, and the product's agent, device plugin and MPS supervisor.
 
-Takes GPUs as values and runs until `stop`. The agent runs unmodified, with the simulated driver beneath pynvml and the
-simulated nvidia-cuda-mps-control first on the PATH of the plugin.
+Takes GPUs as values and runs until `stop`. The agent runs unmodified, with the simulated driver beneath pynvml, and the
+supervisor with the simulated nvidia-cuda-mps-control first on its PATH.
 """
 
 import os
@@ -81,6 +81,11 @@ class SandboxNode:
         """Name of the device plugin among the supervised processes."""
         return f"plugin-{self.name}"
 
+    @property
+    def mps(self) -> str:
+        """Name of the supervisor of MPS daemons among the supervised processes."""
+        return f"mps-{self.name}"
+
     def _containers(self) -> ContainerHooks:
         return GpuContainers(self.machine)
 
@@ -114,6 +119,11 @@ class SandboxNode:
             self.plugin,
             "nodeagent.device_plugin",
             ["--state-dir", state, "--kubelet-dir", kubelet, "--mps-root", mps, "--cdi-dir", str(self._cdi)],
+        )
+        self._supervisor.add(
+            self.mps,
+            "nodeagent.mps",
+            ["--state-dir", state, "--mps-root", mps],
             env={"PATH": self._programs()},
         )
         config = self.root / "agent.yaml"
@@ -136,6 +146,7 @@ class SandboxNode:
         """Power the node off."""
         self._supervisor.remove(self.agent)
         self._supervisor.remove(self.plugin)
+        self._supervisor.remove(self.mps)
         self.kubelet.stop()
         self.runtime.close()
         self._metrics_port.close()

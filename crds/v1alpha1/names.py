@@ -52,6 +52,10 @@ LABEL_PRODUCT = "nvidia.com/gpu.product"
 LABEL_COUNT = "nvidia.com/gpu.count"
 LABEL_MEMORY = "nvidia.com/gpu.memory"
 
+LABEL_MPS_DAEMONS = "gpuplan.dev/mps-daemons"
+"""Set to "true" by the agent while the node has MPS slices, or daemons with clients: the DaemonSet of the daemons
+selects it."""
+
 TAINT_CHANGING = "gpuplan.dev/changing"
 CHANGING_TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
 """Set by the agent while the node's allocatable still counts a slice that is being withdrawn."""

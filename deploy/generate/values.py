@@ -79,7 +79,7 @@ def _resources(cpu: str, memory: str, limit: str) -> Resources:
 
 
 class Program(Section):
-    """What all three programs have."""
+    """What all programs have."""
 
     pod_labels: Texts = {}
     """Added to its pods."""
@@ -111,7 +111,7 @@ ControllerSettings = _settings(
         "operator_labels",
     ),
 )
-OF_THE_POD = ("state_dir", "kubelet_dir", "cdi_spec_dirs", "proc_dir", "containerd_config_dir")
+OF_THE_POD = ("state_dir", "kubelet_dir", "cdi_spec_dirs", "proc_dir", "containerd_config_dir", "mps_read_only_pipes")
 AgentSettings = _settings("AgentSettings", AgentProgram, (*COMMON, *OF_THE_POD))
 
 
@@ -203,7 +203,7 @@ class PluginConfig(Section):
 
 
 class DevicePlugin(Program):
-    """The DaemonSet that advertises partitions to the kubelet and runs the MPS daemons."""
+    """The DaemonSet that advertises partitions to the kubelet."""
 
     config: PluginConfig = PluginConfig()
     """nos' setting for NVIDIA's device plugin."""
@@ -214,17 +214,27 @@ class DevicePlugin(Program):
     priority_class_name: str = PRIORITY
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
     resources: Resources = _resources("20m", "64Mi", "512Mi")
-    """Of its container. The MPS servers of the node's clients count in it."""
+    """Of its container."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
-    """How long a pod may take to end its MPS daemons."""
+    """How long a pod may take to finish its answers."""
 
 
-class Mps(Section):
-    """MPS slices."""
+class Mps(Program):
+    """MPS slices, and the DaemonSet of the MPS control daemons. It runs on nodes with slices. An update replaces its
+    pod when you delete it: its end fails the CUDA processes in MPS slices of its node, so drain these first."""
 
     user_id: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="userID")
     """The user that pods with MPS slices run as, since one MPS server serves one user at a time. Given: an admission
     policy warns the person who creates such a pod that runs as another user."""
+    read_only_pipes: bool = True
+    """Mount the pipe directory of an MPS daemon read-only into its clients, which CUDA was seen to need no more than
+    (drivers 535, 550, 580). false: writable, which lets root in a client's container fill the node's /run."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least severity that is logged."""
+    priority_class_name: str = PRIORITY
+    """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
+    requests: dict[str, Quantity] = {"cpu": "20m", "memory": "96Mi"}
+    """Of its container. It has no limits: the MPS servers of the node's clients count in them."""
 
 
 class Policies(Section):
@@ -356,10 +366,11 @@ class Values(Section):
     agent: Agent = Agent()
     """The DaemonSet that partitions the GPUs of its node."""
     device_plugin: DevicePlugin = DevicePlugin()
-    """The DaemonSet that advertises partitions to the kubelet and runs the MPS daemons. An update replaces its pod on a
-    node when you delete it: its end fails the CUDA processes in MPS slices."""
+    """The DaemonSet that advertises partitions to the kubelet. An update replaces its pod on a node when you delete
+    it; no container notices that, unless the pod is of an earlier version, which held the MPS daemons too."""
     mps: Mps = Mps()
-    """MPS slices."""
+    """MPS slices, and the DaemonSet of the MPS control daemons. It runs on nodes with slices. An update replaces its
+    pod when you delete it: its end fails the CUDA processes in MPS slices of its node, so drain these first."""
     policies: Policies = Policies()
     """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
     network_policy: NetworkPolicy = NetworkPolicy()

@@ -18,7 +18,7 @@ from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
-from nodeagent.handover.config import PluginConfig
+from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
@@ -103,12 +103,13 @@ class Advertiser:
         )
         confirmation = self._confirmer.confirm(readings, [gpu.uuid for gpu in observation.gpus])
         rival = self.rival(observation)
+        unlabelled = self._guard.hold_daemons(readings.node, needed=needs_daemons(readings))
         return Advertised(
             config=readings.config,
             confirmation=confirmation,
             rival=rival,
             pending=pending,
-            unwritten=self._release_node(readings, confirmation, rival=rival),
+            unwritten=unlabelled or self._release_node(readings, confirmation, rival=rival),
             delivery=delivery,
             fault_is_young=self._faults.waits,
         )
@@ -171,6 +172,15 @@ def _recalled(observation: Observation, config: PluginConfig) -> str:
     if observation.plan is None or not observation.plan.handed_back or not config.advertised():
         return ""
     return "the plan still reports the node as handed back: devices are advertised once it does not"
+
+
+def needs_daemons(readings: Readings) -> bool | None:
+    """Whether this node must keep its MPS daemons; None where it is not known."""
+    if any(device.kind is DeviceKind.MPS for device in readings.config.devices):
+        return True
+    if readings.mps is None or not readings.in_force:
+        return None
+    return bool(readings.mps.daemons or readings.mps.leftover)
 
 
 class Faults:

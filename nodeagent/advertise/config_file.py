@@ -17,6 +17,7 @@ from pathlib import Path
 from kube.change_log import ChangeLog
 from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.handover.files import Unreadable
+from nodeagent.handover.mps_state import MpsState, read_mps
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.steps.changes import GpuChange
 
@@ -110,6 +111,12 @@ class ConfigFile:
         problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
         self._change_log.warn(problem)
         return found if isinstance(found, Loaded) else None
+
+    def mps(self) -> MpsState | None:
+        """What the supervisor of MPS daemons reports."""
+        found = read_mps(self._files)
+        self._change_log.warn(f"MPS: {found}" if isinstance(found, Unreadable) else "", "mps")
+        return found if isinstance(found, MpsState) else None
 
     def in_force(self, loaded: Loaded | None) -> bool:
         """The plugin loaded exactly this config, after it was written. `loaded` is what `loaded()` returned last."""

@@ -1,4 +1,4 @@
-"""Writes the agent's part of its own Node: the taint `gpuplan.dev/changing`, and optionally the allocatable counts.
+"""Writes the agent's part of its own Node: a taint, the label of MPS daemons, and optionally the allocatable counts.
 
 A new list that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
 then are refused permanently. The taint spares them that: it is on the Node from before the list is sent until the Node
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
 
-from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, TAINT_CHANGING
+from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, LABEL_MPS_DAEMONS, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError, is_stale
@@ -45,6 +45,8 @@ class NodeWriting(Protocol):
     """See `NodeWriter`."""
 
     def set_taint(self, present: bool) -> str: ...
+
+    def set_daemons(self, present: bool) -> str: ...
 
     def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str: ...
 
@@ -91,13 +93,20 @@ class NodeGuard:
             return self._writer.set_taint(False)
         return ""
 
+    def hold_daemons(self, node: ObservedNode | None, *, needed: bool | None) -> str:
+        """Set or remove the label by which the node has a supervisor of MPS daemons, and with it the daemons; None
+        where it is not known whether a client lives. Returns why it could not be written."""
+        if node is None or needed is None or node.mps_daemons == needed:
+            return ""
+        return self._writer.set_daemons(needed)
+
     def lift(self, node: ObservedNode | None) -> str:
         """Remove the taint, whatever the Node counts."""
         return self._writer.set_taint(False) if node is not None and node.changing else ""
 
 
 class NodeWriter:
-    """Writes to one Node, nothing but these two things. Failures are values: a later pass tries again."""
+    """Writes to one Node, nothing but these things. Failures are values: a later pass tries again."""
 
     def __init__(
         self,
@@ -123,6 +132,10 @@ class NodeWriter:
         """Why it could not be done. The kubelet's next tick computes the same numbers and keeps them."""
         return self._attempt("write the Node's allocatable", partial(self._write_counts, allocatable, capacity))
 
+    def set_daemons(self, present: bool) -> str:
+        """Why the label could not be written."""
+        return self._attempt(f"change the label {LABEL_MPS_DAEMONS}", partial(self._write_label, present))
+
     def _attempt(self, what: str, write: Callable[[], Mapping[str, Any]]) -> str:
         """One sentence for as long as a pause lasts: each other one would be a status write."""
         if not self._retries.may_send(what):
@@ -146,6 +159,13 @@ class NodeWriter:
             with self._budget.request() as timeouts:
                 raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
             log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
+        return raw
+
+    def _write_label(self, present: bool) -> Mapping[str, Any]:
+        body = {"metadata": {"labels": {LABEL_MPS_DAEMONS: "true" if present else None}}}
+        with self._budget.request() as timeouts:
+            raw = apply.merge_patch(self._api, self._path, body, manager=AGENT_MANAGER, timeouts=timeouts)
+        log.info("node label %s %s", LABEL_MPS_DAEMONS, "set" if present else "removed")
         return raw
 
     def _write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> Mapping[str, Any]:

@@ -58,10 +58,10 @@ class Published:
 
 
 class SpecificationPublisher:
-    def __init__(self, directory: Path, *, proc: Path, folders: Sequence[Path]) -> None:
+    def __init__(self, directory: Path, *, proc: Path, folders: Sequence[Path], read_only_pipes: bool = True) -> None:
         """`folders` are those in which the container runtime looks, `directory` among them or not."""
         self.path = directory / FILE_NAME
-        self._proc = proc
+        self._proc, self._read_only_pipes = proc, read_only_pipes
         self._folders = SpecificationFolders(folders)
         self._files: DriverFiles | None = None
         """The last that were found."""
@@ -84,7 +84,7 @@ class SpecificationPublisher:
             self._change_log.warn(problem)
             return Published(missing={device.id: problem for device, _ in listed}, problem=problem)
         before = known.devices if known is not None else {}
-        entries, missing = _entries(listed, numbers, mps_root, before)
+        entries, missing = self._entries(listed, numbers, mps_root, before)
         desired = Specification(
             version=newer_version(files.version, OLDEST_VERSION),
             common=common_edits(files.edits, numbers),
@@ -173,22 +173,21 @@ class SpecificationPublisher:
         except FileNotFoundError:
             return b""
 
-
-def _entries(
-    listed: Iterable[OnGpu], numbers: DeviceNumbers, mps_root: Path | None, before: Mapping[str, Edits]
-) -> tuple[dict[str, Edits], dict[str, str]]:
-    entries: dict[str, Edits] = {}
-    missing: dict[str, str] = {}
-    pairs = tuple(listed)
-    readable = {gpu.minor for _, gpu in pairs if not gpu.problem and gpu.minor is not None}
-    for device, gpu in pairs:
-        # While it cannot be read nothing is changed on it, but the driver may have been loaded again without it.
-        if gpu.problem and device.id in before and not outdated(before[device.id], numbers, readable):
-            entries[device.id] = before[device.id]
-            continue
-        edits = gpu.problem or device_edits(device, gpu, numbers, mps_root)
-        if isinstance(edits, str):
-            missing[device.id] = edits
-        else:
-            entries[device.id] = edits
-    return entries, missing
+    def _entries(
+        self, listed: Iterable[OnGpu], numbers: DeviceNumbers, mps_root: Path | None, before: Mapping[str, Edits]
+    ) -> tuple[dict[str, Edits], dict[str, str]]:
+        entries: dict[str, Edits] = {}
+        missing: dict[str, str] = {}
+        pairs = tuple(listed)
+        readable = {gpu.minor for _, gpu in pairs if not gpu.problem and gpu.minor is not None}
+        for device, gpu in pairs:
+            # While it cannot be read nothing is changed on it, but the driver may have been loaded again without it.
+            if gpu.problem and device.id in before and not outdated(before[device.id], numbers, readable):
+                entries[device.id] = before[device.id]
+                continue
+            edits = gpu.problem or device_edits(device, gpu, numbers, mps_root, read_only_pipes=self._read_only_pipes)
+            if isinstance(edits, str):
+                missing[device.id] = edits
+            else:
+                entries[device.id] = edits
+        return entries, missing

@@ -91,7 +91,9 @@ def common_edits(driver_files: Edits, numbers: DeviceNumbers) -> Edits:
     }
 
 
-def device_edits(device: Device, gpu: ObservedGpu, numbers: DeviceNumbers, mps_root: Path | None) -> Edits | str:
+def device_edits(
+    device: Device, gpu: ObservedGpu, numbers: DeviceNumbers, mps_root: Path | None, *, read_only_pipes: bool = True
+) -> Edits | str:
     """What one device puts into a container, or why that is not known."""
     major = numbers.major("nvidia")
     if major is None:
@@ -114,7 +116,7 @@ def device_edits(device: Device, gpu: ObservedGpu, numbers: DeviceNumbers, mps_r
     return {
         "env": [f"{name}={value}" for name, value in sorted(environment.items())],
         "deviceNodes": nodes,
-        "mounts": [{"hostPath": pipe, "containerPath": pipe, "options": ["rw", *BIND]}],
+        "mounts": [{"hostPath": pipe, "containerPath": pipe, "options": ["ro" if read_only_pipes else "rw", *BIND]}],
     }
 
 

@@ -7,7 +7,6 @@ SIGTERM or SIGINT. Exits 0 then, 1 where another plugin holds the state director
 import argparse
 import fcntl
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,13 +33,18 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--state-dir", type=Path, default=Path("/var/lib/gpuplan"), help="shared with the node agent")
     parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), help="the kubelet's root")
     parser.add_argument(
-        "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe and log directories of the MPS daemons"
+        "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe directories of the MPS daemons"
     )
     parser.add_argument(
         "--cdi-dir",
         type=Path,
         default=DEFAULT_DIRECTORY,
         help="where the agent writes its CDI specification; as cdiDir in its settings",
+    )
+    parser.add_argument(
+        "--writable-mps-pipes",
+        action="store_true",
+        help="where devices are not given by CDI: mount the pipe directories of MPS daemons writable into containers",
     )
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     return parser.parse_args(arguments)
@@ -62,9 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             state_dir=arguments.state_dir,
             kubelet_dir=arguments.kubelet_dir,
             mps_root=arguments.mps_root,
-            environment=os.environ,
             boot_id=boot_id(),
             cdi_dir=arguments.cdi_dir,
+            read_only_pipes=not arguments.writable_mps_pipes,
         )
         call_when_ended(service.stop)
         service.run()

@@ -19,7 +19,7 @@ VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
 
 def container_answer(
-    devices: Sequence[Device], mps_root: Path, strategy: DeviceListStrategy
+    devices: Sequence[Device], mps_root: Path, strategy: DeviceListStrategy, *, read_only_pipes: bool = True
 ) -> pb.ContainerAllocateResponse:
     """For MPS there is one device, or several mergeable ones of one GPU: the device lists refuse the rest."""
     first = devices[0]
@@ -35,7 +35,7 @@ def container_answer(
     pipe = str(pipe_directory(mps_root, first.gpu))
     return pb.ContainerAllocateResponse(
         envs={VISIBLE_DEVICES: first.gpu, **client_environment(merged(devices), mps_root)},
-        mounts=[pb.Mount(container_path=pipe, host_path=pipe)],
+        mounts=[pb.Mount(container_path=pipe, host_path=pipe, read_only=read_only_pipes)],
     )
 
 

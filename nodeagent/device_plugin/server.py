@@ -1,8 +1,8 @@
 """Serves one resource's socket: the five methods of the device plugin API, answered from the device lists.
 
 Takes the kubelet's calls, returns lists, answers and refusals. Allocate writes the ledger and answers at once, because
-it blocks the kubelet's only sync loop; whatever can take time waits in PreStartContainer, which the kubelet retries.
-Tracks its own streams, because the kubelet never opens one again by itself.
+it blocks the kubelet's only sync loop; PreStartContainer, which the kubelet retries, refuses while no MPS daemon is
+there. Tracks its own streams, because the kubelet never opens one again by itself.
 """
 # ruff: noqa: N802, ARG002 - the protocol's method names and signatures
 
@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,15 +22,14 @@ from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
 from nodeagent.device_plugin.allocate import container_answer, preferred
 from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAllocate
+from nodeagent.device_plugin.known_daemons import KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
-from nodeagent.device_plugin.mps_daemons import MpsDaemons
-from nodeagent.handover.config import DeviceKind
+from nodeagent.handover.config import Device, DeviceKind
 from nodeagent.handover.files import Identity, identity
 
 log = logging.getLogger(__name__)
 
 WORKERS = 32  # of one socket; a stream holds one for as long as it is open
-PRE_STARTS = 24  # of the workers, at most: Allocate must find one at once
 UNSENT = -1
 
 
@@ -58,16 +57,16 @@ class ResourceServer(rpc.DevicePluginServicer):
         *,
         lists: DeviceLists,
         ledger: Ledger,
-        daemons: MpsDaemons,
+        daemons: KnownDaemons,
         mps_root: Path,
+        read_only_pipes: bool,
         on_change: Callable[[], None],
     ) -> None:
         self.resource = resource
         self.last_ended = float("-inf")  # monotonic, of the latest stream
         self.announced_pre_start: bool | None = None  # what the kubelet knows from its last registration
         self._lists, self._ledger, self._daemons, self._mps_root = lists, ledger, daemons, mps_root
-        self._on_change = on_change
-        self._pre_starts = threading.BoundedSemaphore(PRE_STARTS)
+        self._on_change, self._read_only_pipes = on_change, read_only_pipes
         self._lock = threading.Lock()
         self._streams: list[Stream] = []
 
@@ -127,11 +126,14 @@ class ResourceServer(rpc.DevicePluginServicer):
                     context.abort(grpc.StatusCode.FAILED_PRECONDITION, devices.sentence)
                 if devices:
                     self._record(ids, context)
-                    answer.container_responses.append(container_answer(devices, self._mps_root, self._lists.strategy()))
+                    answer.container_responses.append(self._answer(devices))
                 else:
                     answer.container_responses.append(pb.ContainerAllocateResponse())
         self._on_change()
         return answer
+
+    def _answer(self, devices: Sequence[Device]) -> pb.ContainerAllocateResponse:
+        return container_answer(devices, self._mps_root, self._lists.strategy(), read_only_pipes=self._read_only_pipes)
 
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
@@ -139,17 +141,9 @@ class ResourceServer(rpc.DevicePluginServicer):
         devices = [self._lists.device(id_) for id_ in request.devices_ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
         for gpu in sorted(gpus):
-            if (reason := self._not_ready(gpu)) is not None:
+            if (reason := self._daemons.confirm(gpu)) is not None:
                 context.abort(grpc.StatusCode.UNAVAILABLE, f"MPS on {gpu} is not ready: {reason}. This is tried again.")
         return pb.PreStartContainerResponse()
-
-    def _not_ready(self, gpu: str) -> str | None:
-        if not self._pre_starts.acquire(blocking=False):
-            return f"{PRE_STARTS} containers wait for MPS control daemons already"
-        try:
-            return self._daemons.confirm(gpu)
-        finally:
-            self._pre_starts.release()
 
     def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:
         try:

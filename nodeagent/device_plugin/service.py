@@ -1,9 +1,9 @@
-"""Runs the device plugin: reads the config file, serves sockets and MPS daemons, writes the confirmation file.
+"""Runs the device plugin: reads the config file, serves sockets, writes the confirmation file.
 
     config.json -> device lists -> sockets -> kubelet
          |             ^            |
-         |        MPS daemons,      v
-         |       CDI file (read)    |
+         |     mps.json and CDI     v
+         |      file (both read)    |
          +-------------------> loaded.json   (in force: pushed, and no Allocate of a withdrawn id still running)
 
 One loop that compares and acts, woken by whatever may have changed and every 30 s. A bad config changes nothing: the
@@ -19,9 +19,8 @@ from pathlib import Path
 from kube.change_log import ChangeLog
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.device_plugin.device_lists import DeviceLists
+from nodeagent.device_plugin.known_daemons import PATIENCE_SECONDS, KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
-from nodeagent.device_plugin.mps_control import MpsControl
-from nodeagent.device_plugin.mps_daemons import DaemonTiming, MpsDaemons
 from nodeagent.device_plugin.plugin_files import ConfigReader, LoadedFile
 from nodeagent.device_plugin.registration import Registrar, RegistrationTiming
 from nodeagent.device_plugin.server import Endpoint, ResourceServer
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 class ServiceTiming:
     poll_seconds: float = 10.0
     failed_seconds: float = 5.0
-    daemons: DaemonTiming = field(default_factory=DaemonTiming)
+    supervisor_patience_seconds: float = PATIENCE_SECONDS
     registration: RegistrationTiming = field(default_factory=RegistrationTiming)
 
 
@@ -54,25 +53,20 @@ class PluginService:
         state_dir: Path,
         kubelet_dir: Path,
         mps_root: Path,
-        environment: Mapping[str, str],
         timing: ServiceTiming | None = None,
         boot_id: str = "",
         cdi_dir: Path = cdi.DEFAULT_DIRECTORY,
+        read_only_pipes: bool = True,
     ) -> None:
         self._files, self._mps_root, self._boot_id = PluginFiles(state_dir), mps_root, boot_id
         self._paths = KubeletPaths(kubelet_dir)
         self._timing = timing or ServiceTiming()
         self._wake, self._quit = threading.Event(), threading.Event()
         self._reader, self._loaded = ConfigReader(self._files), LoadedFile(self._files, mps_root=mps_root)
-        self._lists = DeviceLists()
+        self._lists, self._read_only_pipes = DeviceLists(), read_only_pipes
         self._named_devices = cdi.NamedDevices(cdi_dir)
         self._ledger = Ledger(self._files)
-        self._daemons = MpsDaemons(
-            mps_root,
-            control=lambda directory: MpsControl(directory / "pipe", environment),
-            timing=self._timing.daemons,
-            on_change=self._wake.set,
-        )
+        self._daemons = KnownDaemons(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
         self._registrar = Registrar(
             self._paths, self._lists, on_change=self._wake.set, timing=self._timing.registration
         )
@@ -111,7 +105,7 @@ class PluginService:
             if (config := self._reader.read()) is not None:
                 self._advertise(config)
             self._lists.set_named(self._named(self._reader.config))
-            self._tend_daemons()
+            self._judge_daemons()
             self._serve()
             self._report(settled=self._is_settled())
         except Exception:
@@ -123,6 +117,7 @@ class PluginService:
     def _advertise(self, config: PluginConfig) -> None:
         log.info("config %s: %d devices, %d withdrawn", config.hash, len(config.devices), len(config.withdrawn))
         self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
+        self._daemons.refresh()
         # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
         self._lists.replace(config.in_boot(self._boot_id), unready=self._daemons.unready(), named=self._named(config))
         self._reader.accept(config)
@@ -135,9 +130,8 @@ class PluginService:
         names = self._named_devices.names()
         return frozenset() if isinstance(names, Unreadable) else names
 
-    def _tend_daemons(self) -> None:
-        if self._reader.has_accepted:  # before, a daemon that a GPU needs would be ended
-            self._daemons.tend()
+    def _judge_daemons(self) -> None:
+        self._daemons.refresh()
         problems = self._daemons.problems()
         for gpu in sorted(problems.keys() | self._daemon_problems.keys()):
             if self._change_log.is_new(problems.get(gpu, ""), gpu):
@@ -154,6 +148,7 @@ class PluginService:
                     ledger=self._ledger,
                     daemons=self._daemons,
                     mps_root=self._mps_root,
+                    read_only_pipes=self._read_only_pipes,
                     on_change=self._something_changed,
                 )
                 self._endpoints[resource] = Endpoint(server, self._paths.plugin_dir)
@@ -198,7 +193,6 @@ class PluginService:
         return tuple(Problem(gpu=gpu, message=f"{where}; the agent writes it") for gpu in gpus)
 
     def _close(self) -> None:
-        """Daemons stay: containers use them."""
         for watch in self._watches:
             watch.stop()
         self._registrar.stop()  # forgets its registrations

@@ -174,12 +174,13 @@ _CONFIG, _LOADED, _LEDGER = TypeAdapter(_ConfigFile), TypeAdapter(Loaded), TypeA
 
 
 class PluginFiles:
-    """The paths of the three files below the state directory."""
+    """The paths of the files below the state directory."""
 
     def __init__(self, state_dir: Path) -> None:
         self.directory = state_dir / "plugin"
         self.config, self.loaded = self.directory / "config.json", self.directory / "loaded.json"
         self.ledger = self.directory / "ledger.json"
+        self.mps, self.mps_lock = self.directory / "mps.json", self.directory / "mps.lock"
         self.lost_ledger = self.directory / "ledger.json.unreadable"
         """Kept aside by the plugin because it could not be read: a new ledger was begun after it."""
 

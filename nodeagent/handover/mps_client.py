@@ -55,6 +55,6 @@ def client_environment(device: Device, mps_root: Path) -> dict[str, str]:
         # By ordinal: a client of this daemon sees its one GPU as device 0.
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={device.memory_mib}M",
     }
-    if device.thread_percent is not None:
-        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(device.thread_percent)
+    # Also where it is all of them: an image may bring a value of its own.
+    environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(device.thread_percent or 100)
     return environment

@@ -13,7 +13,7 @@ from typing import Any
 
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.enablement import draining
-from crds.v1alpha1.names import TAINT_CHANGING
+from crds.v1alpha1.names import LABEL_MPS_DAEMONS, TAINT_CHANGING
 from kube.quantities import to_int
 from kube.taints import has_taint
 from partitioning.resources import classify
@@ -38,6 +38,8 @@ class ObservedNode:
     """The GPU Operator has labels on it."""
     operator_parts: tuple[str, ...] = ()
     """Labels by which it runs parts here that must not run alongside gpuplan."""
+    mps_daemons: bool = False
+    """Our label that keeps the supervisor of MPS daemons is on the Node."""
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
@@ -69,6 +71,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         draining=draining(labels),
         operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),
+        mps_daemons=labels.get(LABEL_MPS_DAEMONS) == "true",
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )

@@ -14,6 +14,7 @@ from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import Drained, Refused, Unchanged
+from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import InUseError
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.orphans import Orphans
@@ -116,6 +117,13 @@ def half_made_notes(change: GpuChange) -> list[str]:
         for instance in left
         if instance not in (*change.destroy, *change.finish)
     ]
+
+
+def mps_note(state: MpsState | None, gpu: str) -> str:
+    """What happened to its MPS daemon lately."""
+    daemons = state.daemons if state is not None else ()
+    alarm = next((daemon.alarm for daemon in daemons if daemon.gpu == gpu), "")
+    return f"its MPS control daemon: {alarm}" if alarm else ""
 
 
 def orphan_notes(orphans: Orphans) -> list[str]:

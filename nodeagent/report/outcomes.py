@@ -19,6 +19,7 @@ from nodeagent.report.gpu_outcome import (
     absent_gpu,
     gpu_outcome,
     half_made_notes,
+    mps_note,
     orphan_notes,
     partition_outcome,
     unhealthy_note,
@@ -91,7 +92,12 @@ class Outcomes:
             work.advertised.stage(change),
             confirmed_hash=work.confirmed.get(uuid, ""),
             partitions=partitions,
-            notes=(unhealthy_note(partitions), *half_made, *orphan_notes(orphans.get(uuid, ()))),
+            notes=(
+                unhealthy_note(partitions),
+                *half_made,
+                *orphan_notes(orphans.get(uuid, ())),
+                mps_note(work.observation.readings.mps, uuid),
+            ),
         )
 
     def _partitions(self, change: GpuChange, work: PassWork) -> tuple[PartitionOutcome, ...]:

@@ -9,23 +9,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sandbox.mps.statefile import load, locked, save
+from sandbox.mps.commands import COMMANDS
+from sandbox.mps.statefile import load, locked, save, stop
 
 
 class NoDaemonError(LookupError):
     """No control daemon runs on this pipe directory."""
 
 
-def connect(pipe_directory: Path | str, pid: int, device: str) -> None:
+def connect(pipe_directory: Path | str, pid: int, device: str, command: str = "") -> None:
     """A process opens the GPU (a UUID) through the daemon of the pipe directory."""
     pipe = str(pipe_directory)
     with locked(_existing(pipe)):
         state = _state(pipe)
         if not state["servers"]:
-            state["servers"][str(state["next_server"])] = {"clients": []}
-            state["next_server"] += 1
+            COMMANDS["start_server"](state, [])
         server = next(iter(state["servers"].values()))
-        server["clients"].append({"pid": pid, "device": device})
+        server["clients"].append({"pid": pid, "device": device, "command": command})
         save(pipe, state)
 
 
@@ -41,6 +41,17 @@ def disconnect(pipe_directory: Path | str, pid: int) -> None:
         for server in state["servers"].values():
             server["clients"] = [client for client in server["clients"] if client["pid"] != pid]
         save(pipe, state)
+
+
+def connected(pipe_directory: Path | str) -> list[int]:
+    """The pids of every client, in the order they came."""
+    state = _state(str(pipe_directory))
+    return [client["pid"] for server in state["servers"].values() for client in server["clients"]]
+
+
+def kill(pipe_directory: Path | str) -> None:
+    """The daemon dies as by SIGKILL: the command finds none, and a new one starts from defaults."""
+    stop(str(pipe_directory))
 
 
 def hang(pipe_directory: Path | str, seconds: float) -> None:

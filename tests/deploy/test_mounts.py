@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 import yaml
 
 import nodeagent
+from crds.v1alpha1.names import LABEL_MPS_DAEMONS
 from deploy.generate.manifests import CHART
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.device_plugin.__main__ import parse_arguments
+from nodeagent.mps.__main__ import parse_arguments as parse_mps
 from nodeagent.settings import Settings
 from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
+from tests.waiting import eventually
 
 PROGRAM = Path(inspect.getfile(nodeagent)).parent
 PLUGIN = PROGRAM / "device_plugin"
@@ -51,7 +55,13 @@ def agent_paths() -> set[Path]:
 def plugin_paths() -> set[Path]:
     arguments = parse_arguments(container("gpuplan-device-plugin")["args"][2:])
     used = kubelet_paths_used_in(PLUGIN.rglob("*.py"), arguments.kubelet_dir)
-    return {arguments.state_dir, arguments.mps_root, arguments.cdi_dir, *used}
+    # It passes on the root of the MPS daemons, and reads nothing below it.
+    return {arguments.state_dir, arguments.cdi_dir, *used}
+
+
+def mps_paths() -> set[Path]:
+    arguments = parse_mps(container("gpuplan-mps")["args"][2:])
+    return {arguments.state_dir, arguments.mps_root}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +73,7 @@ def plugin_paths() -> set[Path]:
             {"device-plugins", "kubelet_internal_checkpoint", "pod-resources/kubelet.sock"},
         ),
         ("gpuplan-device-plugin", plugin_paths(), {"device-plugins/kubelet.sock", "pod-resources/kubelet.sock"}),
+        ("gpuplan-mps", mps_paths(), {"gpuplan", "mps"}),
     ],
 )
 def test_every_path_that_a_program_uses_is_mounted(name: str, paths: set[Path], least: set[str]) -> None:
@@ -75,7 +86,8 @@ def test_every_path_that_a_program_uses_is_mounted(name: str, paths: set[Path], 
     ("name", "written"),
     [
         ("gpuplan-agent", {"/var/lib/gpuplan", "/var/run/cdi", "/tmp"}),
-        ("gpuplan-device-plugin", {"/var/lib/gpuplan", "/var/lib/kubelet/device-plugins", "/run/gpuplan/mps", "/tmp"}),
+        ("gpuplan-device-plugin", {"/var/lib/gpuplan", "/var/lib/kubelet/device-plugins", "/tmp"}),
+        ("gpuplan-mps", {"/var/lib/gpuplan", "/run/gpuplan/mps", "/tmp"}),
     ],
 )
 def test_only_what_a_program_writes_is_mounted_writable(name: str, written: set[str]) -> None:
@@ -84,7 +96,7 @@ def test_only_what_a_program_writes_is_mounted_writable(name: str, written: set[
     assert container(name)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-@pytest.mark.parametrize("name", ["gpuplan-agent", "gpuplan-device-plugin"])
+@pytest.mark.parametrize("name", ["gpuplan-agent", "gpuplan-device-plugin", "gpuplan-mps"])
 def test_host_paths_are_mounted_where_they_lie(name: str) -> None:
     (body,) = (b for b in ALL if b["kind"] == "DaemonSet" and b["metadata"]["name"] == name)
     volumes = {volume["name"]: volume for volume in body["spec"]["template"]["spec"]["volumes"]}
@@ -101,6 +113,36 @@ def test_agent_and_device_plugin_use_one_specification() -> None:
     assert parse_arguments(container("gpuplan-device-plugin")["args"][2:]).cdi_dir == settings.cdi_spec_dirs[-1]
 
 
+def test_all_programs_use_the_same_mps_daemons() -> None:
+    plugin = parse_arguments(container("gpuplan-device-plugin")["args"][2:])
+    mps = parse_mps(container("gpuplan-mps")["args"][2:])
+    assert (plugin.mps_root, plugin.state_dir) == (mps.mps_root, mps.state_dir)
+
+
+def test_nothing_ends_the_mps_daemons_but_their_pod() -> None:
+    """Whatever ends its container ends every CUDA process with an MPS slice on the node."""
+    (body,) = (b for b in ALL if b["kind"] == "DaemonSet" and b["metadata"]["name"] == "gpuplan-mps")
+    pod = body["spec"]["template"]["spec"]
+    (mps,) = pod["containers"]
+    assert body["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert "limits" not in mps["resources"], "the servers of the clients would count in it"
+    assert not {"livenessProbe", "readinessProbe", "startupProbe"} & mps.keys()
+    assert mps["command"][0] == "/bin/sh", "no program of ours is the first process"
+    assert pod["nodeSelector"] == {LABEL_MPS_DAEMONS: "true"}, "no label that people change"
+    assert "affinity" not in pod
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_the_first_process_starts_a_program_again_that_ended_and_ends_with_its_pod(tmp_path: Path) -> None:
+    script = container("gpuplan-mps")["command"]
+    count = tmp_path / "count"
+    with subprocess.Popen([*script, "/bin/sh", "-c", f"echo >> {count}; kill -9 $$"]) as first:
+        eventually(lambda: count.exists() and count.stat().st_size >= 2, "the program was started twice")
+        assert first.poll() is None
+        first.terminate()
+        assert first.wait(20) == 0
+
+
 def test_the_page_names_every_path_of_the_node_with_its_reason() -> None:
     page = (MANIFESTS.parents[1] / "docs/security.md").read_text()
     (table,) = re.findall(r"^## What the pods get of the node\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)
@@ -109,7 +151,7 @@ def test_the_page_names_every_path_of_the_node_with_its_reason() -> None:
     assert {path for path in paths if f"`{path}`" not in table} == set()
 
 
-@pytest.mark.parametrize("template", ["41-agent.yaml", "42-device-plugin.yaml"])
+@pytest.mark.parametrize("template", ["41-agent.yaml", "42-device-plugin.yaml", "43-mps-daemons.yaml"])
 def test_every_privilege_has_its_reason_beside_it(template: str) -> None:
     lines = (CHART / "templates" / template).read_text().splitlines()
     assert len(lines) > 50

@@ -179,6 +179,7 @@ def workloads() -> Iterator[tuple[str, str]]:
     yield "Deployment", "gpuplan-controller"
     yield "DaemonSet", "gpuplan-agent"
     yield "DaemonSet", "gpuplan-device-plugin"
+    yield "DaemonSet", "gpuplan-mps"
 
 
 def test_no_workload_requests_a_gpu_and_all_have_a_read_only_root(render: Any) -> None:

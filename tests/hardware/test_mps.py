@@ -37,7 +37,7 @@ def test_pending_pods_get_slices_whose_limits_hold(words: Words) -> None:
     assert len(clients) == len(SLICES)
 
 
-@pytest.mark.parametrize("part", ["agent", "plugin"])
+@pytest.mark.parametrize("part", ["agent", "plugin", "mps"])
 def test_a_killed_program_costs_no_client_anything(words: Words, part: str) -> None:
     daemon = words.daemon_pid()
     words.restart(part)

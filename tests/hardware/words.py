@@ -79,9 +79,10 @@ class Words:
         return {"conditions": status.get("conditions"), "gpus": status.get("gpus"), "pods": pods, "logs": logs}
 
     def restart(self, part: str) -> None:
-        """Kill the agent or the plugin, and wait until its successor has done its first work."""
+        """Kill the agent, the plugin or the MPS supervisor, and wait until its successor has done its first work."""
         child = self.cluster.supervisor.children[getattr(self.node, part)]
-        sign = {"agent": "serving /healthz", "plugin": f"{slice_of_gb(5).resource} registered"}[part]
+        registered = f"{slice_of_gb(5).resource} registered"
+        sign = {"agent": "serving /healthz", "plugin": registered, "mps": "keeping MPS daemons"}[part]
         killed, before = child.pid, child.log.read_text(encoding="utf-8").count(sign)
         assert killed is not None
         os.kill(killed, signal.SIGKILL)

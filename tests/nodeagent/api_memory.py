@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crds.v1alpha1.names import CHANGING_TAINT
+from crds.v1alpha1.names import LABEL_MPS_DAEMONS as MPS_LABEL
 from kube.events import EventType, ObjectReference
 from kube.latest import LatestVersion
 from kube.taints import taint_patch
@@ -86,6 +87,15 @@ class ApiMemory:
                 del taints[int(operation["path"].rpartition("/")[2])]
         self._node_written()
         self.effect(f"taint {present}")
+        return ""
+
+    def set_daemons(self, present: bool) -> str:
+        """NodeWriting."""
+        labels = {name: text for name, text in self.node["metadata"].get("labels", {}).items() if name != MPS_LABEL}
+        labels |= {MPS_LABEL: "true"} if present else {}
+        self.node = {**self.node, "metadata": {**self.node["metadata"], "labels": labels}}
+        self._node_written()
+        self.effect(f"label {present}")
         return ""
 
     def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,7 +68,6 @@ class Node:
             kubelet_dir=directory / "kubelet",
             mps_root=directory / "mps",
             cdi_dir=cdi,
-            environment=os.environ,
         )
         self._plugin_thread = threading.Thread(target=self.plugin.run, daemon=True)
         self.kubelet.start()

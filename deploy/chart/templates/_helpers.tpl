@@ -51,6 +51,7 @@ kubeletDir: {{ .Values.nodes.kubeletDir }}
 cdiSpecDirs: [/host/etc/cdi, {{ .Values.nodes.cdiDir }}]
 containerdConfigDir: /host/etc/containerd
 procDir: /host/proc
+mpsReadOnlyPipes: {{ .Values.mps.readOnlyPipes }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.agent.metricsPort }}
 {{- with .Values.agent.settings }}
@@ -58,8 +59,8 @@ metricsPort: {{ .Values.agent.metricsPort }}
 {{- end }}
 {{- end }}
 
-{{/* What agent and device plugin have in common: the nodes that they run on. */}}
-{{- define "gpuplan.nodePod" -}}
+{{/* What all pods of a node have in common. */}}
+{{- define "gpuplan.anyNodePod" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
@@ -75,6 +76,11 @@ tolerations:
   - {{ toJson . }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* What agent and device plugin have in common: the nodes that they run on. */}}
+{{- define "gpuplan.nodePod" -}}
+{{- include "gpuplan.anyNodePod" . }}
 {{- with .Values.nodes.selector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}

@@ -93,14 +93,19 @@ class GpuNode:
         self.kubelet.start()
         eventually(self._running_daemons, f"DaemonSet pods run on {self.name}", SECONDS)
         self.start_plugin()
+        self.start_mps()
         self.start_agent()
 
     def start_plugin(self) -> None:
         folders = (self.folder / "state", self.kubelet.paths.root, self.folder / "mps", self.cdi)
         flags = ("--state-dir", "--kubelet-dir", "--mps-root", "--cdi-dir")
         arguments = [word for pair in zip(flags, map(str, folders), strict=True) for word in pair]
+        self.supervisor.add("plugin", "nodeagent.device_plugin", arguments)
+
+    def start_mps(self) -> None:
+        arguments = ["--state-dir", str(self.folder / "state"), "--mps-root", str(self.folder / "mps")]
         path = f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-        self.supervisor.add("plugin", "nodeagent.device_plugin", arguments, env={"PATH": path})
+        self.supervisor.add("mps", "nodeagent.mps", arguments, env={"PATH": path})
 
     def start_agent(self) -> None:
         kubeconfig = self.folder / "agent.kubeconfig"

@@ -138,6 +138,10 @@ class Writer:
         self.done.append(present)
         return self._answer
 
+    def set_daemons(self, present: bool) -> str:
+        self.done.append(f"daemons {present}")
+        return self._answer
+
     def set_counts(self, allocatable: Any, capacity: Any) -> str:
         self.done.append((dict(allocatable), dict(capacity)))
         return self._answer

@@ -87,7 +87,10 @@ def test_mps_slice_has_its_gpu_its_limits_and_its_daemons_directory() -> None:
     ]
     (mount,) = edits["mounts"]
     assert (mount["hostPath"], mount["containerPath"]) == ("/run/gpuplan/mps/GPU-1/pipe",) * 2
-    assert "rw" in mount["options"]
+    assert "ro" in mount["options"], "root in a container could fill the node's /run"
+    writable = device_edits(SLICE, GPU, NUMBERS, MPS_ROOT, read_only_pipes=False)
+    assert not isinstance(writable, str)
+    assert "rw" in writable["mounts"][0]["options"]
 
 
 def test_mergeable_slice_leaves_its_limits_to_the_answer() -> None:

@@ -7,14 +7,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 import sandbox
-from nodeagent.device_plugin.mps_daemons import DaemonTiming
 from nodeagent.device_plugin.registration import RegistrationTiming
 from nodeagent.device_plugin.service import PluginService, ServiceTiming
 from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, read_loaded, write_config
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
+from nodeagent.mps.daemons import DaemonTiming
+from nodeagent.mps.supervisor import MpsSupervisor
+from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
 
@@ -91,6 +95,59 @@ class Running:
 Start = Callable[..., Running]
 
 
+@dataclass
+class Supervised:
+    """A supervisor of MPS daemons, with the lock that its process would hold."""
+
+    supervisor: MpsSupervisor
+    thread: threading.Thread
+    lock: IO[str]
+
+    def stop(self) -> None:
+        self.supervisor.stop()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        self.lock.close()
+
+
+StartMps = Callable[..., Supervised]
+
+
+@pytest.fixture
+def daemons_answer(node: Node) -> Iterator[None]:
+    """As a supervisor reports that every daemon answers; none runs."""
+    lock = hold_lock(node.files)
+    assert lock is not None
+    with lock:
+        answering = tuple(MpsDaemon(gpu=gpu, ready=True) for gpu in (GPU_A, GPU_B, GPU_C))
+        write_mps(node.files, MpsState(daemons=answering))
+        yield
+
+
+@pytest.fixture
+def start_mps(node: Node) -> Iterator[StartMps]:
+    """Starts the supervisor of MPS daemons, of which `daemon_check_seconds` is the time between two checks."""
+    started: list[Supervised] = []
+
+    def start(daemon_check_seconds: float = 10.0, **timing: float) -> Supervised:
+        lock = hold_lock(node.files)
+        assert lock is not None, "another supervisor runs"
+        supervisor = MpsSupervisor(
+            state_dir=node.files.directory.parent,
+            mps_root=node.mps_root,
+            environment=node.environment,
+            timing=DaemonTiming(check_seconds=daemon_check_seconds, **timing),
+        )
+        thread = threading.Thread(target=supervisor.run, name="mps")
+        thread.start()
+        started.append(Supervised(supervisor, thread, lock))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()
+
+
 @pytest.fixture
 def start_plugin(node: Node) -> Iterator[Start]:
     started: list[Running] = []
@@ -101,16 +158,11 @@ def start_plugin(node: Node) -> Iterator[Start]:
             verify_again_seconds=timing.pop("verify_again_seconds", 10),
             unanswered_seconds=timing.pop("unanswered_seconds", 60),
         )
-        daemons = DaemonTiming(
-            check_seconds=timing.pop("daemon_check_seconds", 10),
-            confirm_seconds=timing.pop("confirm_seconds", 15),  # the stand-in starts Python for each command
-        )
         service = PluginService(
             state_dir=node.files.directory.parent,
             kubelet_dir=node.kubelet_dir,
             mps_root=node.mps_root,
-            environment=node.environment,
-            timing=ServiceTiming(registration=registration, daemons=daemons, **timing),
+            timing=ServiceTiming(registration=registration, **timing),
             boot_id=boot_id,
         )
         thread = threading.Thread(target=service.run, name="plugin")

@@ -23,6 +23,8 @@ from tests.nodeagent.device_plugin.devices import (
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("daemons_answer")
+
 
 def test_everything_is_registered_listed_and_confirmed(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
@@ -54,8 +56,9 @@ def test_answers_of_allocate(node: Node, kubelet: FakeKubelet, start_plugin: Sta
         "NVIDIA_VISIBLE_DEVICES": GPU_B,
         "CUDA_MPS_PIPE_DIRECTORY": pipe,
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=9536M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
     }
-    assert [(m.container_path, m.host_path, m.read_only) for m in first.mounts] == [(pipe, pipe, False)]
+    assert [(m.container_path, m.host_path, m.read_only) for m in first.mounts] == [(pipe, pipe, True)]
     second = kubelet.allocate(SLICE, ids={f"{GPU_B}::10gb::1"})
     assert second.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert not first.devices
@@ -119,7 +122,6 @@ def test_pods_are_packed_onto_few_gpus(node: Node, kubelet: FakeKubelet, start_p
 
 
 def test_an_unwritable_ledger_of_the_past_is_kept_aside(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
-    node.files.directory.mkdir(parents=True)
     node.files.ledger.write_text("{")
     start_plugin()
     node.load(ALL)

@@ -139,15 +139,15 @@ def test_a_pass_that_fails_is_not_the_end_of_the_plugin(
     node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = threading.Event()
-    tend = PluginService._tend_daemons
+    judge = PluginService._judge_daemons
 
     def fails_once(service: PluginService) -> None:
         if not failed.is_set():
             failed.set()
             raise RuntimeError("a broken world")
-        tend(service)
+        judge(service)
 
-    monkeypatch.setattr(PluginService, "_tend_daemons", fails_once)
+    monkeypatch.setattr(PluginService, "_judge_daemons", fails_once)
     start_plugin(failed_seconds=0.01)
 
     node.load(PluginConfig.of([mig(0)]))

@@ -15,7 +15,7 @@ from tests.apiserver import ApiServer
 from tests.nodeagent.device_plugin.conftest import Node, Running
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("daemons_answer")]
 
 MIG, SLICE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
 GPU_A, GPU_B = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.device_plugin.mps_control import MpsControl
+from nodeagent.mps.control import ENDED, Check, Defaults, MpsControl
 from sandbox.mps import clients
 from tests.nodeagent.device_plugin.conftest import Node
 from tests.waiting import eventually
@@ -16,6 +16,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 GPU = "GPU-aaaaaaaa-1111-2222-3333-444444444444"
+TEN = Defaults(memory_mib=10240, thread_percent=50)
 
 
 @pytest.fixture
@@ -27,19 +28,19 @@ def state(node: Node) -> Path:
     return node.pipe(GPU) / ".sandbox-mps.json"
 
 
-def test_a_daemon_is_started_once_and_without_limits(node: Node, control: MpsControl) -> None:
-    assert control.ensure(GPU) is None
+def test_a_daemon_is_started_once_and_with_its_defaults(node: Node, control: MpsControl) -> None:
+    assert control.ensure(GPU, TEN) == Check()
     started = json.loads(state(node).read_text())
-    assert started["percentage"] == 100.0  # not the value of our own environment
+    assert (started["percentage"], started["limits"]) == (50.0, {"0": 10 << 30})
     state(node).write_text(json.dumps({**started, "next_server": 7777}))
-    assert control.ensure(GPU) is None
+    assert control.ensure(GPU, TEN) == Check()
     assert json.loads(state(node).read_text())["next_server"] == 7777  # the same daemon
     assert (node.pipe(GPU).parent / "log").is_dir()
 
 
 def test_a_daemon_is_ended_unless_it_has_clients(node: Node, control: MpsControl) -> None:
     assert control.end(), "none was ever started"
-    control.ensure(GPU)
+    control.ensure(GPU, TEN)
     clients.connect(node.pipe(GPU), 77, GPU)
     assert not control.end()
     assert state(node).exists()
@@ -49,16 +50,68 @@ def test_a_daemon_is_ended_unless_it_has_clients(node: Node, control: MpsControl
     assert control.end()  # none is left, and nothing is wrong
 
 
+def test_what_a_client_changed_is_set_back_and_reported(node: Node, control: MpsControl) -> None:
+    control.ensure(GPU, TEN)
+    clients.connect(node.pipe(GPU), 77, GPU)
+    assert control.ensure(GPU, TEN) == Check(), "a new server is set without an alarm"
+    held = json.loads(state(node).read_text())
+    state(node).write_text(json.dumps({**held, "percentage": 1.0, "limits": {"0": 1 << 20}}))
+
+    assert control.ensure(GPU, TEN).alarms == (
+        "the default thread percentage was changed from 50.0 to 1.0 and set back",
+        "the default memory limit was changed from 10G to 1M and set back",
+    )
+    assert json.loads(state(node).read_text()) == held
+    assert control.ensure(GPU, TEN) == Check()
+
+
+def test_a_servers_own_limits_are_held_too(node: Node, control: MpsControl) -> None:
+    """A tenant may lower those of the server that all clients share."""
+    control.ensure(GPU, TEN)
+    clients.connect(node.pipe(GPU), 77, GPU)
+    control.ensure(GPU, TEN)
+    held = json.loads(state(node).read_text())
+    (server,) = held["servers"].values()
+    assert server["percentage"] == 50.0
+    state(node).write_text(json.dumps({**held, "servers": {"5000": {**server, "percentage": 2.0}}}))
+    assert control.ensure(GPU, TEN).alarms == (
+        "the thread percentage of MPS server 5000 was changed from 50.0 to 2.0 and set back",
+    )
+    assert json.loads(state(node).read_text()) == held
+
+
+def test_new_defaults_are_set_without_an_alarm(node: Node, control: MpsControl) -> None:
+    control.ensure(GPU, TEN)
+    assert control.ensure(GPU, Defaults(memory_mib=20480, thread_percent=100)) == Check()
+    found = json.loads(state(node).read_text())
+    assert (found["percentage"], found["limits"]) == (100.0, {"0": 20 << 30})
+
+
+def test_a_daemon_that_was_started_by_another_process_is_adopted(node: Node, control: MpsControl) -> None:
+    control.ensure(GPU, TEN)
+    clients.connect(node.pipe(GPU), 77, GPU)
+    later = MpsControl(node.pipe(GPU), node.environment)
+    assert later.ensure(GPU, Defaults(memory_mib=20480)) == Check()
+    assert clients.connected(node.pipe(GPU)) == [77]
+
+
+def test_a_daemon_that_ended_is_started_again_with_an_alarm(node: Node, control: MpsControl) -> None:
+    control.ensure(GPU, TEN)
+    clients.kill(node.pipe(GPU))
+    assert control.ensure(GPU, TEN) == Check(alarms=(ENDED,))
+    assert json.loads(state(node).read_text())["percentage"] == 50.0
+
+
 def test_a_command_that_hangs_is_killed(node: Node, control: MpsControl) -> None:
-    assert control.ensure(GPU) is None
+    assert control.ensure(GPU, TEN) == Check()
     started: list[subprocess.Popen[bytes]] = []
     impatient = MpsControl(node.pipe(GPU), node.environment, timeout_seconds=0.5, spawn=remembering(started))
     clients.hang(node.pipe(GPU), 60)
-    assert impatient.ensure(GPU) == "nvidia-cuda-mps-control did not answer within 0.5 s"
+    assert impatient.ensure(GPU, TEN).problem == "nvidia-cuda-mps-control did not answer within 0.5 s"
     assert not impatient.end()
     assert [process.returncode for process in started] == [-9, -9]
     clients.hang(node.pipe(GPU), 0)
-    assert control.ensure(GPU) is None
+    assert control.ensure(GPU, TEN) == Check()
 
 
 def remembering(started: list[subprocess.Popen[bytes]]) -> Callable[..., subprocess.Popen[bytes]]:
@@ -80,32 +133,33 @@ class Unkillable(subprocess.Popen[bytes]):
 
 
 def test_a_command_that_cannot_be_killed_is_left_behind_until_it_ends(node: Node, control: MpsControl) -> None:
-    assert control.ensure(GPU) is None
+    assert control.ensure(GPU, TEN) == Check()
     started: list[Unkillable] = []
 
     def spawn(*arguments: Any, **keywords: Any) -> Unkillable:
         started.append(Unkillable(*arguments, **keywords))
         return started[-1]
 
-    hanging = MpsControl(node.pipe(GPU), node.environment, timeout_seconds=0.5, kill_seconds=0.1, spawn=spawn)
+    hanging = MpsControl(node.pipe(GPU), node.environment, timeout_seconds=3.0, kill_seconds=0.1, spawn=spawn)
     clients.hang(node.pipe(GPU), 60)
-    problem = hanging.ensure(GPU) or ""
-    assert f"process {started[0].pid} of the plugin" in problem
+    problem = hanging.ensure(GPU, TEN).problem or ""
+    assert f"process {started[0].pid} of the supervisor" in problem
     assert "does not end when it is killed" in problem
     clients.hang(node.pipe(GPU), 0)
-    assert hanging.ensure(GPU) == problem, "the same words, since each change is a write of the plan's status"
+    again = hanging.ensure(GPU, TEN).problem
+    assert again == problem, "the same words, since each change is a write of the plan's status"
     assert not hanging.end()
     assert len(started) == 1, "nothing else is run meanwhile"
 
     started[0].let_go()
-    eventually(lambda: hanging.ensure(GPU) is None, "an answer of the daemon")
+    eventually(lambda: hanging.ensure(GPU, TEN) == Check(), "an answer of the daemon")
 
 
 def test_long_pipe_directories_are_refused_beforehand(node: Node) -> None:
     spare = 87 - len(str(node.pipe(GPU))) - 1  # what the real daemon of 535 was seen to take, and no byte more
     for letters, refused in ((spare, False), (spare + 1, True)):
         pipe = node.mps_root / ("x" * letters) / node.pipe(GPU).relative_to(node.mps_root)
-        problem = MpsControl(pipe, node.environment).ensure(GPU) or ""
+        problem = MpsControl(pipe, node.environment).ensure(GPU, TEN).problem or ""
         assert ("is longer than 87 bytes" in problem) is refused, problem
 
 
@@ -114,6 +168,6 @@ def test_the_daemons_own_output_is_passed_on(node: Node) -> None:
     command.write_text("#!/bin/sh\necho Cannot find MPS control daemon process >&2\nexit 1\n")
     command.chmod(0o755)
     control = MpsControl(node.pipe(GPU), {"PATH": f"{node.root}:/usr/bin:/bin"})
-    assert control.ensure(GPU) == (
+    assert control.ensure(GPU, TEN).problem == (
         f"the MPS control daemon of {GPU} did not start: Cannot find MPS control daemon process"
     )

@@ -1,5 +1,6 @@
-"""Daemons of several GPUs: one that hangs delays its own GPU only, and a container start waits within a bound."""
+"""Daemons of several GPUs: one that hangs delays its own GPU only, and each is reported as its checks found it."""
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.device_plugin.mps_daemons import DaemonTiming, MpsDaemons
+from nodeagent.handover.mps_state import MpsDaemon
+from nodeagent.mps.control import Check, Defaults
+from nodeagent.mps.daemons import DaemonTiming, MpsDaemons
 from tests.clock import Clock
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B
 from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS
@@ -21,28 +24,32 @@ TWIN = f"{GPU_A[:13]}9999-2222-3333-444444444444"
 class FakeControl:
     """Answers as set, or hangs until it is released. Fails the test where two calls are under way at once."""
 
-    answers: dict[str, str | None] = field(default_factory=dict)  # by GPU; HANGS until another one is set
+    answers: dict[str, Check | str] = field(default_factory=dict)  # by GPU; HANGS until another one is set
     has_clients: bool = False
     calls: list[str] = field(default_factory=list)
+    defaults: list[Defaults] = field(default_factory=list)
     together: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def ensure(self, gpu: str) -> str | None:
+    def ensure(self, gpu: str, defaults: Defaults) -> Check:
         with self._changed:
             self.calls.append(gpu)
+            self.defaults.append(defaults)
             self.together += 1
             assert self.together == 1
             self._changed.wait_for(lambda: self.answers.get(gpu) != HANGS)
             self.together -= 1
-            return self.answers.get(gpu)
+            found = self.answers.get(gpu, Check())
+            assert isinstance(found, Check)
+            return found
 
     def end(self) -> bool:
         self.calls.append("end")
         return not self.has_clients
 
-    def answer(self, gpu: str, problem: str | None) -> None:
+    def answer(self, gpu: str, check: Check | str = Check()) -> None:  # noqa: B008 - frozen
         with self._changed:
-            self.answers[gpu] = problem
+            self.answers[gpu] = check
             self._changed.notify_all()
 
 
@@ -55,6 +62,19 @@ class World:
         self.daemons = MpsDaemons(
             root, control=self._make, timing=timing, clock=self.clock, start=self._start, on_change=self._count
         )
+
+    def claim(self, *gpus: str, memory_mib: int = 10240) -> None:
+        self.daemons.claim(dict.fromkeys(gpus, Defaults(memory_mib=memory_mib)))
+
+    def reported(self, gpu: str) -> MpsDaemon:
+        (found,) = (daemon for daemon in self.daemons.state().daemons if daemon.gpu == gpu)
+        return found
+
+    def problems(self) -> dict[str, str]:
+        return {daemon.gpu: daemon.problem for daemon in self.daemons.state().daemons if daemon.problem}
+
+    def unready(self) -> set[str]:
+        return {daemon.gpu for daemon in self.daemons.state().daemons if not daemon.ready}
 
     def of(self, gpu: str) -> FakeControl:
         return self.controls.setdefault(gpu[:13], FakeControl())
@@ -88,42 +108,44 @@ def make(tmp_path: Path) -> Iterator[Make]:
     worlds: list[World] = []
 
     def world(*gpus: str, **timing: float) -> World:
-        worlds.append(World(tmp_path, DaemonTiming(**timing)))  # type: ignore[arg-type]
-        worlds[-1].daemons.claim(gpus)
+        worlds.append(World(tmp_path, DaemonTiming(**timing)))
+        worlds[-1].claim(*gpus)
         return worlds[-1]
 
     yield world
     for each in worlds:
         for control in each.controls.values():
             for gpu in list(control.answers):
-                control.answer(gpu, None)
+                control.answer(gpu)
         each.join()
+
+
+AWAY = Check(problem="it is away")
 
 
 def test_a_gpu_is_unready_until_its_daemon_answered_a_check(make: Make) -> None:
     world = make(GPU_A)
-    assert (set(world.daemons.unready()), world.daemons.problems()) == ({GPU_A}, {})
+    assert (world.unready(), world.problems()) == ({GPU_A}, {})
     world.tended()
-    assert (set(world.daemons.unready()), world.daemons.problems(), world.news) == (set(), {}, 1)
-    world.of(GPU_A).answer(GPU_A, "it is away")
+    assert (world.unready(), world.problems(), world.news) == (set(), {}, 1)
+    world.of(GPU_A).answer(GPU_A, AWAY)
     world.tended()
-    assert world.daemons.unready() == set(), "no check is due"
+    assert world.unready() == set(), "no check is due"
     assert world.daemons.seconds_to_due() == 10.0
     world.clock.now += 10.0
     world.tended()
-    assert (set(world.daemons.unready()), world.daemons.problems()) == ({GPU_A}, {GPU_A: "it is away"})
+    assert (world.unready(), world.problems()) == ({GPU_A}, {GPU_A: "it is away"})
 
 
 def test_a_daemon_that_hangs_delays_no_other_gpu(make: Make) -> None:
     world = make(GPU_A, GPU_B)
     world.of(GPU_A).answer(GPU_A, HANGS)
     world.daemons.tend()
-    eventually(lambda: world.daemons.unready() == {GPU_A}, "one GPU without a daemon")
-    assert world.daemons.confirm(GPU_B) is None
+    eventually(lambda: world.unready() == {GPU_A}, "one GPU without a daemon")
     world.clock.now += 10.0
     world.daemons.tend()
-    eventually(lambda: len(world.of(GPU_B).calls) == 3, "three calls to the other daemon")
-    assert world.of(GPU_A).calls == [GPU_A], "it is not asked again before it has answered"
+    eventually(lambda: len(world.of(GPU_B).calls) == 2, "two calls to the other daemon")
+    assert world.of(GPU_A).calls == [GPU_A], "it is not called again before it has answered"
 
 
 def test_a_check_that_does_not_end_is_reported_in_words_that_stay_the_same(make: Make) -> None:
@@ -132,81 +154,79 @@ def test_a_check_that_does_not_end_is_reported_in_words_that_stay_the_same(make:
     world.clock.now += 10.0
     world.of(GPU_A).answer(GPU_A, HANGS)
     world.daemons.tend()
-    assert world.daemons.seconds_to_due() == 30.0
-    world.clock.now += 29.0
-    assert world.daemons.problems() == {}
+    assert world.daemons.seconds_to_due() == 60.0
+    world.clock.now += 59.0
+    assert world.problems() == {}
     world.clock.now += 1.0
-    first = world.daemons.problems()
-    assert "has not ended for 30 s" in first[GPU_A]
+    first = world.problems()
+    assert "has not ended for 60 s" in first[GPU_A]
     assert "kernel log" in first[GPU_A]
-    assert world.daemons.unready() == {GPU_A}
+    assert world.unready() == {GPU_A}
     assert world.daemons.seconds_to_due() == float("inf"), "or the main loop would not rest"
-    assert world.daemons.confirm(GPU_A) == first[GPU_A]
     world.clock.now += 500.0
-    assert world.daemons.problems() == first
+    assert world.problems() == first
 
-    world.of(GPU_A).answer(GPU_A, None)
+    world.of(GPU_A).answer(GPU_A)
     world.join()
-    assert world.daemons.problems() == {}
+    assert world.problems() == {}
 
 
-def test_a_known_problem_is_returned_to_a_container_start_without_a_check(make: Make) -> None:
+def test_a_daemon_that_does_not_start_is_tried_again_after_longer_and_longer_pauses(make: Make) -> None:
     world = make(GPU_A)
-    world.of(GPU_A).answer(GPU_A, "it is away")
+    world.of(GPU_A).answer(GPU_A, Check(problem="it did not start", failed_start=True))
+    pauses = []
+    for _ in range(6):
+        world.tended()
+        pauses.append(world.daemons.seconds_to_due())
+        world.clock.now += pauses[-1]
+    assert pauses == [10.0, 20.0, 40.0, 80.0, 120.0, 120.0]
+    world.of(GPU_A).answer(GPU_A)
     world.tended()
-    world.of(GPU_A).answer(GPU_A, HANGS)
-    assert world.daemons.confirm(GPU_A) == "it is away"
-    assert world.of(GPU_A).calls == [GPU_A]
+    assert world.daemons.seconds_to_due() == 10.0
 
 
-def test_a_container_start_checks_a_daemon_that_answered_before(make: Make) -> None:
-    """It may have died since, and a client without its daemon runs without limits."""
+def test_what_was_put_right_is_reported_for_some_time_and_counted(make: Make) -> None:
     world = make(GPU_A)
+    world.of(GPU_A).answer(GPU_A, Check(alarms=("it was changed", "and again")))
     world.tended()
-    assert world.daemons.confirm(GPU_A) is None
-    assert world.of(GPU_A).calls == [GPU_A, GPU_A]
-    world.of(GPU_A).answer(GPU_A, "it cannot be started")
-    assert world.daemons.confirm(GPU_A) == "it cannot be started"
-    assert world.daemons.unready() == {GPU_A}
+    world.of(GPU_A).answer(GPU_A)
+    assert (world.reported(GPU_A).alarm, world.reported(GPU_A).alarms) == ("it was changed; and again", 2)
+    world.clock.now += 599.0
+    world.tended()
+    assert world.reported(GPU_A).alarm
+    world.clock.now += 1.0
+    assert (world.reported(GPU_A).alarm, world.reported(GPU_A).alarms) == ("", 2)
 
 
-def test_a_container_start_waits_for_its_check_within_a_bound(make: Make) -> None:
-    world = make(GPU_A, confirm_seconds=0.05)
-    world.tended()
+def test_a_daemon_whose_process_is_gone_is_checked_at_once(make: Make) -> None:
+    world = make(GPU_A)
+    with subprocess.Popen(["sleep", "600"]) as process:
+        world.of(GPU_A).answer(GPU_A, Check(pid=process.pid))
+        world.tended()
+        assert (world.reported(GPU_A).pid, world.daemons.seconds_to_due()) == (process.pid, 1.0)
+        world.tended()
+        assert world.of(GPU_A).calls == [GPU_A]
+        process.kill()
     world.of(GPU_A).answer(GPU_A, HANGS)
-    assert world.daemons.confirm(GPU_A) == "its MPS control daemon has not answered for 0.05 s"
-
-
-def test_a_check_that_hangs_makes_no_later_container_start_wait(make: Make) -> None:
-    world = make(GPU_A, confirm_seconds=600.0, overdue_seconds=3600.0)
-    world.tended()
-    world.of(GPU_A).answer(GPU_A, HANGS)
-    world.clock.now += 10.0
     world.daemons.tend()
-    world.clock.now += 600.0
-    answers: list[str | None] = []
-    start = threading.Thread(target=lambda: answers.append(world.daemons.confirm(GPU_A)), daemon=True)
-    start.start()
-    start.join(WAIT_SECONDS)
-    assert answers == ["its MPS control daemon has not answered for 600 s"]
-    assert world.of(GPU_A).calls == [GPU_A, GPU_A]
+    assert world.unready() == {GPU_A}, "no container may start before it answers"
+    world.of(GPU_A).answer(GPU_A)
+    world.join()
+    assert world.unready() == set()
 
 
-def test_more_container_starts_than_may_wait_are_refused_at_once(make: Make) -> None:
-    world = make(GPU_A, confirm_seconds=WAIT_SECONDS, waiting_containers=2)
+def test_a_slice_that_is_larger_than_all_before_is_set_at_once(make: Make) -> None:
+    world = make(GPU_A)
     world.tended()
+    world.claim(GPU_A, memory_mib=20480)
     world.of(GPU_A).answer(GPU_A, HANGS)
-    answers: list[str | None] = []
-    waiting = [threading.Thread(target=lambda: answers.append(world.daemons.confirm(GPU_A))) for _ in range(12)]
-    for thread in waiting:
-        thread.start()
-    eventually(lambda: len(answers) == 10, "ten answers")
-    assert set(answers) == {"2 containers wait for the check of its MPS control daemon already"}
-    world.of(GPU_A).answer(GPU_A, None)
-    for thread in waiting:
-        thread.join(WAIT_SECONDS)
-    assert answers[10:] == [None, None]
-    assert world.of(GPU_A).calls == [GPU_A, GPU_A]
+    world.daemons.tend()
+    world.claim(GPU_A, memory_mib=40960)  # while the check runs
+    world.of(GPU_A).answer(GPU_A)
+    world.join()
+    world.tended()
+    assert [defaults.memory_mib for defaults in world.of(GPU_A).defaults] == [10240, 20480, 40960]
+    assert world.unready() == set()
 
 
 def test_daemons_that_no_gpu_needs_are_ended_once_they_have_no_clients(make: Make, tmp_path: Path) -> None:
@@ -215,29 +235,30 @@ def test_daemons_that_no_gpu_needs_are_ended_once_they_have_no_clients(make: Mak
     world.of(GPU_B).has_clients = True
     world.tended()
     assert (world.of(GPU_A).calls, world.of(GPU_B).calls) == ([GPU_A], ["end"])
+    assert world.daemons.state().leftover == (GPU_B[:13],)
     world.of(GPU_B).has_clients = False
     for _ in range(2):
         world.clock.now += 10.0
         world.tended()
     assert world.of(GPU_B).calls == ["end", "end"], "it has ended: nothing more to do"
-    world.daemons.claim([GPU_A, GPU_B])
-    assert world.daemons.unready() == {GPU_B}
+    assert world.daemons.state().leftover == ()
+    world.claim(GPU_A, GPU_B)
+    assert world.unready() == {GPU_B}
     world.tended()
-    assert world.daemons.unready() == set()
+    assert world.unready() == set()
 
 
 def test_a_check_that_ends_after_the_last_slice_went_does_not_count_for_later_slices(make: Make) -> None:
     world = make(GPU_A)
     world.of(GPU_A).answer(GPU_A, HANGS)
     world.daemons.tend()
-    world.daemons.claim([])
-    assert world.daemons.confirm(GPU_A) == "its slices are not in the config that is in force"
-    world.of(GPU_A).answer(GPU_A, "it is away")
+    world.claim()
+    world.of(GPU_A).answer(GPU_A, AWAY)
     world.join()
     world.tended()
     assert world.of(GPU_A).calls == [GPU_A, "end"]
-    world.daemons.claim([GPU_A])
-    assert (set(world.daemons.unready()), world.daemons.problems()) == ({GPU_A}, {})
+    world.claim(GPU_A)
+    assert (world.unready(), world.problems()) == ({GPU_A}, {})
 
 
 def test_two_gpus_never_share_a_directory(make: Make) -> None:
@@ -246,12 +267,11 @@ def test_two_gpus_never_share_a_directory(make: Make) -> None:
     first, second = sorted((TWIN, GPU_A))
     world.tended()
     shared = f"{second} and {first} would share one MPS directory"
-    assert (world.daemons.problems(), set(world.daemons.unready())) == ({second: shared}, {second})
-    assert (world.daemons.confirm(first), world.daemons.confirm(second)) == (None, shared)
+    assert (world.problems(), world.unready()) == ({second: shared}, {second})
     assert set(world.of(GPU_A).calls) == {first}
-    world.daemons.claim([second])
+    world.claim(second)
     world.tended()
-    assert world.daemons.confirm(second) is None
+    assert world.unready() == set()
 
 
 def test_a_check_that_raises_is_a_problem_and_is_repeated(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,12 +279,10 @@ def test_a_check_that_raises_is_a_problem_and_is_repeated(make: Make, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(FakeControl, "ensure", lambda *_: 1 // 0)
         world.tended()
-    assert world.daemons.problems() == {
-        GPU_A: "the check of its MPS control daemon failed: integer division or modulo by zero"
-    }
+    assert world.problems() == {GPU_A: "the check of its MPS control daemon failed: integer division or modulo by zero"}
     world.clock.now += 10.0
     world.tended()
-    assert world.daemons.unready() == set()
+    assert world.unready() == set()
 
 
 def test_without_a_thread_the_check_stays_due(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,4 +297,4 @@ def test_without_a_thread_the_check_stays_due(make: Make, monkeypatch: pytest.Mo
             world.daemons.tend()
     world.threads.clear()
     world.tended()
-    assert world.daemons.unready() == set()
+    assert world.unready() == set()

@@ -1,23 +1,26 @@
 """One MPS control daemon per GPU that has slices: which of them answer, while none that hangs delays another.
 
 `tend` starts what is due, a check of each GPU with slices and the end of each other daemon, in a thread per GPU, and
-returns at once; `problems` and `unready` return what the latest checks found. At most one thread works on a GPU, so a
-daemon that hangs delays its own GPU only. `confirm`, before a container starts, waits for a check, within a bound.
-Never ends a daemon before the first `claim`, and never takes another GPU's daemon for the one of the GPU in question.
+returns at once; `state` returns what the latest checks found. At most one thread works on a GPU, so a daemon that hangs
+delays its own GPU only. A daemon that does not start is tried again after longer and longer pauses. Never ends a daemon
+before the first `claim`, and never takes another GPU's daemon for the one of the GPU in question.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from nodeagent.handover.mps_client import mps_directory
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, is_running
+from nodeagent.mps.control import Check, Defaults
 
 log = logging.getLogger(__name__)
+LOOK_SECONDS = 1.0  # between two looks whether the processes of the daemons are there
 NOW = float("-inf")
 NEVER = float("inf")
 
@@ -25,7 +28,7 @@ NEVER = float("inf")
 class Control(Protocol):
     """What `MpsControl` does for one MPS directory; both calls may take long."""
 
-    def ensure(self, gpu: str) -> str | None: ...
+    def ensure(self, gpu: str, defaults: Defaults) -> Check: ...
 
     def end(self) -> bool: ...
 
@@ -33,9 +36,9 @@ class Control(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonTiming:
     check_seconds: float = 10.0
-    confirm_seconds: float = 3.0  # of a check under way, for which containers wait
-    overdue_seconds: float = 30.0  # longer than the time limits of all commands of a check together
-    waiting_containers: int = 8  # of one GPU
+    longest_pause_seconds: float = 120.0  # between two starts of a daemon that does not start
+    overdue_seconds: float = 60.0  # longer than a check takes in which every command needs some seconds
+    alarm_seconds: float = 600.0  # for which what happened is reported
 
 
 @dataclass(slots=True, eq=False)
@@ -52,15 +55,31 @@ class Daemon:
 
     control: Control
     gpu: str | None = None  # with slices, whose daemon this is
+    defaults: Defaults | None = None
     checked: bool = False  # since it was claimed for this GPU
     problem: str | None = None  # found by the latest check
+    failed_starts: int = 0  # one after the other
+    alarm: str = ""
+    alarm_at: float = NOW
+    alarms: int = 0
+    pid: int = 0
     due: float = NOW
+    ended: bool = False
     work: Work | None = None
-    waiting: int = 0  # containers
 
-    def claim(self, gpu: str | None) -> None:
+    def claim(self, gpu: str | None, defaults: Defaults | None) -> None:
         if gpu != self.gpu:
             self.gpu, self.checked, self.problem, self.due = gpu, False, None, NOW
+            self.failed_starts, self.alarm, self.ended, self.pid = 0, "", False, 0
+        if defaults != self.defaults:
+            self.defaults, self.due = defaults, NOW
+
+    def note(self, check: Check, now: float) -> None:
+        self.problem, self.checked, self.pid = check.problem, True, check.pid
+        self.failed_starts = self.failed_starts + 1 if check.failed_start else 0
+        self.alarms += len(check.alarms)
+        if check.alarms:
+            self.alarm, self.alarm_at = "; ".join(check.alarms), now
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
@@ -81,11 +100,11 @@ class MpsDaemons:
     ) -> None:
         self._root, self._control, self._timing = mps_root, control, timing or DaemonTiming()
         self._on_change, self._clock, self._start = on_change, clock, start
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._twins: dict[str, str] = {}
         self._daemons: dict[Path, Daemon] = {}
 
-    def claim(self, gpus: Collection[str]) -> None:
+    def claim(self, gpus: Mapping[str, Defaults]) -> None:
         """These GPUs have slices from now on: of those that would share a directory the first one gets it."""
         owners: dict[Path, str] = {}
         twins: dict[str, str] = {}
@@ -94,70 +113,55 @@ class MpsDaemons:
             if owner != gpu:
                 twins[gpu] = f"{gpu} and {owner} would share one MPS directory"
         left = {pipe.parent for pipe in self._root.glob("*/pipe")}  # also by an earlier process
-        with self._changed:
+        with self._lock:
             self._twins = twins
             for directory in sorted(left | owners.keys() | self._daemons.keys()):
                 if directory not in self._daemons:
                     self._daemons[directory] = Daemon(self._control(directory))
-                self._daemons[directory].claim(owners.get(directory))
+                claimed = owners.get(directory)
+                self._daemons[directory].claim(claimed, gpus[claimed] if claimed is not None else None)
 
     def tend(self) -> None:
-        """Start what is due, without a wait."""
-        with self._changed:
+        """Start what is due, without a wait. A check is due as well where the daemon's process is gone."""
+        with self._lock:
             for daemon in self._daemons.values():
+                if daemon.pid and not is_running(daemon.pid):
+                    daemon.pid, daemon.checked, daemon.due = 0, False, NOW
                 if daemon.work is None and daemon.due <= self._clock():
                     self._begin(daemon)
 
     def seconds_to_due(self) -> float:
         """Until time alone brings something to do or to report."""
         now = self._clock()
-        with self._changed:
+        with self._lock:
             due = [max(daemon.due - now, 0.0) for daemon in self._daemons.values() if daemon.work is None]
             began = [daemon.work.began for daemon in self._daemons.values() if daemon.work is not None]
+            watched = [LOOK_SECONDS] if any(daemon.pid for daemon in self._daemons.values()) else []
         overdue = [at + self._timing.overdue_seconds - now for at in began]
-        return min((*due, *(seconds for seconds in overdue if seconds > 0)), default=NEVER)
+        return min((*due, *watched, *(seconds for seconds in overdue if seconds > 0)), default=NEVER)
 
-    def problems(self) -> dict[str, str]:
-        """The GPUs with slices whose daemon does not answer, with the reasons."""
-        with self._changed:
-            found = {daemon.gpu: self._problem(daemon) for daemon in self._daemons.values()}
-            return {**{gpu: why for gpu, why in found.items() if gpu and why}, **self._twins}
+    def state(self) -> MpsState:
+        """What the latest checks found."""
+        with self._lock:
+            found = [self._report(daemon) for daemon in self._daemons.values() if daemon.gpu]
+            twins = [MpsDaemon(gpu=gpu, ready=False, problem=why) for gpu, why in self._twins.items()]
+            left = sorted(path.name for path, daemon in self._daemons.items() if not daemon.gpu and not daemon.ended)
+        return MpsState(
+            daemons=tuple(sorted([*found, *twins], key=lambda daemon: daemon.gpu)),
+            leftover=tuple(left),
+        )
 
-    def unready(self) -> frozenset[str]:
-        """The GPUs with slices whose daemon is not known to answer."""
-        with self._changed:
-            unchecked = {daemon.gpu for daemon in self._daemons.values() if daemon.gpu and not daemon.checked}
-            return frozenset(unchecked.union(self.problems()))
-
-    def confirm(self, gpu: str) -> str | None:
-        """None if the GPU's daemon answers now, else the reason; a daemon that died is started.
-
-        A known problem is returned at once, and the time in which containers wait for a check is bounded as a whole.
-        """
-        with self._changed:
-            daemon = self._daemons.get(mps_directory(self._root, gpu))
-            if gpu in self._twins:
-                return self._twins[gpu]
-            if daemon is None or daemon.gpu != gpu:
-                return "its slices are not in the config that is in force"
-            if (problem := self._problem(daemon)) is not None:
-                return problem
-            if daemon.waiting >= self._timing.waiting_containers:
-                return f"{daemon.waiting} containers wait for the check of its MPS control daemon already"
-            if daemon.work is None:
-                self._begin(daemon)
-            return self._wait(daemon)
-
-    def _wait(self, daemon: Daemon) -> str | None:
-        work = daemon.work
-        if work is not None:
-            end = work.began + self._timing.confirm_seconds
-            daemon.waiting += 1
-            self._changed.wait_for(lambda: daemon.work is not work, timeout=max(end - self._clock(), 0.0))
-            daemon.waiting -= 1
-            if daemon.work is work:
-                return f"its MPS control daemon has not answered for {self._timing.confirm_seconds:g} s"
-        return self._problem(daemon) if daemon.checked else "its MPS control daemon is checked next"
+    def _report(self, daemon: Daemon) -> MpsDaemon:
+        problem = self._problem(daemon) or ""
+        recent = self._clock() - daemon.alarm_at < self._timing.alarm_seconds
+        return MpsDaemon(
+            gpu=daemon.gpu or "",
+            ready=daemon.checked and not problem,
+            problem=problem,
+            alarm=daemon.alarm if recent else "",
+            alarms=daemon.alarms,
+            pid=daemon.pid,
+        )
 
     def _problem(self, daemon: Daemon) -> str | None:
         seconds = self._timing.overdue_seconds
@@ -177,19 +181,28 @@ class MpsDaemons:
             raise
 
     def _do(self, daemon: Daemon, work: Work) -> None:
-        problem, ended = None, False
+        check, ended, defaults = Check(), False, daemon.defaults
         try:
-            if work.gpu is None:
+            if work.gpu is None or defaults is None:
                 ended = daemon.control.end()
             else:
-                problem = daemon.control.ensure(work.gpu)
+                check = daemon.control.ensure(work.gpu, defaults)
         except Exception as error:
             log.exception("the MPS control daemon of %s", work.gpu or "no GPU")
-            problem = f"the check of its MPS control daemon failed: {error}"
-        with self._changed:
+            check = Check(problem=f"the check of its MPS control daemon failed: {error}")
+        with self._lock:
             daemon.work = None
             if daemon.gpu == work.gpu:  # else it was claimed for another purpose meanwhile, which is due
-                daemon.checked, daemon.problem = work.gpu is not None, problem
-                daemon.due = NEVER if ended else self._clock() + self._timing.check_seconds
-            self._changed.notify_all()
+                now = self._clock()
+                if work.gpu is not None:
+                    daemon.note(check, now)
+                daemon.ended = ended
+                daemon.due = NEVER if ended else now + self._pause_seconds(daemon)
+                if daemon.defaults != defaults:
+                    daemon.due = NOW
         self._on_change()
+
+    def _pause_seconds(self, daemon: Daemon) -> float:
+        """Twice as long after each start that failed; the first one is tried again as soon as any check is due."""
+        longer = self._timing.check_seconds * 2.0 ** min(max(daemon.failed_starts - 1, 0), 10)
+        return min(longer, max(self._timing.longest_pause_seconds, self._timing.check_seconds))

@@ -195,6 +195,4 @@ class Allocator:
 
     def save(self) -> None:
         """Write the checkpoint; also after each device update."""
-        healthy = self._table.healthy_devices()
-        registered = {resource: tuple(device.device_id for device in devices) for resource, devices in healthy.items()}
-        self._checkpoint.save(Checkpoint(holdings=self._table.holdings(), registered=registered))
+        self._checkpoint.save(Checkpoint(holdings=self._table.holdings(), registered=self._table.healthy_ids()))

@@ -28,7 +28,6 @@ class DeviceList:
 
     healthy: set[str] = field(default_factory=set)
     unhealthy: set[str] = field(default_factory=set)
-    devices: dict[str, Device] = field(default_factory=dict)
     stopped_at: float | None = None
 
 
@@ -83,7 +82,6 @@ class DeviceTable:
             new = DeviceList(stopped_at=old.stopped_at if old else None)
             for device in devices:
                 (new.healthy if device.healthy else new.unhealthy).add(device.device_id)
-                new.devices[device.device_id] = device
             self._lists[resource] = new
 
     def stopped(self, resource: str, now: float) -> None:
@@ -115,26 +113,17 @@ class DeviceTable:
                 removed=removed,
             )
 
-    def healthy_devices(self) -> dict[str, tuple[Device, ...]]:
+    def healthy_ids(self) -> dict[str, tuple[str, ...]]:
         with self._lock:
-            return {
-                resource: tuple(entry.devices[device_id] for device_id in sorted(entry.healthy))
-                for resource, entry in sorted(self._lists.items())
-            }
+            return {resource: tuple(sorted(entry.healthy)) for resource, entry in sorted(self._lists.items())}
 
     def health(self, resource: str, device_id: str) -> bool | None:
         """None where the newest list does not name the id."""
         with self._lock:
             entry = self._lists.get(resource)
-            if entry is None or device_id not in entry.devices:
+            if entry is None or device_id not in entry.healthy | entry.unhealthy:
                 return None
             return device_id in entry.healthy
-
-    def device(self, resource: str, device_id: str) -> Device:
-        """The device as last listed; a bare one for an id that its plugin does not list any more."""
-        with self._lock:
-            entry = self._lists.get(resource)
-            return (entry.devices.get(device_id) if entry else None) or Device(device_id=device_id)
 
     # ------------------------------------------------------------------------------------ holders
 

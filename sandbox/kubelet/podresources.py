@@ -81,8 +81,8 @@ class PodResources(services.PodResourcesListerServicer):
         self._admit(context)
         devices = [
             api.ContainerDevices(resource_name=resource, device_ids=[device_id])
-            for resource, listed in self._table.healthy_devices().items()
-            for device_id in shuffled((device.device_id for device in listed), self._random)
+            for resource, listed in self._table.healthy_ids().items()
+            for device_id in shuffled(listed, self._random)
         ]
         return api.AllocatableResourcesResponse(devices=devices)
 

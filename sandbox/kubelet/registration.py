@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 
@@ -20,6 +21,8 @@ from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import Device, DeviceTable
 from sandbox.kubelet.pods import is_extended_resource
 from sandbox.kubelet.selection import Refusal, Wanted
+
+Answer = TypeVar("Answer")
 
 
 class PluginClient:
@@ -54,38 +57,38 @@ class PluginClient:
                 on_list(tuple(Device(device_id=raw.ID, healthy=raw.health == HEALTHY) for raw in message.devices))
 
     def allocate(self, device_ids: Iterable[str]) -> api.AllocateResponse | Refusal:
-        if self.stopped:
-            return Refusal(f"endpoint &{{{self.resource}}} has been stopped")
         wanted = api.ContainerAllocateRequest(devices_ids=list(device_ids))
-        try:
-            return self._stub.Allocate(api.AllocateRequest(container_requests=[wanted]))
-        except (grpc.RpcError, ValueError) as error:
-            return Refusal(go_text(error))
+        return self._ask("", lambda: self._stub.Allocate(api.AllocateRequest(container_requests=[wanted])))
 
     def preferred(self, wanted: Wanted) -> list[str] | Refusal:
-        if self.stopped:
-            return Refusal(f"endpoint &{{{self.resource}}} has been stopped")
         request = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=sorted(wanted.available),
             must_include_deviceIDs=sorted(wanted.must_include),
             allocation_size=wanted.size,
         )
-        try:
-            answer = self._stub.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[request]))
-        except (grpc.RpcError, ValueError) as error:
-            return Refusal(f"device plugin GetPreferredAllocation rpc failed with err: {go_text(error)}")
+        answer = self._ask(
+            "device plugin GetPreferredAllocation rpc failed with err: ",
+            lambda: self._stub.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[request])),
+        )
+        if isinstance(answer, Refusal):
+            return answer
         return list(answer.container_responses[0].deviceIDs) if answer.container_responses else []
 
     def pre_start(self, device_ids: Iterable[str], timeout_seconds: float) -> Refusal | None:
+        request = api.PreStartContainerRequest(devices_ids=list(device_ids))
+        answer = self._ask(
+            "device plugin PreStartContainer rpc failed with err: ",
+            lambda: self._stub.PreStartContainer(request, timeout=timeout_seconds),
+        )
+        return answer if isinstance(answer, Refusal) else None
+
+    def _ask(self, what: str, call: Callable[[], Answer]) -> Answer | Refusal:
         if self.stopped:
             return Refusal(f"endpoint &{{{self.resource}}} has been stopped")
         try:
-            self._stub.PreStartContainer(
-                api.PreStartContainerRequest(devices_ids=list(device_ids)), timeout=timeout_seconds
-            )
-        except (grpc.RpcError, ValueError) as error:
-            return Refusal(f"device plugin PreStartContainer rpc failed with err: {go_text(error)}")
-        return None
+            return call()
+        except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed before the call
+            return Refusal(f"{what}{go_text(error)}")
 
     def close(self) -> None:
         self._channel.close()

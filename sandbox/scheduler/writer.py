@@ -35,14 +35,21 @@ class Writer:
     def __init__(self, api: ApiClient, component: str) -> None:
         self._api = api
         self._events = EventRecorder(api, component, queue_size=EVENT_QUEUE_SIZE, quiet_seconds=EVENT_QUIET_SECONDS)
-        self._lane = _Lane(f"{component} writes")
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._changed = threading.Condition()
+        self._quit = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"{component} writes")
 
     def start(self) -> None:
         self._events.start()
-        self._lane.start()
+        self._thread.start()
 
     def stop(self) -> None:
-        self._lane.stop()
+        self._quit.set()
+        with self._changed:
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
         self._events.stop()
 
     def bind(self, pod: PodRecord, node: str, done: Callable[[ApiError | None], None]) -> None:
@@ -55,7 +62,35 @@ class Writer:
             self._submit(pod, lambda: self._write_condition(pod, message, reason))
 
     def _submit(self, pod: PodRecord, job: Job) -> None:
-        self._lane.submit(pod.view.uid, job)
+        with self._changed:
+            self._jobs[pod.view.uid] = job
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._quit.is_set():
+                    self._changed.wait()
+                if self._quit.is_set():
+                    return
+                uid, job = self._jobs.popitem(last=False)
+            self._do(uid, job)
+
+    def _do(self, uid: str, job: Job) -> None:
+        for _ in range(RETRIES):
+            try:
+                job()
+            except Unavailable as error:
+                log.debug("write about pod %s: %s", uid, error)
+                with self._changed:
+                    if uid in self._jobs:
+                        return
+                if self._quit.wait(RETRY_SECONDS):
+                    return
+                continue
+            except Exception:
+                log.exception("write about pod %s failed", uid)
+            return
 
     def _bind(self, pod: PodRecord, node: str, done: Callable[[ApiError | None], None]) -> None:
         view = pod.view
@@ -94,55 +129,6 @@ class Writer:
             request(self._api, "PATCH", f"{_path(pod)}/status", body=body, content_type=STRATEGIC)
         except (NotFound, Conflict):
             return  # the pod is gone, or another one has its name
-
-
-class _Lane:
-    def __init__(self, name: str) -> None:
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._changed = threading.Condition()
-        self._quit = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._quit.set()
-        with self._changed:
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(2.0)
-
-    def submit(self, uid: str, job: Job) -> None:
-        with self._changed:
-            self._jobs[uid] = job
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._jobs and not self._quit.is_set():
-                    self._changed.wait()
-                if self._quit.is_set():
-                    return
-                uid, job = self._jobs.popitem(last=False)
-            self._do(uid, job)
-
-    def _do(self, uid: str, job: Job) -> None:
-        for _ in range(RETRIES):
-            try:
-                job()
-            except Unavailable as error:
-                log.debug("write about pod %s: %s", uid, error)
-                with self._changed:
-                    if uid in self._jobs:
-                        return
-                if self._quit.wait(RETRY_SECONDS):
-                    return
-                continue
-            except Exception:
-                log.exception("write about pod %s failed", uid)
-            return
 
 
 def _path(pod: PodRecord) -> str:

@@ -5,7 +5,7 @@ Takes method, path, query, headers and body, and returns what is addressed (`Rou
 """
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -59,12 +59,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer: a body, or a stream of chunks."""
+    """An answer."""
 
     code: int = 200
     body: bytes = b""
     content_type: str = "application/json"
-    stream: AsyncGenerator[bytes, None] | None = None
     warnings: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
 

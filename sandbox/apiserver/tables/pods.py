@@ -4,11 +4,10 @@ Takes a pod and returns its cells. Must never fail on a pod that lacks fields.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sandbox.apiserver.objects import Obj, dig, mappings, meta
-from sandbox.apiserver.tables.columns import AGE, NAME, Column, age
+from sandbox.apiserver.tables.columns import AGE, NAME, Column
 
 _NONE: Final = "<none>"
 
@@ -21,7 +20,6 @@ class _Summary:
     ready: int = 0
     total: int = 0
     restarts: int = 0
-    last_restart: str = ""
 
 
 def _summary(pod: Obj) -> _Summary:
@@ -34,7 +32,7 @@ def _summary(pod: Obj) -> _Summary:
     summary.total = len(spec.get("containers") or []) + len(sidecars)
     initializing = _initialization(spec, status, sidecars, summary)
     if not initializing or _condition(status, "Initialized"):
-        _containers(status, summary, keep_restarts=bool(sidecars) and not initializing)
+        _containers(status, summary)
     if meta(pod).get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
         summary.reason = "Terminating"
     return summary
@@ -43,7 +41,7 @@ def _summary(pod: Obj) -> _Summary:
 def _initialization(spec: Obj, status: Obj, sidecars: set[Any], summary: _Summary) -> bool:
     """Whether init containers still run; then the reason shows how far they are."""
     for index, container in enumerate(mappings(status.get("initContainerStatuses"))):
-        _count_restarts(container, summary)
+        summary.restarts += container.get("restartCount", 0)
         state = container.get("state") or {}
         ended, waiting = state.get("terminated"), dig(state, "waiting", "reason")
         if ended is not None and ended.get("exitCode", 0) == 0:
@@ -61,12 +59,10 @@ def _initialization(spec: Obj, status: Obj, sidecars: set[Any], summary: _Summar
     return False
 
 
-def _containers(status: Obj, summary: _Summary, *, keep_restarts: bool) -> None:
-    if not keep_restarts:
-        summary.restarts, summary.last_restart = 0, ""
+def _containers(status: Obj, summary: _Summary) -> None:
     running = False
     for container in reversed(list(mappings(status.get("containerStatuses")))):
-        _count_restarts(container, summary)
+        summary.restarts += container.get("restartCount", 0)
         state = container.get("state") or {}
         waiting, ended = dig(state, "waiting", "reason"), state.get("terminated")
         if waiting:
@@ -84,12 +80,6 @@ def _ended(terminated: Obj) -> str:
     return str(terminated.get("reason") or f"ExitCode:{terminated.get('exitCode', 0)}")
 
 
-def _count_restarts(container: Obj, summary: _Summary) -> None:
-    summary.restarts += container.get("restartCount", 0)
-    last = dig(container, "lastState", "terminated", "finishedAt") or ""
-    summary.last_restart = max(summary.last_restart, last)
-
-
 def _condition(status: Obj, type_: str) -> bool:
     return any(c.get("type") == type_ and c.get("status") == "True" for c in mappings(status.get("conditions")))
 
@@ -99,18 +89,11 @@ def _ready(pod: Obj) -> str:
     return f"{summary.ready}/{summary.total}"
 
 
-def _restarts(pod: Obj) -> str:
-    summary = _summary(pod)
-    if summary.restarts and summary.last_restart:
-        return f"{summary.restarts} ({age(summary.last_restart, datetime.now(UTC))} ago)"
-    return str(summary.restarts)
-
-
 COLUMNS: Final = (
     NAME,
     Column(name="Ready", cell=_ready),
     Column(name="Status", cell=lambda pod: _summary(pod).reason),
-    Column(name="Restarts", cell=_restarts),
+    Column(name="Restarts", cell=lambda pod: str(_summary(pod).restarts)),
     AGE,
     Column(name="IP", priority=1, cell=lambda pod: dig(pod, "status", "podIP") or _NONE),
     Column(name="Node", priority=1, cell=lambda pod: dig(pod, "spec", "nodeName") or _NONE),

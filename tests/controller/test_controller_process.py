@@ -13,12 +13,18 @@ import pytest
 import yaml
 
 from controller.__main__ import main
+from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE
+from kube import apply
+from kube.leases import lease_path
+from tests.apiserver import Delay
 from tests.builders.objects import SLICE, node, partition, pod
 from tests.controller.cluster import Cluster
 from tests.controller.world import QUICK_ELECTION, WINDOW, World, instances
 from tests.waiting import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
+GRACE_SECONDS = 30
+"""terminationGracePeriodSeconds of the controller's pods."""
 
 
 class Process:
@@ -82,6 +88,26 @@ def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(world:
     log = process.log.read_text()
     assert "Traceback" not in log
     assert "gpuplan-controller ends" in log
+
+
+def test_sigterm_releases_the_lease(world: World, process: Process) -> None:
+    world.cluster.node(node("n1"))
+    world.wait_for_empty_plan()
+
+    assert process.end(signal.SIGTERM) == 0
+
+    lease = apply.get(world.cluster.api, lease_path(NAMESPACE, CONTROLLER_LEASE))
+    assert not lease["spec"].get("holderIdentity")
+
+
+def test_sigterm_ends_it_while_the_api_server_does_not_answer(world: World, process: Process) -> None:
+    world.cluster.node(node("n1"))
+    world.wait_for_empty_plan()
+    world.cluster.server.faults.append(lambda _: Delay(seconds=2 * GRACE_SECONDS))
+
+    process.process.send_signal(signal.SIGTERM)
+
+    assert process.process.wait(GRACE_SECONDS) == 0
 
 
 @pytest.mark.usefixtures("own_logging")

@@ -9,14 +9,19 @@ from functools import partial
 
 import pytest
 
+from kube.kubelet_api import deviceplugin_pb2 as dp
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
+from sandbox.mps import clients
 from tests.nodeagent.device_plugin.conftest import Node
+from tests.nodeagent.device_plugin.devices import GPU_B, SLICE, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
+GRACE_SECONDS = 30
+"""terminationGracePeriodSeconds of the plugin's pods."""
 MIG = "nvidia.com/mig-1g.10gb"
 CONFIG = PluginConfig.of([Device(id="MIG-0", resource=MIG, gpu="GPU-a", kind=DeviceKind.MIG)])
 Spawn = Callable[[], "subprocess.Popen[str]"]
@@ -34,7 +39,10 @@ def spawn(node: Node) -> Iterator[Spawn]:
         }
         arguments = [str(part) for pair in folders.items() for part in pair]
         process = subprocess.Popen(
-            [sys.executable, "-m", "nodeagent.device_plugin", *arguments], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "nodeagent.device_plugin", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=node.environment,
         )
         started.append(process)
         return process
@@ -68,6 +76,21 @@ def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn)
     loaded = node.loaded()
     assert loaded is not None
     assert (loaded.hash, loaded.registered) == ("", {MIG: False})
+
+
+def test_sigterm_ends_it_while_an_mps_daemon_hangs(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    process = spawn()
+    config = PluginConfig.of([mps(0)])
+    node.load(config)
+    eventually(lambda: kubelet.healthy(SLICE), "a healthy slice")
+    clients.hang(node.pipe(GPU_B), 3600)
+    request = dp.PreStartContainerRequest(devices_ids=[config.devices[0].id])
+    start = kubelet.resources[SLICE].newest.plugin.PreStartContainer.future(request)  # has its daemon checked at once
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(timeout=GRACE_SECONDS) == 0
+    assert start.exception() is not None
 
 
 def test_the_plugin_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:

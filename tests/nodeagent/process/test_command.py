@@ -11,6 +11,7 @@ import yaml
 
 from kube import apply
 from nodeagent.__main__ import main
+from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.statedir import StateDir
 from tests.apiserver import ApiServer
 from tests.nodeagent.items import mig
@@ -18,6 +19,8 @@ from tests.nodeagent.real_node import NODE, PLAN, Node
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
+GRACE_SECONDS = 60
+"""terminationGracePeriodSeconds of the agent's pods."""
 
 
 @pytest.fixture
@@ -40,6 +43,51 @@ def test_the_command_ends_cleanly_on_sigterm(node: Node, command: list[str]) -> 
     assert agent.returncode == 0, log.decode()
     assert node.layouts()[0] == "2g.20gb at 0"
     StateDir(node.directory / "state").lock().release()
+
+
+def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: Node, command: list[str]) -> None:
+    node.plan(mig(0, ("2g.20gb", 0), ("2g.20gb", 2)))
+    with subprocess.Popen(
+        slow(command, "nvmlDeviceCreateGpuInstanceWithPlacement", 3), stderr=subprocess.PIPE
+    ) as agent:
+        eventually(lambda: journal(node), "the step is begun")
+        agent.send_signal(signal.SIGTERM)
+        _, log = agent.communicate(timeout=20)
+
+    assert agent.returncode == 0, log.decode()
+    assert node.layouts()[0] == "2g.20gb at 0"
+    (instance,) = NvmlDriver().observe_gpu(0).instances
+    assert not instance.half_made
+    assert journal(node) == []
+
+
+def test_sigterm_ends_it_while_a_call_hangs_and_the_next_one_continues(node: Node, command: list[str]) -> None:
+    """Within the grace period of its pod: the driver has a third of it for an answer."""
+    node.plan(mig(0, ("2g.20gb", 0)))
+    with subprocess.Popen(slow(command, "nvmlGpuInstanceCreateComputeInstance", 600), stderr=subprocess.PIPE) as agent:
+        eventually(lambda: journal(node) and node.layouts()[0], "the step is half done")
+        agent.send_signal(signal.SIGTERM)
+        _, log = agent.communicate(timeout=GRACE_SECONDS)
+    assert agent.returncode == 0, log.decode()
+    assert "creating the compute instance" in log.decode()
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as second:
+        eventually(node.ready, "the plan to be Ready")
+        second.send_signal(signal.SIGTERM)
+        second.communicate(timeout=20)
+    assert node.layouts()[0] == "2g.20gb at 0"
+    assert journal(node) == []
+
+
+def slow(command: list[str], function: str, seconds: float) -> list[str]:
+    """The same on a driver one of whose functions takes so long."""
+    python, _, _, machine, *rest = command
+    return [python, "-m", "tests.nodeagent.process.slow_driver", machine, function, str(seconds), *rest]
+
+
+def journal(node: Node) -> list[Path]:
+    """Of the steps that are open."""
+    return list((node.directory / "state/journal").glob("*.json"))
 
 
 def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Node, command: list[str]) -> None:

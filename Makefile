@@ -4,8 +4,8 @@ BIN := .venv/bin
 WORKERS ?= 4
 PROFILE ?= quick
 
-.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node hardware e2e-scale e2e-load \
-  e2e-programs fmt lock manifests docs image audit clean
+.PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-gitops \
+  e2e-scale e2e-load e2e-programs hardware fmt lock manifests docs image audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -81,7 +81,7 @@ e2e: e2e-programs  ## run the product on a real control plane and kubelet; K8S=1
 	@$(MAKE) --no-print-directory -j2 e2e-cluster e2e-nodes
 
 e2e-cluster:
-	@$(call once_or_twice,$(E2E),tests/e2e --ignore=tests/e2e/kubelet --ignore=tests/e2e/containers -o cache_dir=.pytest_cache/cluster,.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
+	@$(call once_or_twice,$(E2E),tests/e2e $(addprefix --ignore=tests/e2e/,kubelet containers gitops) -o cache_dir=.pytest_cache/cluster,.pytest_cache/cluster) 2>&1 | $(call labelled,cluster)
 
 e2e-nodes:
 	@$(call once_or_twice,$(E2E),tests/e2e/kubelet -o cache_dir=.pytest_cache/nodes,.pytest_cache/nodes) 2>&1 | $(call labelled,nodes  )
@@ -90,6 +90,9 @@ e2e-node: .venv/.ready  ## run the product in real containers (containerd, runc)
 	$(BIN)/python -m tests.e2e.rig.containers
 	GPUPLAN_E2E=1 K8S=$(K8S) tests/e2e/rig/containers/enter.sh $(BIN)/python -u -m pytest -q tests/e2e/containers \
 	  -p no:cacheprovider
+
+e2e-gitops: e2e-programs  ## sync the chart and plans with Argo CD's engine and with Flux, on a real control plane
+	$(E2E) tests/e2e/gitops
 
 hardware: .venv/.ready  ## run the product's MPS on the idle NVIDIA GPU of this machine, as root; changes no mode of it
 	GPUPLAN_HARDWARE=1 $(BIN)/python -u -m pytest -q -p no:cacheprovider tests/hardware

@@ -3,11 +3,9 @@
 A control plane of its own, since policies and rights are of the whole cluster. Each test leaves it without a release.
 """
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,20 +13,15 @@ import yaml
 from crds.v1alpha1 import names
 from deploy.generate import manifests
 from kube import apply
-from partitioning.models import model_for_product
-from sandbox.driver import machine
-from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
 from sandbox.ports import HeldPort
 from tests.builders import objects
+from tests.e2e.chart_node import Node, kubeconfig, ready, values_for
 from tests.e2e.chart_release import NAME, Program, Release, bare_cluster, short_folder
-from tests.e2e.fleet import daemon_pod
-from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, NODES, PLANS, PLUGIN, RealCluster, call, plan
+from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, PLANS, PLUGIN, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries
 from tests.e2e.rig.controlplane.tenants import objects_of
 from tests.waiting import eventually
 
-PRODUCT = "NVIDIA-H100-80GB-HBM3"
 SLICE = "nvidia.com/mig-1g.10gb"
 PODS = "/api/v1/namespaces/default/pods"
 SECONDS = 120.0
@@ -171,6 +164,7 @@ def test_a_pod_gets_its_slice_from_what_the_chart_installed(
 
         pod = objects.manifest(objects.pod("needs-a-slice", limits={SLICE: 1}))
         apply.create(cluster.admin, PODS, pod)
+        request.addfinalizer(lambda: call(cluster.admin, "DELETE", f"{PODS}/needs-a-slice", gracePeriodSeconds="0"))
         eventually(lambda: phase(cluster, "needs-a-slice") == "Running", "the pod runs", SECONDS)
         eventually(lambda: ready(cluster, name), "the plan is Ready", SECONDS)
         for program in (controller, node.agent):
@@ -191,96 +185,5 @@ def folder() -> Iterator[Path]:
         yield found
 
 
-SETTINGS = {"kubeletStartSeconds": 3, "releaseSlackSeconds": 2, "deviceListStrategy": "envvar"}
-"""By environment: there is no procfs and no toolkit of a GPU below the chart's fixed mounts here."""
-
-
-def values_for(folder: Path, controller_port: int, agent_port: int) -> dict[str, Any]:
-    """Directories and ports of this machine, and shorter waits."""
-    return {
-        "batchWindowTimeoutSeconds": 2,
-        "batchWindowIdleSeconds": 0.5,
-        "controller": {"metricsPort": controller_port},
-        "nodes": {
-            "stateDir": str(folder / "state"),
-            "kubeletDir": str(folder / "kubelet"),
-            "mpsDir": str(folder / "mps"),
-        },
-        "agent": {"metricsPort": agent_port, "settings": SETTINGS},
-    }
-
-
-class Node:
-    """A node with simulated hardware and the chart's agent and device plugin."""
-
-    def __init__(self, name: str, release: Release, folder: Path, kubernetes: str) -> None:
-        self.name, self._folder, self._cluster = name, folder, release.cluster
-        for each in ("state", "kubelet", "mps"):
-            (folder / each).mkdir()
-        model = model_for_product(PRODUCT)
-        assert model is not None
-        self._machine = folder / "gpus.json"
-        machine.create(self._machine, [(model, {"mig_enabled": True})], seed=name)
-        labels = {
-            names.LABEL_PARTITIONING: "mig",
-            names.LABEL_PRODUCT: PRODUCT,
-            names.LABEL_COUNT: "1",
-            names.LABEL_MEMORY: "81559",
-        }
-        amounts = {"cpu": "8", "memory": "64Gi", "pods": "110"}
-        apply.create(
-            self._cluster.admin,
-            NODES,
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": labels},
-                "status": {"capacity": amounts, "allocatable": amounts},
-            },
-        )
-        self._runtime = ScriptedRuntime(GpuContainers(self._machine))
-        self._kubelet = Kubelet(
-            name,
-            folder / "kubelet",
-            ClusterApi(self._cluster.kubelet(name), name),
-            status_tick_seconds=1.0,
-            runtime=self._runtime,
-            switches=Switches.of(kubernetes),
-        )
-        self.plugin = Program(release, "daemonsets", PLUGIN, folder)
-        self.agent = Program(release, "daemonsets", AGENT, folder, node=name)
-
-    def start(self) -> None:
-        self._kubelet.start()
-        pod = eventually(
-            lambda: daemon_pod(self._cluster, AGENT, self.name), "the scheduler binds the agent's pod", SECONDS
-        )
-        token = self._cluster.token(AGENT, pod=pod, requester=self._cluster.kubelet(self.name))
-        self.plugin.start()
-        driver = (sys.executable, "-m", "sandbox.driver.run", str(self._machine), "-m", "nodeagent")
-        self.agent.start("--kubeconfig", kubeconfig(self._cluster, self._folder, token), before=driver)
-
-    def close(self) -> None:
-        self.agent.kill()
-        self.plugin.kill()
-        self._kubelet.stop()
-        self._runtime.close()
-        for path in (f"{PLANS}/{self.name}", f"{NODES}/{self.name}", f"{PODS}/needs-a-slice"):
-            call(self._cluster.admin, "DELETE", path, gracePeriodSeconds="0")
-
-
-def kubeconfig(cluster: RealCluster, folder: Path, token: str) -> str:
-    path = folder / f"{abs(hash(token))}.kubeconfig"
-    path.write_text(cluster.plane.kubeconfig_with(token))
-    return str(path)
-
-
 def phase(cluster: RealCluster, name: str) -> str:
     return str(apply.get(cluster.admin, f"{PODS}/{name}")["status"].get("phase"))
-
-
-def ready(cluster: RealCluster, name: str) -> bool:
-    found = apply.get(cluster.admin, f"{PLANS}/{name}")
-    conditions = {each["type"]: each["status"] for each in (found.get("status") or {}).get("conditions") or ()}
-    same = found["status"].get("observedGeneration") == found["metadata"]["generation"]
-    return same and conditions.get("Ready") == "True"

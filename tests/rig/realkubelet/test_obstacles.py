@@ -69,7 +69,7 @@ def test_the_runtime_without_go(tmp_path: Path) -> None:
 
 def test_a_built_runtime_is_taken_from_the_cache(tmp_path: Path) -> None:
     """It is named by its sources, so this one is of these sources."""
-    name = f"{build.PROGRAM}-{build.source_digest()}"
+    name = build.PROGRAM.file_name
     (tmp_path / name).touch()
     assert build.scripted_runtime(Places(cache=tmp_path)) == tmp_path / name
 

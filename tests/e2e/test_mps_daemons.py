@@ -1,0 +1,246 @@
+"""NVIDIA's own MPS control daemon below our supervisor, started as its DaemonSet starts it: what ends it, and attacks.
+
+The daemon is Debian's, of driver 535, which without a GPU runs until a client comes. The attacker is nobody, with the
+pipe directory mounted as a container has it. Without a GPU there are no clients: that a daemon is the same process as
+before stands for them, since a client lives as long as its daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.handover.config import Device, DeviceKind, PluginConfig, PluginFiles, write_config
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, read_mps
+from nodeagent.mps.control import ENDED
+from tests.deploy.test_mounts import container
+from tests.e2e.rig.containers.debian import unpacked
+from tests.e2e.rig.containers.programs import MPS
+from tests.e2e.rig.controlplane import Missing, Places
+from tests.waiting import eventually
+
+GPU_A, GPU_B = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
+COMMAND = "nvidia-cuda-mps-control"
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+AS_MOUNTED = 'mount --bind "$0" "$0" && mount -o remount,bind,ro,nosuid,nodev,noexec "$0" && exec "$@"'
+"""What a container runtime makes of the mount in our CDI specification."""
+
+
+def config(*gpus: str, memory_mib: int = 9536) -> PluginConfig:
+    return PluginConfig.of(
+        Device(
+            id=f"{gpu}::10gb::0",
+            resource="nvidia.com/gpu-10gb",
+            gpu=gpu,
+            kind=DeviceKind.MPS,
+            memory_mib=memory_mib,
+            thread_percent=50,
+        )
+        for gpu in gpus
+    )
+
+
+class Node:
+    def __init__(self, root: Path, programs: Path) -> None:
+        self.root, self.files = root, PluginFiles(root / "state")
+        self.mps_root = root / "mps"
+        self.environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        write_config(self.files, config(GPU_A, GPU_B))
+        program = [sys.executable, "-m", "nodeagent.mps", "--state-dir", str(root / "state")]
+        self.first = subprocess.Popen(
+            [*container("gpuplan-mps")["command"], *program, "--mps-root", str(self.mps_root)],
+            env=self.environment,
+            start_new_session=True,
+        )
+
+    def daemon(self, gpu: str) -> MpsDaemon | None:
+        found = read_mps(self.files)
+        daemons = found.daemons if isinstance(found, MpsState) else ()
+        return next((daemon for daemon in daemons if daemon.gpu == gpu and daemon.ready and daemon.pid), None)
+
+    def answering(self, gpu: str) -> MpsDaemon:
+        return eventually(lambda: self.daemon(gpu), f"the daemon of {gpu}", seen=lambda: read_mps(self.files))
+
+    def pipe(self, gpu: str) -> Path:
+        return self.mps_root / gpu[:13] / "pipe"
+
+    def tell(self, gpu: str, command: str, *before: str) -> str:
+        """What the command prints; `before` are words that run it as another user or in other mounts."""
+        environment = {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe(gpu))}
+        done = subprocess.run(
+            [*before, COMMAND],
+            input=f"{command}\n",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return (done.stdout + done.stderr).strip()
+
+    def attack(self, gpu: str, command: str, user: tuple[str, ...] = NOBODY) -> str:
+        return self.tell(gpu, command, *self._jail(gpu), *user)
+
+    def shell(self, gpu: str, line: str) -> str:
+        """As root in a container, for nobody may not write there in any case."""
+        done = subprocess.run(
+            [*self._jail(gpu), "/bin/sh", "-c", f"cd {self.pipe(gpu)}; {line}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def _jail(self, gpu: str) -> tuple[str, ...]:
+        return ("unshare", "--mount", "/bin/sh", "-c", AS_MOUNTED, str(self.pipe(gpu)))
+
+    def supervisors(self) -> list[int]:
+        done = subprocess.run(
+            ["pgrep", "-P", str(self.first.pid), "-f", "nodeagent.mps"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return [int(pid) for pid in done.stdout.split()]
+
+    def close(self) -> None:
+        daemons = [daemon.pid for gpu in (GPU_A, GPU_B) if (daemon := self.daemon(gpu))]
+        supervisors = self.supervisors()
+        self.first.terminate()
+        self.first.wait(20)
+        for pid in [*supervisors, *daemons]:  # which the end of a container ends
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    found = unpacked("debian-mps", MPS, Places.of(os.environ, Path.home()))
+    if isinstance(found, Missing):
+        pytest.skip(f"no MPS daemon: {found.message}")
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts as a container runtime does")
+    root = Path(tempfile.mkdtemp(prefix="gpm", dir="/tmp"))  # its sockets lie below: 87 bytes in all
+    root.chmod(0o755)
+    programs = root / "bin"
+    programs.mkdir()
+    shutil.copy2(found / "usr/bin" / COMMAND, programs / COMMAND)
+    running = Node(root, programs)
+    yield running
+    running.close()
+    shutil.rmtree(root)
+
+
+def wait_for_another(node: Node, supervisor: int) -> None:
+    eventually(lambda: node.supervisors() not in ([], [supervisor]), "the next supervisor")
+
+
+def seconds_until(observe: Callable[[], object], what: str) -> float:
+    began = time.monotonic()
+    eventually(observe, what)
+    return time.monotonic() - began
+
+
+def test_daemons_have_the_largest_slice_as_default(node: Node) -> None:
+    for gpu in (GPU_A, GPU_B):
+        assert node.answering(gpu).problem == ""
+        assert node.tell(gpu, "get_default_active_thread_percentage") == "50.0"
+        assert node.tell(gpu, "get_default_device_pinned_mem_limit 0") == "9G"  # which it prints in whole GB
+
+
+def test_a_killed_supervisor_costs_no_daemon(node: Node) -> None:
+    before = {gpu: node.answering(gpu).pid for gpu in (GPU_A, GPU_B)}
+    for _ in range(3):
+        (supervisor,) = eventually(node.supervisors, "a supervisor")
+        os.kill(supervisor, signal.SIGKILL)
+        wait_for_another(node, supervisor)
+        assert {gpu: node.answering(gpu).pid for gpu in before} == before
+        assert {node.answering(gpu).alarms for gpu in before} == {0}, "adopted as they were"
+
+
+def test_a_config_that_cannot_be_read_costs_no_daemon(node: Node) -> None:
+    before = {gpu: node.answering(gpu).pid for gpu in (GPU_A, GPU_B)}
+    node.files.config.write_text("{")
+    (supervisor,) = node.supervisors()
+    os.kill(supervisor, signal.SIGKILL)
+    wait_for_another(node, supervisor)
+    write_config(node.files, config(GPU_A, GPU_B))
+    assert {gpu: node.answering(gpu).pid for gpu in before} == before
+
+
+def test_what_nobody_changes_is_set_back_and_reported(node: Node) -> None:
+    """535 obeys any user here; 580 was seen to refuse."""
+    alarms = node.answering(GPU_A).alarms
+    assert node.attack(GPU_A, "set_default_active_thread_percentage 1") == "1.0"
+    assert node.attack(GPU_A, "set_default_device_pinned_mem_limit 0 1M") == ""
+    threads = seconds_until(
+        lambda: node.tell(GPU_A, "get_default_active_thread_percentage") == "50.0", "the threads are set back"
+    )
+    memory = seconds_until(
+        lambda: node.tell(GPU_A, "get_default_device_pinned_mem_limit 0") == "9G", "the memory limit is set back"
+    )
+    print(f"set back after {threads:.1f} s and {memory:.1f} s")
+    eventually(lambda: node.answering(GPU_A).alarms == alarms + 2, "two alarms")
+    assert "the default thread percentage was changed from 50.0 to 1.0" in node.answering(GPU_A).alarm
+    assert "the default memory limit was changed from 9G to 1M" in node.answering(GPU_A).alarm
+
+
+def test_what_the_read_only_mount_and_the_daemon_refuse(node: Node) -> None:
+    assert node.attack(GPU_A, "quit") == "Not enough privilege to execute quit command"
+    for line in ("rm control", "mv control c", "echo > fill", "echo > control_lock", "ln -s /etc/passwd x"):
+        assert "Read-only file system" in node.shell(GPU_A, line), line
+    assert node.attack(GPU_A, "get_server_list") == "", "a client reaches the daemon through it"
+
+
+def test_what_no_daemon_of_535_refuses(node: Node) -> None:
+    """It has no server here, so that it says so is all that is seen: nothing about privileges."""
+    assert node.attack(GPU_A, "shutdown_server 1 -f") == "Server 1 not found"
+    assert node.attack(GPU_A, "terminate_client 1 2").startswith("Server 1 not found")
+
+
+@pytest.mark.parametrize("end", ["quit by root in a container", "SIGKILL"])
+def test_a_daemon_that_ends_is_started_again_and_no_other_one(node: Node, end: str) -> None:
+    before, other = node.answering(GPU_A).pid, node.answering(GPU_B).pid
+    if end == "SIGKILL":
+        os.kill(before, signal.SIGKILL)
+    else:
+        node.attack(GPU_A, "quit", user=())
+    seconds = seconds_until(
+        lambda: (found := node.daemon(GPU_A)) is not None and found.pid != before, "another daemon answers"
+    )
+    print(f"{end}: another daemon answers after {seconds:.1f} s")
+    assert node.answering(GPU_A).alarm == ENDED
+    assert node.tell(GPU_A, "get_default_active_thread_percentage") == "50.0"
+    assert node.answering(GPU_B).pid == other
+
+
+def test_a_daemon_that_hangs_delays_no_other_gpu(node: Node) -> None:
+    hanging = node.answering(GPU_A).pid
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        eventually(lambda: node.daemon(GPU_A) is None, "the daemon that hangs is reported")
+        write_config(node.files, config(GPU_A, GPU_B, memory_mib=19073))
+        eventually(
+            lambda: node.tell(GPU_B, "get_default_device_pinned_mem_limit 0") == "18G", "the other GPU's new default"
+        )
+    finally:
+        os.kill(hanging, signal.SIGCONT)
+    assert node.answering(GPU_A).pid == hanging, "it is not killed: it may have clients"
+
+
+def test_without_slices_daemons_end(node: Node) -> None:
+    pids = [node.answering(gpu).pid for gpu in (GPU_A, GPU_B)]
+    write_config(node.files, PluginConfig.of([]))
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both daemons")
+    eventually(lambda: read_mps(node.files) == MpsState(), "a report without daemons")
+    assert [path.name for path in sorted((node.root / "state/mps-logs").iterdir())] == [GPU_A[:13], GPU_B[:13]]

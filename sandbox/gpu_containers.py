@@ -38,7 +38,7 @@ class GpuContainers:
             for uuid in devices:
                 processes.attach(self._machine, uuid, container.pid, MEMORY_MIB, mps=bool(pipe))
             if pipe:
-                clients.connect(pipe, container.pid, devices[0], "sleep")
+                clients.connect(pipe, container.pid, devices[0])
         except UnknownDeviceError as error:
             self.container_stopped(container)
             return f"nvidia-container-cli: device error: {error}: unknown device"

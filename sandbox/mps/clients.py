@@ -9,23 +9,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sandbox.mps.commands import COMMANDS
-from sandbox.mps.statefile import load, locked, save, stop
+from sandbox.mps.statefile import load, locked, save
 
 
 class NoDaemonError(LookupError):
     """No control daemon runs on this pipe directory."""
 
 
-def connect(pipe_directory: Path | str, pid: int, device: str, command: str = "") -> None:
+def connect(pipe_directory: Path | str, pid: int, device: str) -> None:
     """A process opens the GPU (a UUID) through the daemon of the pipe directory."""
     pipe = str(pipe_directory)
-    with locked(_existing(pipe)):
+    _state(pipe)  # a directory without a daemon may not be there
+    with locked(pipe):
         state = _state(pipe)
         if not state["servers"]:
-            COMMANDS["start_server"](state, [])
+            state["servers"][str(state["next_server"])] = {"clients": []}
+            state["next_server"] += 1
         server = next(iter(state["servers"].values()))
-        server["clients"].append({"pid": pid, "device": device, "command": command})
+        server["clients"].append({"pid": pid, "device": device})
         save(pipe, state)
 
 
@@ -41,31 +42,6 @@ def disconnect(pipe_directory: Path | str, pid: int) -> None:
         for server in state["servers"].values():
             server["clients"] = [client for client in server["clients"] if client["pid"] != pid]
         save(pipe, state)
-
-
-def connected(pipe_directory: Path | str) -> list[int]:
-    """The pids of every client, in the order they came."""
-    state = _state(str(pipe_directory))
-    return [client["pid"] for server in state["servers"].values() for client in server["clients"]]
-
-
-def kill(pipe_directory: Path | str) -> None:
-    """The daemon dies as by SIGKILL: the command finds none, and a new one starts from defaults."""
-    stop(str(pipe_directory))
-
-
-def hang(pipe_directory: Path | str, seconds: float) -> None:
-    """Every command takes this much longer from now on."""
-    pipe = str(pipe_directory)
-    with locked(_existing(pipe)):
-        state = _state(pipe)
-        state["hang_seconds"] = seconds
-        save(pipe, state)
-
-
-def _existing(pipe: str) -> str:
-    _state(pipe)
-    return pipe
 
 
 def _state(pipe: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Answers single commands: functions from the daemon's state and the arguments to the lines that are printed.
 
 Measured on nvidia-cuda-mps-control 535.261.03. A bad value is ignored without an error, a UUID where an ordinal
-belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set.
+belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set. Commands that
+gpuplan does not send are unknown here.
 """
 
 from __future__ import annotations
@@ -32,21 +33,13 @@ def _bytes(text: str) -> int:
     return int(text[:digits]) << (30 if text[digits : digits + 1] in ("G", "g") else 20)
 
 
-def _server(state: State, arguments: list[str]) -> tuple[str, dict[str, Any] | None]:
-    pid = arguments[0] if arguments else "0"
-    return pid, state["servers"].get(pid)
-
-
-def _not_found(pid: str) -> str:
-    return f"Server {pid} not found"
-
-
 def _on_server(action: Callable[[State, dict[str, Any], list[str]], list[str]]) -> Callable[..., list[str]]:
     """A command whose first argument is a server's pid."""
 
     def command(state: State, arguments: list[str]) -> list[str]:
-        pid, server = _server(state, arguments)
-        return [_not_found(pid)] if server is None else action(state, server, arguments[1:])
+        pid = arguments[0] if arguments else "0"
+        server = state["servers"].get(pid)
+        return [f"Server {pid} not found"] if server is None else action(state, server, arguments[1:])
 
     return command
 
@@ -58,18 +51,6 @@ def _server_list(state: State, _: list[str]) -> list[str]:
 @_on_server
 def _client_list(_: State, server: dict[str, Any], __: list[str]) -> list[str]:
     return [str(client["pid"]) for client in server["clients"]]
-
-
-def _device_client_list(state: State, arguments: list[str]) -> list[str]:
-    pid, server = _server(state, arguments)
-    if arguments and server is None:
-        return [_not_found(pid)]
-    chosen = [server] if server is not None else list(state["servers"].values())
-    devices: dict[str, list[str]] = {}
-    for one in chosen:
-        for client in one["clients"]:
-            devices.setdefault(client["device"], []).append(str(client["pid"]))
-    return [f"Device {device}: {' '.join(pids)}" for device, pids in devices.items()]  # no capture of the format exists
 
 
 def _get_default_percentage(state: State, _: list[str]) -> list[str]:
@@ -120,63 +101,9 @@ def _server_limit(_: State, __: dict[str, Any], ___: list[str]) -> list[str]:
     return []
 
 
-def _get_default_priority(state: State, _: list[str]) -> list[str]:
-    return [state["priority"]]
-
-
-def _set_default_priority(state: State, arguments: list[str]) -> list[str]:
-    state["priority"] = arguments[0] if arguments else state["priority"]
-    return []
-
-
-def _start_server(state: State, _: list[str]) -> list[str]:
-    state["servers"][str(state["next_server"])] = {"clients": []}
-    state["next_server"] += 1
-    return []
-
-
-def _shutdown_server(state: State, arguments: list[str]) -> list[str]:
-    pid, server = _server(state, arguments)
-    if server is None:
-        return [_not_found(pid)]
-    if "-f" in arguments or not server["clients"]:
-        del state["servers"][pid]
-    return []
-
-
-def _terminate_client(state: State, arguments: list[str]) -> list[str]:
-    pid, server = _server(state, arguments)
-    if server is None:
-        return [_not_found(pid), _not_found(pid) + "!", "1"]
-    server["clients"] = [client for client in server["clients"] if str(client["pid"]) != arguments[1]]
-    return ["0"]
-
-
-def _ps(state: State, arguments: list[str]) -> list[str]:
-    if "-p" in arguments:
-        pid, server = _server(state, arguments[arguments.index("-p") + 1 :])
-        if server is None:
-            return [_not_found(pid), _not_found(pid), ""]
-        return _table({pid: server})
-    return _table(state["servers"]) if state["servers"] else ["Server not found"]
-
-
-def _table(servers: dict[str, Any]) -> list[str]:
-    """Columns by the format strings in the binary; no capture of the text with clients exists."""
-    rows = [("PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND")]
-    for pid, server in servers.items():
-        for number, client in enumerate(server["clients"]):
-            command = client.get("command", "")[:14]
-            rows.append((str(client["pid"]), str(number), pid, client["device"], "4026531836", command))
-    device_width = max(17, *(len(row[3]) + 2 for row in rows))
-    widths = (10, 10, 15, device_width, 15, 15)
-    return ["".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
-
-
 COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "get_server_list": _server_list,
     "get_client_list": _client_list,
-    "get_device_client_list": _device_client_list,
     "get_default_active_thread_percentage": _get_default_percentage,
     "set_default_active_thread_percentage": _set_default_percentage,
     "get_active_thread_percentage": _get_percentage,
@@ -185,10 +112,4 @@ COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "set_default_device_pinned_mem_limit": _set_default_limit,
     "get_device_pinned_mem_limit": _server_limit,
     "set_device_pinned_mem_limit": _server_limit,
-    "get_default_client_priority": _get_default_priority,
-    "set_default_client_priority": _set_default_priority,
-    "start_server": _start_server,
-    "shutdown_server": _shutdown_server,
-    "terminate_client": _terminate_client,
-    "ps": _ps,
 }

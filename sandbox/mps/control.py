@@ -23,12 +23,10 @@ POLL_SECONDS = 0.05
 
 def main(arguments: list[str], environment: Mapping[str, str], stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
     pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-    if "-d" in arguments or "-f" in arguments:
+    if "-d" in arguments:
         problem, status = start(pipe, environment)
         if problem:
             print(problem, file=stdout)
-        if status == 0 and "-f" in arguments:
-            wait_while_running(pipe)
         return status
     state = load(pipe)
     if state is None:
@@ -62,7 +60,6 @@ def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
             "uid": os.geteuid(),
             "percentage": percentage,
             "limits": {},  # device ordinal -> bytes
-            "priority": "0",
             "servers": {},  # pid -> {"clients": [...]}
             "next_server": 5000,
         },
@@ -70,21 +67,11 @@ def start(pipe: str, environment: Mapping[str, str]) -> tuple[str, int]:
     return "", 0
 
 
-def wait_while_running(pipe: str) -> None:
-    """Foreground mode: until `quit`, or until this process is ended, which ends the daemon."""
-    try:
-        while load(pipe) is not None:
-            time.sleep(POLL_SECONDS)
-    finally:
-        stop(pipe)
-
-
 def execute(pipe: str, line: str) -> list[str] | None:
     """The lines one command prints; None when the daemon is gone after it."""
-    words = line.split()
-    name, arguments = (words[0], words[1:]) if words else ("", [])
+    name, *arguments = line.split() or [""]
     if name == "quit":
-        return _quit(pipe, arguments)
+        return _quit(pipe)
     command = COMMANDS.get(name)
     if command is None:
         return [f'Unknown command "{name}"']
@@ -97,16 +84,12 @@ def execute(pipe: str, line: str) -> list[str] | None:
     return answer
 
 
-def _quit(pipe: str, arguments: list[str]) -> list[str] | None:
-    """Waits for clients to end, with -t for so many seconds at most."""
+def _quit(pipe: str) -> list[str] | None:
+    """Waits for clients to end, for as long as that takes."""
     state = load(pipe)
     if state is not None and os.geteuid() not in (0, state["uid"]):
         return ["Not enough privilege to execute quit command"]
-    patience = float(arguments[arguments.index("-t") + 1]) if "-t" in arguments else float("inf")
-    end = time.monotonic() + patience
     while state is not None and any(server["clients"] for server in state["servers"].values()):
-        if time.monotonic() >= end:
-            break
         time.sleep(POLL_SECONDS)
         state = load(pipe)
     stop(pipe)

@@ -11,6 +11,7 @@ from kube.kubelet_api import deviceplugin_pb2 as dp
 from nodeagent.handover.config import PluginConfig, write_config
 from nodeagent.handover.mps_state import MpsState, read_mps
 from sandbox.mps import clients
+from tests import mps as daemons
 from tests.nodeagent.device_plugin.conftest import Node, Start, StartMps
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, WHOLE, messages, mig, mps, whole
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
@@ -129,7 +130,7 @@ def test_a_container_start_is_answered_at_once_from_what_is_known(
     start_mps(daemon_check_seconds=3600.0)
     node.load(PluginConfig.of([mps(0, GPU_A)]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice")
-    clients.hang(node.pipe(GPU_A), 3600)
+    daemons.hang(node.pipe(GPU_A), 3600)
     kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
 
 
@@ -150,7 +151,7 @@ def test_without_a_supervisor_no_container_starts_and_slices_turn_unhealthy_afte
 
     start_mps()
     eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice")
-    assert clients.connected(node.pipe(GPU_A)) == [77], "the daemon and its client were adopted"
+    assert daemons.connected(node.pipe(GPU_A)) == [77], "the daemon and its client were adopted"
 
 
 def test_neither_an_end_of_the_plugin_nor_of_the_supervisor_costs_a_client_its_daemon(
@@ -165,7 +166,7 @@ def test_neither_an_end_of_the_plugin_nor_of_the_supervisor_costs_a_client_its_d
     start_plugin()
     start_mps()
     eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice again")
-    assert clients.connected(node.pipe(GPU_A)) == [77]
+    assert daemons.connected(node.pipe(GPU_A)) == [77]
     eventually(lambda: [daemon.ready for daemon in supervised(node).daemons] == [True], "a daemon that answers")
     assert supervised(node).daemons[0].alarms == 0
 
@@ -213,7 +214,7 @@ def test_daemons_that_hang_delay_no_other_gpu(
     loaded = node.load(config)
     eventually(lambda: len(kubelet.healthy(SLICE)) == len(config.devices), "all slices healthy")
     for gpu in hanging:
-        clients.hang(node.pipe(gpu), 3600)
+        daemons.hang(node.pipe(gpu), 3600)
     eventually(
         lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"}, "kubelet.healthy(SLICE) == {f'{GPU_B}::10gb::0'}"
     )
@@ -235,6 +236,6 @@ def test_daemons_that_hang_delay_no_other_gpu(
     kubelet.pre_start(SLICE, f"{GPU_B}::10gb::0")
 
     for gpu in hanging:
-        clients.hang(node.pipe(gpu), 0)
+        daemons.hang(node.pipe(gpu), 0)
     eventually(lambda: len(kubelet.healthy(SLICE)) == len(config.devices), "all slices healthy")
     eventually(lambda: messages(node.loaded()) == "", "messages(node.loaded()) == ''")

@@ -10,6 +10,7 @@ import pytest
 
 from nodeagent.mps.control import ENDED, Check, Defaults, MpsControl
 from sandbox.mps import clients
+from tests import mps
 from tests.nodeagent.device_plugin.conftest import Node
 from tests.waiting import eventually
 
@@ -92,12 +93,12 @@ def test_a_daemon_that_was_started_by_another_process_is_adopted(node: Node, con
     clients.connect(node.pipe(GPU), 77, GPU)
     later = MpsControl(node.pipe(GPU), node.environment)
     assert later.ensure(GPU, Defaults(memory_mib=20480)) == Check()
-    assert clients.connected(node.pipe(GPU)) == [77]
+    assert mps.connected(node.pipe(GPU)) == [77]
 
 
 def test_a_daemon_that_ended_is_started_again_with_an_alarm(node: Node, control: MpsControl) -> None:
     control.ensure(GPU, TEN)
-    clients.kill(node.pipe(GPU))
+    mps.kill(node.pipe(GPU))
     assert control.ensure(GPU, TEN) == Check(alarms=(ENDED,))
     assert json.loads(state(node).read_text())["percentage"] == 50.0
 
@@ -106,11 +107,11 @@ def test_a_command_that_hangs_is_killed(node: Node, control: MpsControl) -> None
     assert control.ensure(GPU, TEN) == Check()
     started: list[subprocess.Popen[bytes]] = []
     impatient = MpsControl(node.pipe(GPU), node.environment, timeout_seconds=0.5, spawn=remembering(started))
-    clients.hang(node.pipe(GPU), 60)
+    mps.hang(node.pipe(GPU), 60)
     assert impatient.ensure(GPU, TEN).problem == "nvidia-cuda-mps-control did not answer within 0.5 s"
     assert not impatient.end()
     assert [process.returncode for process in started] == [-9, -9]
-    clients.hang(node.pipe(GPU), 0)
+    mps.hang(node.pipe(GPU), 0)
     assert control.ensure(GPU, TEN) == Check()
 
 
@@ -141,11 +142,11 @@ def test_a_command_that_cannot_be_killed_is_left_behind_until_it_ends(node: Node
         return started[-1]
 
     hanging = MpsControl(node.pipe(GPU), node.environment, timeout_seconds=3.0, kill_seconds=0.1, spawn=spawn)
-    clients.hang(node.pipe(GPU), 60)
+    mps.hang(node.pipe(GPU), 60)
     problem = hanging.ensure(GPU, TEN).problem or ""
     assert f"process {started[0].pid} of the supervisor" in problem
     assert "does not end when it is killed" in problem
-    clients.hang(node.pipe(GPU), 0)
+    mps.hang(node.pipe(GPU), 0)
     again = hanging.ensure(GPU, TEN).problem
     assert again == problem, "the same words, since each change is a write of the plan's status"
     assert not hanging.end()

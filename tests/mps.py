@@ -1,0 +1,28 @@
+"""Does to a simulated MPS daemon what happens to real ones: it hangs or is killed. Shows its clients.
+
+Each function reads or writes the daemon's state file in the pipe directory.
+"""
+
+from pathlib import Path
+
+from sandbox.mps.statefile import load, locked, save, stop
+
+
+def connected(pipe: Path) -> list[int]:
+    """The pids of every client, in the order they came."""
+    state = load(str(pipe))
+    assert state is not None, f"no MPS control daemon on {pipe}"
+    return [client["pid"] for server in state["servers"].values() for client in server["clients"]]
+
+
+def kill(pipe: Path) -> None:
+    """The daemon dies as by SIGKILL: the command finds none, and a new one starts from defaults."""
+    stop(str(pipe))
+
+
+def hang(pipe: Path, seconds: float) -> None:
+    """Every command takes this much longer from now on."""
+    with locked(str(pipe)):
+        state = load(str(pipe))
+        assert state is not None, f"no MPS control daemon on {pipe}"
+        save(str(pipe), {**state, "hang_seconds": seconds})

@@ -7,75 +7,31 @@ their own settings, so that chart and programs cannot differ. Nothing here reads
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
 from controller.config.settings import Seconds
 from controller.config.settings import Settings as ControllerProgram
 from crds.v1alpha1.names import FOREIGN_PARTITIONING_LABELS, LABEL_PARTITIONING
+from deploy.generate.optional_objects import Monitoring, NetworkPolicy, Policies
+from deploy.generate.parts import (
+    PRIORITY,
+    Account,
+    Directory,
+    Image,
+    Name,
+    Namespace,
+    Port,
+    Profile,
+    Quantity,
+    Resources,
+    Texts,
+    Toleration,
+    resources,
+)
 from kube.settings import Section
 from nodeagent.settings import Settings as AgentProgram
-
-Name: TypeAlias = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
-Texts: TypeAlias = dict[str, str]
-Quantity: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")] | int | float
-Directory: TypeAlias = Annotated[str, Field(pattern="^/[^:]*[^/:]$")]
-Port: TypeAlias = Annotated[int, Field(ge=1024, le=65_535)]
-Profile: TypeAlias = Annotated[str, Field(pattern=r"^[1-9][0-9]*g\.[0-9]+gb")]
-PRIORITY = "system-node-critical"
-
-
-class Image(Section):
-    """Which image all programs run."""
-
-    repository: Annotated[str, Field(pattern="^[a-z0-9][^ @]*$")] = "gpuplan"
-    """Registry and name. There is no published image yet: build it with `make image` and push it to your registry."""
-    tag: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$")] = ""
-    """Empty: the version of the chart."""
-    digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
-    """sha256:…; used instead of the tag."""
-    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """Always, IfNotPresent or Never."""
-
-
-class Namespace(Section):
-    """The namespace that gpuplan is installed into."""
-
-    create: bool = False
-    """Render the Namespace, with the Pod Security label that its pods need. `helm install` needs it earlier: false."""
-
-
-class Account(Section):
-    """A service account. Roles and admission policies name it."""
-
-    name: Name
-    """Its name in the namespace of the release."""
-    annotations: Texts = {}
-    """Of the ServiceAccount."""
-
-
-class Toleration(Section):
-    """As in a pod."""
-
-    key: str | None = None
-    operator: Literal["Exists", "Equal"] | None = None
-    value: str | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    toleration_seconds: int | None = None
-
-
-class Resources(Section):
-    """As in a container."""
-
-    requests: dict[str, Quantity] = {}
-    """By which pods are scheduled."""
-    limits: dict[str, Quantity] = {}
-    """More is not given; null takes one away."""
-
-
-def _resources(cpu: str, memory: str, limit: str) -> Resources:
-    return Resources(requests={"cpu": cpu, "memory": memory}, limits={"memory": limit})
 
 
 class Program(Section):
@@ -134,7 +90,7 @@ class Controller(Program):
     """The identity of its pods."""
     priority_class_name: str = "system-cluster-critical"
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
-    resources: Resources = _resources("100m", "256Mi", "1Gi")
+    resources: Resources = resources("100m", "256Mi", "1Gi")
     """Of its container. docs/performance.md states what 1,000 nodes need."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
     """How long a pod may take to finish a pass and release its Lease."""
@@ -189,7 +145,7 @@ class Agent(Program):
     """The identity of its pods."""
     priority_class_name: str = PRIORITY
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
-    resources: Resources = _resources("20m", "96Mi", "512Mi")
+    resources: Resources = resources("20m", "96Mi", "512Mi")
     """Of its container."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
     """How long a pod may take to finish its step on a GPU and release its Lease."""
@@ -213,7 +169,7 @@ class DevicePlugin(Program):
     """The identity of its pods. It has no token and no rights."""
     priority_class_name: str = PRIORITY
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
-    resources: Resources = _resources("20m", "64Mi", "512Mi")
+    resources: Resources = resources("20m", "64Mi", "512Mi")
     """Of its container."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
     """How long a pod may take to finish its answers."""
@@ -235,69 +191,6 @@ class Mps(Program):
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
     requests: dict[str, Quantity] = {"cpu": "20m", "memory": "96Mi"}
     """Of its container. It has no limits: the MPS servers of the node's clients count in them."""
-
-
-class Policies(Section):
-    """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
-
-    one_gpu_resource_per_container: bool = True
-    """Refuse pods with an MPS slice and another GPU resource in one container, which would see the slice only; with
-    `agent.settings.deviceListStrategy: envvar` with any two."""
-
-
-class NetworkPolicy(Section):
-    """Who may reach gpuplan's pods, and what these may reach."""
-
-    enabled: bool = False
-    """Render them: inbound the metrics ports alone, outbound the API server and DNS; nothing for the device plugin."""
-    api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=1)] = [443, 6443]
-    """Ports of the API server, as the pods reach it and as it listens: a few distributions use others."""
-    metrics_from: Texts = {}
-    """Labels of namespaces that may read the metrics, e.g. `kubernetes.io/metadata.name: monitoring`. Empty: all."""
-
-
-class Monitor(Section):
-    """Objects of the Prometheus operator."""
-
-    enabled: bool = False
-    """Render them; its kinds must be installed."""
-    labels: Texts = {}
-    """By which a Prometheus selects them, e.g. `release: kube-prometheus-stack`."""
-
-
-class ServiceMonitor(Monitor):
-    """How metrics are read."""
-
-    interval: Annotated[str, Field(pattern="^([0-9]+(ms|s|m|h))?$")] = ""
-    """Time between two reads; empty: that of the Prometheus."""
-
-
-class Rules(Monitor):
-    """The chart's alerts."""
-
-    runbook_base_url: Annotated[str, Field(pattern="^(https?://[^ ]+)?$")] = ""
-    """Where you read docs/runbooks, e.g. `https://git.example.com/gpuplan/docs/runbooks`: the `runbook_url` of
-    each alert begins with it. Empty: the page's path in the repository."""
-
-
-class Dashboards(Section):
-    """Grafana dashboards as ConfigMaps."""
-
-    enabled: bool = False
-    """Render them."""
-    labels: Texts = {"grafana_dashboard": "1"}
-    """By which Grafana's sidecar finds them."""
-
-
-class Monitoring(Section):
-    """Prometheus and Grafana."""
-
-    service_monitor: ServiceMonitor = ServiceMonitor()
-    """Two Services and ServiceMonitors: controller and agents."""
-    prometheus_rule: Rules = Rules()
-    """The chart's alerts, as a PrometheusRule."""
-    dashboards: Dashboards = Dashboards()
-    """The chart's dashboards."""
 
 
 class SchedulerConfig(Section):

@@ -1,0 +1,76 @@
+"""The values of objects that a cluster may do without: policies about pods, network policies, monitoring.
+
+Each is a type with defaults and meanings, as in `values`. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from deploy.generate.parts import Texts
+from kube.settings import Section
+
+
+class Policies(Section):
+    """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
+
+    one_gpu_resource_per_container: bool = True
+    """Refuse pods with an MPS slice and another GPU resource in one container, which would see the slice only; with
+    `agent.settings.deviceListStrategy: envvar` with any two."""
+
+
+class NetworkPolicy(Section):
+    """Who may reach gpuplan's pods, and what these may reach."""
+
+    enabled: bool = False
+    """Render them: inbound the metrics ports alone, outbound the API server and DNS; nothing for the device plugin."""
+    api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=1)] = [443, 6443]
+    """Ports of the API server, as the pods reach it and as it listens: a few distributions use others."""
+    metrics_from: Texts = {}
+    """Labels of namespaces that may read the metrics, e.g. `kubernetes.io/metadata.name: monitoring`. Empty: all."""
+
+
+class Monitor(Section):
+    """Objects of the Prometheus operator."""
+
+    enabled: bool = False
+    """Render them; its kinds must be installed."""
+    labels: Texts = {}
+    """By which a Prometheus selects them, e.g. `release: kube-prometheus-stack`."""
+
+
+class ServiceMonitor(Monitor):
+    """How metrics are read."""
+
+    interval: Annotated[str, Field(pattern="^([0-9]+(ms|s|m|h))?$")] = ""
+    """Time between two reads; empty: that of the Prometheus."""
+
+
+class Rules(Monitor):
+    """The chart's alerts."""
+
+    runbook_base_url: Annotated[str, Field(pattern="^(https?://[^ ]+)?$")] = ""
+    """Where you read docs/runbooks, e.g. `https://git.example.com/gpuplan/docs/runbooks`: the `runbook_url` of
+    each alert begins with it. Empty: the page's path in the repository."""
+
+
+class Dashboards(Section):
+    """Grafana dashboards as ConfigMaps."""
+
+    enabled: bool = False
+    """Render them."""
+    labels: Texts = {"grafana_dashboard": "1"}
+    """By which Grafana's sidecar finds them."""
+
+
+class Monitoring(Section):
+    """Prometheus and Grafana."""
+
+    service_monitor: ServiceMonitor = ServiceMonitor()
+    """Two Services and ServiceMonitors: controller and agents."""
+    prometheus_rule: Rules = Rules()
+    """The chart's alerts, as a PrometheusRule."""
+    dashboards: Dashboards = Dashboards()
+    """The chart's dashboards."""

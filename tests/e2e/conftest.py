@@ -6,11 +6,13 @@ would help. Everything else the tests get from fixtures: no test reads the envir
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.generate.manifests import NAMESPACE
+from tests.e2e.chart_rendering import Rendered
 from tests.e2e.real_cluster import RealCluster
 from tests.e2e.rig.controlplane import Binaries, Missing, Places, RealControlPlane, obtain
 from tests.e2e.rig.controlplane.binaries import helm as build_helm
@@ -54,6 +56,12 @@ def helm() -> Path:
     if isinstance(found, Missing):
         pytest.exit(f"no helm: {found.message}", returncode=os.EX_UNAVAILABLE)
     return found
+
+
+@pytest.fixture
+def render(helm: Path, tmp_path: Path) -> Callable[..., Rendered]:
+    """The chart with these values, in this namespace."""
+    return lambda text="", namespace=NAMESPACE: Rendered(helm, tmp_path, text, namespace)
 
 
 @pytest.fixture(scope="session")

@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nodeagent.cdi.publisher import Published, SpecificationPublisher
+from nodeagent.cdi.publisher import Published
 from nodeagent.handover.cdi import FILE_NAME, NamedDevices, qualified_name
-from nodeagent.handover.config import Device, DeviceKind
-from nodeagent.handover.files import Unreadable, replace_file
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
-from partitioning.layouts import Instance
+from nodeagent.handover.files import Unreadable
+from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
-from sandbox.driver import toolkit
-
-VERSION = "580.1.2"
-MPS = Path("/run/mps")
-
-
-class Node:
-    """A node's folders, with NVIDIA's toolkit and two MIG instances on GPU 0."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.cdi, self.proc = root, root / "cdi", root / "proc"
-        (self.proc / "driver/nvidia/capabilities").mkdir(parents=True)
-        (self.proc / "devices").write_text("Character devices:\n195 nvidia\n510 nvidia-uvm\n511 nvidia-caps\n")
-        self.upgrade(VERSION)
-        self.capability("gpu0/mig/gi1", 12)
-        self.capability("gpu0/mig/gi1/ci0", 13)
-        self.publisher = self.restart()
-
-    def restart(self) -> SpecificationPublisher:
-        self.publisher = SpecificationPublisher(self.cdi, proc=self.proc, folders=(self.root / "etc", self.cdi))
-        return self.publisher
-
-    def upgrade(self, version: str) -> None:
-        self.toolkit = toolkit.install(self.root / "driver", self.cdi, version)
-
-    def capability(self, where: str, minor: int) -> None:
-        path = self.proc / "driver/nvidia/capabilities" / where / "access"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"DeviceFileMinor: {minor}\n")
-
-    def publish(self, *devices: Device, gpu: ObservedGpu | None = None, version: str = VERSION) -> Published:
-        listed = [(device, gpu or GPU) for device in devices]
-        return self.publisher.publish(listed, driver_version=version, mps_root=MPS)
-
-    def nodes(self, device_id: str) -> dict[str, tuple[int, int]]:
-        """What a container runtime makes, by path."""
-        got = runtime.inject([self.root / "etc", self.cdi], [qualified_name(device_id)])
-        return {node.path: (node.major, node.minor) for node in got.nodes}
-
-
-INSTANCE = GpuInstance(
-    id=1,
-    placed=Instance(profile="1g.10gb", start=0, size=1),
-    compute_slices=1,
-    compute=(ComputeInstance(id=0, slices=1, uuid="MIG-a"),),
-)
-OTHER_COMPUTE = ComputeInstance(id=0, slices=1, uuid="MIG-b")
-GPU = ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=(INSTANCE,))
-MIG = Device(id="MIG-a", resource="nvidia.com/mig-1g.10gb", gpu="GPU-1", kind=DeviceKind.MIG)
-WHOLE = Device(id="GPU-1", resource="nvidia.com/gpu", gpu="GPU-1", kind=DeviceKind.WHOLE)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+from tests.nodeagent.cdi.node import GPU, INSTANCE, MIG, MPS, OTHER_COMPUTE, VERSION, WHOLE, Node
 
 
 def test_container_gets_exactly_the_nodes_of_its_device(node: Node) -> None:
@@ -172,119 +113,6 @@ def test_gpu_that_cannot_be_read_never_keeps_numbers_of_another_device(node: Nod
     found = node.publisher.publish([(MIG, lost), (alone, other)], driver_version=VERSION, mps_root=MPS)
     assert found.missing == {"MIG-a": "GPU is lost"}
     assert node.nodes("GPU-2")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b'{"devices": 1}',
-        b"[]",
-        b'{"cdiVersion": "0.5.0"}',
-        b'{"cdiVersion": "x", "containerEdits": {}, "devices": []}',
-    ],
-)
-def test_half_written_file_is_written_anew(node: Node, content: bytes) -> None:
-    node.publish(MIG)
-    (node.cdi / FILE_NAME).write_bytes(content)
-    assert node.publisher.forget(["MIG-a"]) == ""
-    assert node.publish(MIG) == Published()
-    assert node.nodes("MIG-a")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda document: document | {"cdiVersion": 7},
-        lambda document: document | {"devices": [{"name": n, "containerEdits": []} for n in ("MIG-a", "GPU-1")]},
-        lambda document: document | {"containerEdits": []},
-    ],
-)
-def test_file_of_another_form_is_neither_kept_nor_trusted(
-    node: Node, change: Callable[[dict[str, object]], dict[str, object]]
-) -> None:
-    node.publish(MIG, WHOLE)
-    path = node.cdi / FILE_NAME
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    node.toolkit.unlink()  # the driver's files would be taken from ours
-    assert node.publisher.forget(["MIG-a"]) == ""
-    assert "MIG-a" not in NamedDevices(node.cdi).names()  # type: ignore[operator]
-    node.restart()
-    node.publish(WHOLE, gpu=ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost"))
-    if path.exists():
-        runtime.load(path)
-
-
-def test_file_that_cannot_be_read_or_removed_keeps_instances_alive(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> str:
-        raise OSError(errno.EIO, "Input/output error")
-
-    node.publish(MIG)
-    monkeypatch.setattr(Path, "read_text", broken)
-    monkeypatch.setattr(Path, "unlink", broken)
-    assert "cannot be written" in node.publisher.forget(["MIG-a"])
-    assert node.publisher.forget([]) == ""
-
-
-@pytest.mark.parametrize(("owner", "step"), [(Path, "open"), (os, "fsync"), (Path, "replace")])
-def test_crash_while_writing_leaves_the_old_file(
-    node: Node, owner: object, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class KilledError(BaseException):
-        pass
-
-    def killed(*_: object) -> None:
-        raise KilledError
-
-    node.publish(WHOLE)
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, step, killed)
-        with pytest.raises(KilledError):
-            replace_file(node.cdi / FILE_NAME, b"new")
-    assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
-    runtime.load(node.cdi / FILE_NAME)
-    node.restart()
-    assert node.publish(WHOLE, MIG) == Published()
-
-
-def test_folder_that_is_missing_is_made(node: Node) -> None:
-    folder = node.root / "run" / "cdi"
-    node.publisher = SpecificationPublisher(folder, proc=node.proc, folders=(node.cdi, folder))
-    assert node.publish(MIG) == Published()
-    assert (folder / FILE_NAME).exists()
-
-
-def test_folder_that_cannot_be_written_advertises_only_what_is_there(node: Node) -> None:
-    slices = [replace(WHOLE, id=f"GPU-1::10gb::{number}") for number in range(3)]
-    node.publish(*slices[:2])
-    (node.cdi / f".{FILE_NAME}.tmp").mkdir()  # opening it for writing fails, for root as well
-    found = node.publish(*slices)
-    assert list(found.missing) == [slices[2].id]
-    assert "cannot be written" in found.problem
-    assert "cannot be written" in node.publisher.forget([slices[0].id])
-    assert node.publish(*slices[:2]) == Published()
-
-
-def test_second_writer_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overtaken(path: Path, content: bytes) -> None:
-        replace_file(path, content.replace(b"MIG-a", b"MIG-z"))
-
-    monkeypatch.setattr("nodeagent.cdi.publisher.replace_file", overtaken)
-    found = node.publish(MIG)
-    assert "another program writes the CDI specification" in found.missing["MIG-a"]
-
-
-def test_second_file_of_our_kind_is_named(node: Node) -> None:
-    node.publish(MIG)
-    copy = node.cdi / "copy.json"
-    copy.write_bytes((node.cdi / FILE_NAME).read_bytes())
-    with pytest.raises(runtime.CdiError):
-        node.nodes("MIG-a")
-    assert f"{copy} describes devices of gpuplan.dev/gpu too" in node.publish(MIG).missing["MIG-a"]
-    copy.unlink()
-    assert node.publish(MIG) == Published()
-    assert node.nodes("MIG-a")
 
 
 def test_files_without_a_driver_are_not_those_of_an_unknown_one(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""The process: it ends well on SIGTERM, keeps a second one away, and comes back after SIGKILL."""
+"""The processes of plugin and MPS daemons: they end well on SIGTERM, and the plugin comes back after SIGKILL."""
 
 import signal
 import subprocess
@@ -9,10 +9,9 @@ from functools import partial
 
 import pytest
 
-from kube.kubelet_api import deviceplugin_pb2 as dp
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
-from sandbox.mps import clients
+from tests import mps as daemons
 from tests.nodeagent.device_plugin.conftest import Node
 from tests.nodeagent.device_plugin.devices import GPU_B, SLICE, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
@@ -21,25 +20,23 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 GRACE_SECONDS = 30
-"""terminationGracePeriodSeconds of the plugin's pods."""
+"""terminationGracePeriodSeconds of the pods."""
 MIG = "nvidia.com/mig-1g.10gb"
 CONFIG = PluginConfig.of([Device(id="MIG-0", resource=MIG, gpu="GPU-a", kind=DeviceKind.MIG)])
-Spawn = Callable[[], "subprocess.Popen[str]"]
+Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def spawn(node: Node) -> Iterator[Spawn]:
     started: list[subprocess.Popen[str]] = []
 
-    def start() -> "subprocess.Popen[str]":
-        folders = {
-            "--state-dir": node.files.directory.parent,
-            "--kubelet-dir": node.kubelet_dir,
-            "--mps-root": node.mps_root,
-        }
+    def start(module: str = "nodeagent.device_plugin") -> "subprocess.Popen[str]":
+        folders = {"--state-dir": node.files.directory.parent, "--mps-root": node.mps_root}
+        if module == "nodeagent.device_plugin":
+            folders |= {"--kubelet-dir": node.kubelet_dir}
         arguments = [str(part) for pair in folders.items() for part in pair]
         process = subprocess.Popen(
-            [sys.executable, "-m", "nodeagent.device_plugin", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stderr=subprocess.PIPE,
             text=True,
             env=node.environment,
@@ -78,19 +75,16 @@ def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn)
     assert (loaded.hash, loaded.registered) == ("", {MIG: False})
 
 
-def test_sigterm_ends_it_while_an_mps_daemon_hangs(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
-    process = spawn()
-    config = PluginConfig.of([mps(0)])
-    node.load(config)
+def test_sigterm_ends_the_supervisor_while_an_mps_daemon_hangs(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    spawn()
+    supervisor = spawn("nodeagent.mps")
+    node.load(PluginConfig.of([mps(0)]))
     eventually(lambda: kubelet.healthy(SLICE), "a healthy slice")
-    clients.hang(node.pipe(GPU_B), 3600)
-    request = dp.PreStartContainerRequest(devices_ids=[config.devices[0].id])
-    start = kubelet.resources[SLICE].newest.plugin.PreStartContainer.future(request)  # has its daemon checked at once
+    daemons.hang(node.pipe(GPU_B), 3600)
 
-    process.send_signal(signal.SIGTERM)
+    supervisor.send_signal(signal.SIGTERM)
 
-    assert process.wait(timeout=GRACE_SECONDS) == 0
-    assert start.exception() is not None
+    assert supervisor.wait(timeout=GRACE_SECONDS) == 0
 
 
 def test_the_plugin_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:

@@ -2,75 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from nodeagent.handover.cdi import FILE_NAME, NamedDevices, qualified_name
-from nodeagent.handover.config import DeviceKind, DeviceListStrategy, PluginConfig, read_config
-from nodeagent.handover.files import Unreadable
-from sandbox import cdi as runtime
+from nodeagent.handover.cdi import FILE_NAME
+from nodeagent.handover.config import DeviceListStrategy, PluginConfig, read_config
 from sandbox.driver import toolkit
 from sandbox.driver.install import install
-from sandbox.driver.machine import DRIVER_VERSION, observe
+from sandbox.driver.machine import DRIVER_VERSION
 from sandbox.driver.procfs import capability_minor, proc_of
 from sandbox.driver.store import Store
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps, whole
-from tests.nodeagent.watched import Killed
-from tests.nodeagent.world import World
-
-MIG_RESOURCE = "nvidia.com/mig-1g.10gb"
-
-
-def by_cdi(world: World, *, toolkit_version: str = DRIVER_VERSION) -> World:
-    """A node as the GPU Operator leaves it, with a device plugin of this version."""
-    if toolkit_version:
-        toolkit.install(world.cdi.parent / "driver", world.cdi, toolkit_version)
-    for name in ("GPU-", "mps"):
-        (world.cdi.parent / name).mkdir(exist_ok=True)
-    world.device_list_strategy = DeviceListStrategy.CDI_CRI
-    world.plugin.strategies = tuple(DeviceListStrategy)
-    world.plugin.named = NamedDevices(world.cdi)
-    world.effect.check = lambda what: hold(world, what)
-    world.node["status"]["nodeInfo"] |= {"containerRuntimeVersion": "containerd://2.2.9", "kubeletVersion": "v1.36.3"}
-    world.apply()
-    world.restart()
-    return world
-
-
-def hold(world: World, what: str) -> None:
-    """After each effect of the agent, also one after which it dies."""
-    names = named(world)
-    config = read_config(world.state.plugin)
-    if isinstance(config, PluginConfig) and config.device_list_strategy is DeviceListStrategy.CDI_CRI:
-        advertised = {device.id for device in config.healthy()}
-        if what == "config.json":
-            assert advertised <= names, f"after {what}: advertised before it has an entry"
-    gpus = [world.gpu(index) for index in range(len(observe(world.machine)["gpus"]))]
-    there = {compute.uuid for gpu in gpus for instance in gpu.instances for compute in instance.compute}
-    gone = {name for name in names if name.startswith("MIG-")} - there
-    assert not gone, f"after {what}: an entry of an instance that is destroyed"
-
-
-def named(world: World) -> frozenset[str]:
-    names = NamedDevices(world.cdi).names()
-    assert not isinstance(names, Unreadable)
-    return names
-
-
-def nodes(world: World, device_id: str) -> dict[str, tuple[int, int]]:
-    got = runtime.inject([world.cdi], [qualified_name(device_id)])
-    assert got.env["NVIDIA_VISIBLE_DEVICES"] == "void"
-    return {node.path: (node.major, node.minor) for node in got.nodes}
-
-
-def advertised_ids(world: World) -> list[str]:
-    return [i for ids in world.kubelet.devices.values() for i in ids]
-
-
-def strategy(world: World) -> str:
-    return str(world.status()["devicePlugin"]["deviceListStrategy"])
+from tests.nodeagent.passes.by_cdi import MIG_RESOURCE, advertised_ids, by_cdi, named, nodes, strategy
 
 
 def test_advertised_instances_have_entries_with_their_capabilities(make_world: MakeWorld) -> None:
@@ -270,34 +213,3 @@ def test_device_in_use_keeps_its_entry_while_its_gpu_is_changed(make_world: Make
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle(20)
     assert nodes(world, held) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [DeviceKind.MIG, DeviceKind.MPS])
-def test_agent_killed_after_any_effect_leaves_no_wrong_entry(make_world: MakeWorld, kind: DeviceKind) -> None:
-    def story(kill_after: int) -> World:
-        mig_gpu = kind is DeviceKind.MIG
-        world = by_cdi(make_world(cut(("3g.40gb", 4), ("1g.10gb", 0))) if mig_gpu else make_world(plain()))
-        world.settle(6)
-        world.effect.done.clear()
-        world.effect.kill_after = kill_after
-        world.apply(mig(0, ("4g.40gb", 0), ("1g.20gb", 4), ("1g.10gb", 6)) if mig_gpu else mps(0, 20, 10, 40))
-        world.settle(40)
-        return world
-
-    whole_story = story(-1)
-    effects = list(whole_story.effect.done)
-    assert "CDI specification" in effects
-    for number in range(1, len(effects) + 1):
-        world = story(number)
-        assert named(world) == named(whole_story)
-        assert set(advertised_ids(world)) == named(world)
-        assert world.found() == ("Ready", "Confirmed")
-
-
-def test_effects_kill(make_world: MakeWorld) -> None:
-    world = by_cdi(make_world(plain()))
-    world.effect.kill_after = len(world.effect.done) + 1
-    with pytest.raises(Killed):
-        world.run()
-    assert Path(world.cdi / FILE_NAME).exists()

@@ -18,6 +18,12 @@ def lose(path: Path | str, uuid: str) -> None:
         find(machine, uuid)[0]["lost"] = True
 
 
+def find_again(path: Path | str, uuid: str) -> None:
+    """It is back on the bus, with its instances, as after a link that was retrained."""
+    with Store(path).writing() as machine:
+        find(machine, uuid)[0]["lost"] = False
+
+
 def remap_rows(path: Path | str, uuid: str, *, pending: bool = False, failed: bool = False) -> None:
     """Rows were remapped: pending requires a reset, failed means the card must be replaced."""
     with Store(path).writing() as machine:

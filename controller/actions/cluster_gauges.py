@@ -76,21 +76,22 @@ class ClusterGauges(Collector):
         )
 
     def _demand(self) -> Iterable[Metric]:
-        pods, verdicts = self._state.pending(), self._metrics.verdicts
+        pods = self._state.pending()
         pending = _family(
             "gpuplan_pending_pods",
             "Pods without a node that request this resource, by what the last pass decided on them.",
             "resource",
             "reason",
         )
-        tally = Tally((resource, verdicts.get(pod.uid, UNDECIDED)) for pod in pods for resource, _ in pod.gpu)
-        for key, count in sorted(tally.items()):
-            pending.add_metric(list(key), count)
-        yield pending
         unplaced = _family("gpuplan_unplaced_pods", "Pending pods that the last pass could not place.", "reason")
-        reasons = Tally(verdicts.get(pod.uid, PLACED) for pod in pods)
-        for reason in UnplacedReason:
-            unplaced.add_metric([reason.value], reasons[reason.value])
+        if (verdicts := self._metrics.verdicts) is not None:  # else it stands by: the leader has the reasons
+            tally = Tally((resource, verdicts.get(pod.uid, UNDECIDED)) for pod in pods for resource, _ in pod.gpu)
+            for key, count in sorted(tally.items()):
+                pending.add_metric(list(key), count)
+            reasons = Tally(verdicts.get(pod.uid, PLACED) for pod in pods)
+            for reason in UnplacedReason:
+                unplaced.add_metric([reason.value], reasons[reason.value])
+        yield pending
         yield unplaced
         oldest = _family(
             "gpuplan_oldest_pending_pod_seconds",
@@ -186,12 +187,13 @@ def _headroom(room: Headroom) -> Iterable[Metric]:
     )
     ratio = _family(
         "gpuplan_fragmentation_ratio",
-        "Share of the free memory slices that the largest single MIG instance on each GPU could not cover.",
+        "Share of the memory slices of GPUs that may be changed now that are free and lie so that the largest MIG "
+        "instance on their GPU cannot cover them.",
         "model",
     )
     for model, slices in sorted(room.free_slices.items()):
         free.add_metric([model], slices)
-        ratio.add_metric([model], 1 - room.largest_slices[model] / slices if slices else 0)
+        ratio.add_metric([model], (slices - room.largest_slices[model]) / room.slices[model])
     yield free
     yield ratio
 

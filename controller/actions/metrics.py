@@ -23,9 +23,9 @@ PLACED = "Placed"
 
 
 class PodPhase(StrEnum):
-    """The way of a pod from its demand to running, in order. A pod passes only those that it needs."""
+    """The way of a pod from being pending to running, in order. A pod passes only those that it needs."""
 
-    WINDOW = "window"  # until the first pass that saw it begins
+    WINDOW = "window"  # until the first pass that saw it begins; its scheduler's first attempt included
     UNPLACED = "unplaced"  # from a pass that found no place for it to the pass that found one
     PLANNING = "planning"  # the pass that placed it
     WRITE = "write"  # until the plans of that pass are written
@@ -56,8 +56,8 @@ class Metrics:
             "Time from writing a plan until every GPU of the node is settled.",
             READY_BUCKETS,
         )
-        self.verdicts: Mapping[str, str] = {}
-        """What the last pass decided on each pod, by uid: PLACED or a reason. Pods come and go after it."""
+        self.verdicts: Mapping[str, str] | None = None
+        """What the last pass decided on each pod, by uid: PLACED or a reason; None before the first one."""
         self.placed_pods = self._gauge(
             "gpuplan_placed_pods",
             "Pending pods placed by the last pass, by where their partitions come from.",
@@ -79,17 +79,17 @@ class Metrics:
         )
         self.pod_phase_seconds = Histogram(
             "gpuplan_pod_phase_duration_seconds",
-            "Time that pods spent in each phase of their way from demanding partitions to running.",
+            "Time that placed pods spent in each phase of their way from pending to running.",
             ["phase"],
             buckets=WAIT_BUCKETS,
             registry=registry,
         )
         self.pod_wait_seconds = self._pod_seconds(
-            "gpuplan_pod_wait_duration_seconds", "Time from a pod's demand to running: the sum of all its phases."
+            "gpuplan_pod_wait_duration_seconds", "Time of placed pods from pending to running: the sum of all phases."
         )
         self.pod_delivery_seconds = self._pod_seconds(
             "gpuplan_pod_delivery_duration_seconds",
-            "Time from a pod's demand to being bound, without the phase unplaced: what gpuplan can do about its wait.",
+            "Time of placed pods until they were bound, without the phase unplaced: what gpuplan answers for.",
         )
         self.leader = self._gauge("gpuplan_leader", "1 while this controller leads.")
         self.errors = Counter(

@@ -1,4 +1,4 @@
-"""Measures the way of each placed pod from its demand to running, split into phases that add up to the whole.
+"""Measures the way of each placed pod from pending to running, split into phases that add up to the whole.
 
 Takes the result of each pass with its moments, and follows placed pods in the state: their GPUs as the node's status
 shows them, their binding, their start. Every moment belongs to exactly one phase, so that the phases of a pod add up to

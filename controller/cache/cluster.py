@@ -193,9 +193,9 @@ class Known:
             return self._pods.pending.get(key)
 
     def demanded_since(self) -> Mapping[str, float]:
-        """Uids of pending pods that planning serves or gives a reason for, and since when, by this process's clock."""
+        """Uids of pods that planning serves or gives a reason for, and since when they are pending, on our clock."""
         with self._lock:
-            return dict(self._pods.demands)
+            return self._pods.demanded_since()
 
     def pod(self, key: PodKey) -> PodView | None:
         """An unfinished pod, pending or bound."""

@@ -161,6 +161,10 @@ class PodStore:
             self._finished_gangs &= {(pod.namespace, pod.gang) for pod in pods if pod.gang}
         return frozenset(self._finished_gangs)
 
+    def demanded_since(self) -> dict[str, float]:
+        """Uids in `demands`, and since when these pods are pending: before that a scheduler tries them once."""
+        return {uid: self._came_at.get(uid, since) for uid, since in self.demands.items()}
+
     def needs_all_nodes(self) -> bool:
         """Where pods with a demand fit depends on pods of nodes that have nothing to do with GPUs."""
         return bool(self.demands and (self._constrained or self._far_reaching or self._default_spread))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crds.definition import FILE_NAME, text
 from deploy.generate import files, manifests
+from deploy.generate.dashboards.pages import pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,7 @@ def chart_files() -> dict[str, str]:
         "values.yaml": files.values_yaml(),
         "values.schema.json": files.schema_json(),
         f"crds/{FILE_NAME}": text(),
+        **{f"dashboards/{name}": content for name, content in pages().items()},
     }
 
 

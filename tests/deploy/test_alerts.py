@@ -33,6 +33,7 @@ def labels_of(metric: str) -> set[str]:
         return OF_ITS_TARGET | {"node"}
     family = re.sub(r"_(total|count|sum|bucket)$", "", metric)
     own = label_names()[family]
+    own = own | {"le"} if metric.endswith("_bucket") else own
     return own | OF_ITS_TARGET | ({"node"} if metric.startswith("gpuplan_agent_") else set())
 
 

@@ -26,10 +26,12 @@ class Headroom:
 
     placeable: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Instances by model and profile."""
+    slices: Counter[str] = field(default_factory=Counter)
+    """Memory slices of eligible GPUs."""
     free_slices: Counter[str] = field(default_factory=Counter)
-    """Memory slices of eligible GPUs that nothing in use covers."""
+    """Of these, what nothing in use covers."""
     largest_slices: Counter[str] = field(default_factory=Counter)
-    """Of these, what the largest single instance on each GPU could cover."""
+    """Of the free ones, what the largest single instance on each GPU could cover."""
     largest: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """Memory slices, compute slices and name of the largest profile of which one instance fits."""
 
@@ -37,6 +39,7 @@ class Headroom:
         self.placeable.update(other.placeable)
         for model, size in other.largest.items():
             self.largest[model] = max(size, self.largest.get(model, size))
+        self.slices.update(other.slices)
         self.free_slices.update(other.free_slices)
         self.largest_slices.update(other.largest_slices)
 
@@ -59,6 +62,7 @@ def _add(found: Headroom, gpu: GpuStock, model: GpuModel) -> None:
     else:
         staying = mig_layout(gpu.staying)
         fits = _fits(model, staying)
+        found.slices[name] += model.slots
         found.free_slices[name] += model.slots - staying.mask.bit_count()
         found.largest_slices[name] += max((_size(model, profile)[0] for profile, _ in fits), default=0)
     for profile, count in fits:

@@ -267,6 +267,8 @@ def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
     bench.cluster.pod(pod("a"))
     bench.cluster.pod(pod("b", unschedulable=False))
     bench.load()
+    assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="Undecided") is None
+    desk.report()
     assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="Undecided") == 2
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 2
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 1

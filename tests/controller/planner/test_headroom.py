@@ -19,7 +19,7 @@ def test_an_empty_gpu_holds_each_profile_as_often_as_its_model_allows() -> None:
     found = of(mig())
     assert dict(found.placeable) == {(NAME, spec.name): spec.max_instances for spec in A100.profiles}
     assert found.largest[NAME][2] == "7g.40gb"
-    assert (found.free_slices[NAME], found.largest_slices[NAME]) == (8, 8)
+    assert (found.slices[NAME], found.free_slices[NAME], found.largest_slices[NAME]) == (8, 8, 8)
 
 
 def test_what_is_in_use_stays_and_what_is_idle_may_be_cut_again() -> None:

@@ -1,0 +1,192 @@
+"""A sandbox with load and faults that a real Prometheus scrapes, with the chart's rules and dashboards.
+
+Takes a folder; starts Prometheus of Debian's package on loopback, scraping controller and agents each second under the
+labels that the chart's ServiceMonitors give them. `story` is what happens: pods come, run and wait, a GPU is lost, an
+agent falls silent. Alerts fire after seconds instead of minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import yaml
+
+from kube import apply
+from sandbox.cluster import Cluster, ClusterSettings
+from sandbox.ports import HeldPort
+from tests.deploy import alert_cases
+from tests.e2e.rig.containers.debian import unpacked
+from tests.e2e.rig.controlplane import Missing, Places
+from tests.incidents import find_again, lose
+from tests.waiting import eventually
+
+ROOT = alert_cases.ROOT
+PODS = "/api/v1/namespaces/default/pods"
+Json = dict[str, Any]
+
+
+def prometheus_folder() -> Path | Missing:
+    """Of Debian's package; unpacked into the cache, not installed."""
+    found = unpacked("debian-prometheus", ("prometheus",), Places.of(os.environ, Path.home()))
+    return found if isinstance(found, Missing) else found / "usr/bin"
+
+
+class Monitored:
+    """Use as a context; `folder` is for Prometheus."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self._folder, self._programs = folder, programs
+        self.cluster = Cluster(ClusterSettings())
+        self._port = HeldPort()
+        self._prometheus: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Monitored:
+        try:
+            self.cluster.start(_objects("mig/cluster.yaml") + _objects("mps/cluster.yaml"))
+            eventually(self._all_started, "the nodes")
+            self._start_prometheus()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._prometheus is not None:
+            self._prometheus.terminate()
+            self._prometheus.wait(timeout=30)
+        self._port.close()
+        self.cluster.stop()
+
+    def _all_started(self) -> bool:
+        expected = sum(one["kind"] == "Node" for one in _objects("mig/cluster.yaml") + _objects("mps/cluster.yaml"))
+        nodes = self.cluster.nodes.values()
+        return len(nodes) == expected and all((node.root / "agent.yaml").exists() for node in nodes)
+
+    def _start_prometheus(self) -> None:
+        rules = self._folder / "rules.yaml"
+        rules.write_text(re.sub(r"for: \w+", "for: 2s", "\n".join(_groups())))
+        config = self._folder / "prometheus.yml"
+        config.write_text(yaml.safe_dump(self._config(rules)))
+        address = f"127.0.0.1:{self._port.number}"
+        command = [
+            str(self._programs / "prometheus"),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={self._folder / 'data'}",
+            f"--web.listen-address={address}",
+            "--log.level=warn",
+        ]
+        self._port.close()
+        with (self._folder / "prometheus.log").open("wb") as log:
+            self._prometheus = subprocess.Popen(command, stdout=log, stderr=log)
+        self._url = f"http://{address}"
+        eventually(self._is_ready, "Prometheus", seen=lambda: (self._folder / "prometheus.log").read_text()[-2000:])
+
+    def _is_ready(self) -> bool:
+        try:
+            with urlopen(f"{self._url}/-/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _config(self, rules: Path) -> Json:
+        def port(path: Path) -> int:
+            return int(yaml.safe_load(path.read_text())["metricsPort"])
+
+        def target(number: int, **labels: str) -> Json:
+            return {"targets": [f"127.0.0.1:{number}"], "labels": {"namespace": "gpuplan-system", **labels}}
+
+        agents = [target(port(one.root / "agent.yaml"), node=name) for name, one in sorted(self.cluster.nodes.items())]
+        controller = [target(port(self.cluster.directory / "controller.yaml"), pod="controller-0")]
+        jobs = {"gpuplan-controller": controller, "gpuplan-agent": agents}
+        return {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(rules)],
+            "scrape_configs": [{"job_name": name, "static_configs": targets} for name, targets in jobs.items()],
+        }
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def query(self, expr: str) -> list[Json]:
+        """The samples of now."""
+        return self._ask("query", query=expr)
+
+    def query_range(self, expr: str, *, seconds: float, end: float, step: float) -> list[Json]:
+        """The series of the last seconds."""
+        return self._ask("query_range", query=expr, start=str(end - seconds), end=str(end), step=str(step))
+
+    def firing(self) -> set[str]:
+        """Names of the alerts that fire now."""
+        return {sample["metric"]["alertname"] for sample in self.query('ALERTS{alertstate="firing"}')}
+
+    def _ask(self, path: str, **parameters: str) -> list[Json]:
+        with urlopen(f"{self._url}/api/v1/{path}?{urlencode(parameters)}", timeout=30) as answer:
+            found: list[Json] = json.load(answer)["data"]["result"]
+        return found
+
+    # ------------------------------------------------------------------------------------------- the story
+
+    def load(self) -> None:
+        """Pods that run, pods that wait for room, and one that no GPU can hold."""
+        for raw in _objects("mig/pods.yaml") + _objects("mps/pod.yaml"):
+            self.cluster.create(raw)
+        self.wait_for_running(8)
+
+    def wait_for_running(self, count: int) -> None:
+        eventually(lambda: len(self.running()) >= count, f"{count} running pods", 120, seen=self.running)
+
+    def running(self) -> list[str]:
+        """Names of pods, the oldest first."""
+        found = [pod["metadata"] for pod in self.cluster.pods() if pod["status"].get("phase") == "Running"]
+        return [one["name"] for one in sorted(found, key=lambda one: (one["creationTimestamp"], one["name"]))]
+
+    def want(self, name: str, resource: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "busybox",
+                        "command": ["sleep", "infinity"],
+                        "resources": {"limits": {resource: "1"}},
+                    }
+                ]
+            },
+        }
+        self.cluster.create(body)
+
+    def end(self, name: str) -> None:
+        apply.delete(self.cluster.api, f"{PODS}/{name}", grace_seconds=0)
+
+    def lose_gpu(self, node: str) -> None:
+        lose(*self._last_gpu(node))
+
+    def find_gpu_again(self, node: str) -> None:
+        find_again(*self._last_gpu(node))
+
+    def _last_gpu(self, node: str) -> tuple[Path, str]:
+        path = self.cluster.nodes[node].machine
+        return path, json.loads(path.read_text())["gpus"][-1]["uuid"]
+
+    def silence(self, node: str) -> None:
+        """Its agent ends and is not started again."""
+        self.cluster.supervisor.remove(self.cluster.nodes[node].agent)
+
+
+def _objects(path: str) -> list[Json]:
+    return [body for body in yaml.safe_load_all((ROOT / "examples" / path).read_text()) if body]
+
+
+def _groups() -> Iterable[str]:
+    groups = [group for path in alert_cases.RULES for group in yaml.safe_load(path.read_text())["groups"]]
+    return [yaml.safe_dump({"groups": groups}, sort_keys=False)]

@@ -56,6 +56,7 @@ from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.compute_modes import ComputeModes
 from nodeagent.steps.confirmations import Confirmations
 from nodeagent.steps.journal import Journal
 from partitioning import __version__
@@ -148,6 +149,7 @@ class AgentProcess:
             allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
         )
         delivery = self._build_delivery()
+        modes = ComputeModes(self._driver, state.compute_modes, exclusive=settings.mps_exclusive_process)
         return Agent(
             observer=Observer(
                 cache=cache,
@@ -161,7 +163,7 @@ class AgentProcess:
             actuator=Actuator(
                 self._driver, journal, clock=clock, stopping=self._stopping.is_set, forget=delivery.forget
             ),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, clock=clock),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, modes=modes, clock=clock),
             confirmations=Confirmations(),
             outcomes=Outcomes(clock),
             reporter=self._build_reporter(),

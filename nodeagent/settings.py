@@ -53,6 +53,9 @@ class Settings(Section):
     mps_read_only_pipes: bool = True
     """Mount the pipe directory of an MPS daemon read-only into its clients; with envvar the device plugin's own option
     counts."""
+    mps_exclusive_process: bool = True
+    """Keep a GPU in compute mode EXCLUSIVE_PROCESS while it is shared by MPS, so that the driver refuses a program that
+    does not use MPS; its mode before is restored."""
     proc_dir: Path = Path("/proc")
     """The host's procfs, for the driver's device numbers."""
     containerd_config_dir: Path = Path("/etc/containerd")

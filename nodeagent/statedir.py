@@ -21,6 +21,7 @@ class StateDir:
     def __init__(self, root: Path) -> None:
         self.root, self.plugin = root, PluginFiles(root)
         self.journal, self.holdings = root / "journal", root / "holdings.json"
+        self.compute_modes = root / "compute-modes.json"
 
     def lock(self) -> AgentLock:
         """Raises AnotherAgentError where another process holds it."""

@@ -56,7 +56,7 @@ def reboot(path: Path | str, order: Sequence[int] | None = None) -> None:
     with Store(path).writing() as machine:
         machine["driver_loaded"] = True
         for gpu in machine["gpus"]:
-            gpu.update({"gpu_instances": [], "processes": [], "lost": False})
+            gpu.update({"gpu_instances": [], "processes": [], "lost": False, "compute_mode": 0})
             gpu["remapped_rows"][2] = 0
             gpu["mig_mode_pending"] &= board_of(gpu).mode_persists
             gpu["mig_mode"] = gpu["mig_mode_pending"]

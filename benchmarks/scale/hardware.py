@@ -101,6 +101,9 @@ class SimulatedDriver(GpuDriver):
         del self._card(gpu_uuid).instances[instance.id]
         self._seen = None
 
+    def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
+        """These GPUs report none, so it is never called."""
+
     def _card(self, gpu_uuid: str) -> _Card:
         return next(card for card in self._cards if card.seeded.uuid == gpu_uuid)
 

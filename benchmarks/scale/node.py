@@ -51,6 +51,7 @@ from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.compute_modes import ComputeModes
 from nodeagent.steps.confirmations import Confirmations
 from nodeagent.steps.journal import Journal
 
@@ -122,6 +123,7 @@ class SimulatedNode:
         """As nodeagent.process makes it."""
         settings, clock = self._settings, time.monotonic
         journal, cache, file = Journal(self._state.journal), self._cache, self._file
+        modes = ComputeModes(self._driver, self._state.compute_modes, exclusive=True)
         holdings = Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
         guard = NodeGuard(
             NodeWriter(self._api, self.name, cache.node, self._budget, clock=clock),
@@ -146,7 +148,7 @@ class SimulatedNode:
                 journal=journal,
             ),
             actuator=Actuator(self._driver, journal, clock=clock),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, clock=clock),
+            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, modes=modes, clock=clock),
             confirmations=Confirmations(),
             outcomes=Outcomes(clock),
             reporter=self._build_reporter(),

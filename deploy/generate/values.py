@@ -67,7 +67,15 @@ ControllerSettings = _settings(
         "operator_labels",
     ),
 )
-OF_THE_POD = ("state_dir", "kubelet_dir", "cdi_spec_dirs", "proc_dir", "containerd_config_dir", "mps_read_only_pipes")
+OF_THE_POD = (
+    "state_dir",
+    "kubelet_dir",
+    "cdi_spec_dirs",
+    "proc_dir",
+    "containerd_config_dir",
+    "mps_read_only_pipes",
+    "mps_exclusive_process",
+)
 AgentSettings = _settings("AgentSettings", AgentProgram, (*COMMON, *OF_THE_POD))
 
 
@@ -185,6 +193,9 @@ class Mps(Program):
     read_only_pipes: bool = True
     """Mount the pipe directory of an MPS daemon read-only into its clients, which CUDA was seen to need no more than
     (drivers 535, 550, 580). false: writable, which lets root in a client's container fill the node's /run."""
+    exclusive_process: bool = True
+    """Keep a GPU in compute mode EXCLUSIVE_PROCESS while it is shared by MPS, so that the driver refuses a program that
+    does not use MPS. Its mode before is restored."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that is logged."""
     priority_class_name: str = PRIORITY

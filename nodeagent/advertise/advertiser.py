@@ -8,8 +8,9 @@ pass does, once it observes that the id is gone and unused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from crds.v1alpha1.names import Reason
 from kube.latest import LatestVersion
@@ -23,6 +24,7 @@ from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
 from nodeagent.steps.changes import GpuChange
+from nodeagent.steps.compute_modes import ComputeModes
 
 FAULT_SECONDS = 5.0
 """A fault that one pass sees and the next does not must not cost a node its devices."""
@@ -43,6 +45,8 @@ class Advertised:
     """Why the Node could not be written."""
     delivery: Delivery = field(default_factory=Delivery)
     """How containers get the devices."""
+    mode_problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By GPU UUID, why a client that does not use MPS is not kept off a GPU that is shared, or one that is not."""
     fault_is_young: bool = False
     """Some GPU has reported a fault, and not for long enough to count."""
 
@@ -77,10 +81,12 @@ class Advertiser:
         node: LatestVersion[ObservedNode],
         delivery: ContainerDelivery,
         *,
+        modes: ComputeModes,
         clock: Callable[[], float],
     ) -> None:
         self._file, self._guard, self._confirmer, self._node = file, guard, confirmer, node
-        self._delivery = delivery
+        self._delivery, self._modes = delivery, modes
+        self._mode_problems: Mapping[str, str] = MappingProxyType({})
         self._faults = Faults(clock)
 
     def rival(self, observation: Observation) -> str:
@@ -111,6 +117,7 @@ class Advertiser:
             pending=pending,
             unwritten=unlabelled or self._release_node(readings, confirmation, rival=rival),
             delivery=delivery,
+            mode_problems=self._mode_problems,
             fault_is_young=self._faults.waits,
         )
 
@@ -137,6 +144,9 @@ class Advertiser:
             why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
             if why:
                 return why, delivery
+        if not rival:
+            # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
+            self._hold_modes(observation, config)
         overdue, again = self._confirmer.overdue(readings), self._confirmer.reminds(readings)
         try:
             written = file.write(config, in_force=readings.in_force, overdue=overdue, again=again)
@@ -144,6 +154,12 @@ class Advertiser:
             return f"the device plugin's config cannot be written: {error}", delivery
         late = "" if written else "the device plugin has not loaded the config before this one yet"
         return late or rival or recalled or delivery.reason, delivery
+
+    def _hold_modes(self, observation: Observation, config: PluginConfig) -> None:
+        plan = observation.plan
+        if plan is None or plan.content is None or not plan.content.spec.paused:
+            shared = {device.gpu for device in config.devices if device.kind is DeviceKind.MPS}
+            self._mode_problems = self._modes.hold(observation.gpus, shared)
 
     def _release_node(self, readings: Readings, confirmation: Confirmation, *, rival: str) -> str:
         """Lift the taint, or write the counts, where that may be; returns why the Node could not be written."""

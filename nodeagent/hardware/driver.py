@@ -1,7 +1,7 @@
 """The protocol of GPU hardware for the agent: its calls, its frozen values, and its errors.
 
 `nvml.NvmlDriver` implements it; tests bring their own. Words are those of `partitioning`: a GPU instance is an
-`Instance` at its placement, plus the ids that the driver needs to name it again. Each of the four changes is one driver
+`Instance` at its placement, plus the ids that the driver needs to name it again. Each of the changes is one driver
 call, so that a journal entry can come before each. Nothing here decides what may be changed.
 """
 
@@ -79,6 +79,8 @@ class ObservedGpu:
     problem: str = ""
     minor: int | None = None
     """Of its node /dev/nvidia<minor>, as in the names of its capability files. A change of MIG mode may move it."""
+    compute_mode: int | None = None
+    """In NVML's numbers; None where it has none."""
 
     @property
     def layout(self) -> Layout:
@@ -152,6 +154,9 @@ class GpuDriver(Protocol):
 
     def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
         """Free the place. Raises ChangedError where its id belongs to another instance by now."""
+
+    def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
+        """Which processes may compute on a GPU without MIG, in NVML's numbers."""
 
 
 class DriverError(Exception):

@@ -169,6 +169,10 @@ class ThreadedDriver(GpuDriver):
         what = f"destroying {instance.placed}"
         self._change(gpu_uuid, what, partial(self._driver.destroy_gpu_instance, gpu_uuid, instance))
 
+    def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
+        what = f"setting the compute mode of {gpu_uuid}"
+        self._change(gpu_uuid, what, partial(self._driver.set_compute_mode, gpu_uuid, mode))
+
     def close(self) -> bool:
         """Do not wait for a call that hangs; False where one may still take effect."""
         lanes = [self._node, *self._lanes.values()]

@@ -126,6 +126,10 @@ class NvmlDriver(GpuDriver):
         with attempt(f"destroying {instance.placed}"):
             NVML.nvmlGpuInstanceDestroy(self._mig.gpu_instance(gpu_uuid, self._handle(gpu_uuid), instance))
 
+    def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
+        with attempt(f"setting the compute mode of {gpu_uuid}"):
+            NVML.nvmlDeviceSetComputeMode(self._handle(gpu_uuid), mode)
+
     def _initialise(self) -> None:
         if not self._initialised:
             NVML.nvmlInit()
@@ -166,6 +170,7 @@ class NvmlDriver(GpuDriver):
             health=health,
             health_message=message,
             minor=known(lambda: int(NVML.nvmlDeviceGetMinorNumber(handle))),
+            compute_mode=known(lambda: int(NVML.nvmlDeviceGetComputeMode(handle))),
         )
 
 

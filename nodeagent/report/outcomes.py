@@ -97,6 +97,7 @@ class Outcomes:
                 *half_made,
                 *orphan_notes(orphans.get(uuid, ())),
                 mps_note(work.observation.readings.mps, uuid),
+                work.advertised.mode_problems.get(uuid, ""),
             ),
         )
 

@@ -90,6 +90,7 @@ def _gpu(board: Board, options: GpuOptions, index: int, serial: int) -> GpuState
         mig_mode=mig_enabled,
         mig_mode_pending=mig_enabled,
         lost=False,
+        compute_mode=0,
         remapped_rows=[0, 0, 0, 0],
         gpu_instances=[],
         processes=[],

@@ -46,6 +46,7 @@ class GpuState(TypedDict):
     mig_mode: bool
     mig_mode_pending: bool
     lost: bool
+    compute_mode: int
     remapped_rows: list[int]  # corrected, uncorrected, pending, failed
     gpu_instances: list[GpuInstanceState]
     processes: list[ProcessState]

@@ -1,8 +1,8 @@
 """NVIDIA's own MPS control daemon below our supervisor, started as its DaemonSet starts it: what ends it, and attacks.
 
-The daemon is Debian's, of driver 535, which without a GPU runs until a client comes. The attacker is nobody, with the
-pipe directory mounted as a container has it. Without a GPU there are no clients: that a daemon is the same process as
-before stands for them, since a client lives as long as its daemon.
+The daemon is Debian's, of driver 535, which without a GPU runs until a client comes. The attacker is an ordinary user,
+with the pipe directory mounted as a container has it. Without a GPU there are no clients: that a daemon is the same
+process as before stands for them, since a client lives as long as its daemon.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.waiting import eventually
 
 GPU_A, GPU_B = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
 COMMAND = "nvidia-cuda-mps-control"
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+ORDINARY_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 AS_MOUNTED = 'mount --bind "$0" "$0" && mount -o remount,bind,ro,nosuid,nodev,noexec "$0" && exec "$@"'
 """What a container runtime makes of the mount in our CDI specification."""
 
@@ -87,11 +87,11 @@ class Node:
         )
         return (done.stdout + done.stderr).strip()
 
-    def attack(self, gpu: str, command: str, user: tuple[str, ...] = NOBODY) -> str:
+    def attack(self, gpu: str, command: str, user: tuple[str, ...] = ORDINARY_USER) -> str:
         return self.tell(gpu, command, *self._jail(gpu), *user)
 
     def shell(self, gpu: str, line: str) -> str:
-        """As root in a container, for nobody may not write there in any case."""
+        """As root in a container, since an ordinary user may not write there in any case."""
         done = subprocess.run(
             [*self._jail(gpu), "/bin/sh", "-c", f"cd {self.pipe(gpu)}; {line}"],
             capture_output=True,
@@ -178,7 +178,7 @@ def test_a_config_that_cannot_be_read_costs_no_daemon(node: Node) -> None:
     assert {gpu: node.answering(gpu).pid for gpu in before} == before
 
 
-def test_what_nobody_changes_is_set_back_and_reported(node: Node) -> None:
+def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: Node) -> None:
     """535 obeys any user here; 580 was seen to refuse."""
     alarms = node.answering(GPU_A).alarms
     assert node.attack(GPU_A, "set_default_active_thread_percentage 1") == "1.0"

@@ -119,7 +119,9 @@ class RealNode(SandboxNode):
         return Path("/proc")
 
     def _agent_settings(self, state: str, kubelet: str) -> dict[str, Any]:
-        return {**super()._agent_settings(state, kubelet), "refreshHostDevices": False}
+        # No mode of the machine's GPUs is changed here.
+        kept = {"refreshHostDevices": False, "mpsExclusiveProcess": False}
+        return {**super()._agent_settings(state, kubelet), **kept}
 
     def stop(self) -> None:
         super().stop()

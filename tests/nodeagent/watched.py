@@ -86,6 +86,11 @@ class WatchedDriver(NvmlDriver):
         super().destroy_gpu_instance(gpu_uuid, instance)
         self._effect(f"destroy GI {instance.id}")
 
+    def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
+        self.before_change()
+        super().set_compute_mode(gpu_uuid, mode)
+        self._effect(f"compute mode {mode}")
+
     def _devices(self, gpu_uuid: str) -> set[str]:
         # Of this GPU alone: another one may hang.
         gpu = self.observe_gpu(next(index for index, uuid in self._uuids.items() if uuid == gpu_uuid))

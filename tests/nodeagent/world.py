@@ -32,6 +32,7 @@ from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts
 from nodeagent.statedir import StateDir
 from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.compute_modes import ComputeModes
 from nodeagent.steps.confirmations import Confirmations
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
@@ -76,6 +77,7 @@ class World(ApiMemory, PodsMemory):
         """The watch of pods brings nothing for now."""
         self.write_allocatable = False
         self.device_list_strategy = DeviceListStrategy.ENVVAR
+        self.exclusive = True
         self.cdi = path / "cdi"
         """From the next `restart` on, as are the others."""
         self.driver_timeout_seconds = 0.0
@@ -123,6 +125,7 @@ class World(ApiMemory, PodsMemory):
                 Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
                 self.cache.node,
                 delivery,
+                modes=ComputeModes(driver, self.state.compute_modes, exclusive=self.exclusive),
                 clock=self.clock,
             ),
             confirmations=Confirmations(),

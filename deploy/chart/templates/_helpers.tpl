@@ -52,6 +52,7 @@ cdiSpecDirs: [/host/etc/cdi, {{ .Values.nodes.cdiDir }}]
 containerdConfigDir: /host/etc/containerd
 procDir: /host/proc
 mpsReadOnlyPipes: {{ .Values.mps.readOnlyPipes }}
+mpsExclusiveProcess: {{ .Values.mps.exclusiveProcess }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.agent.metricsPort }}
 {{- with .Values.agent.settings }}

@@ -4,7 +4,7 @@ import pynvml
 
 from sandbox.driver.abi.handles import Device, any_device, device_handle, mig_handle, parent_device
 from sandbox.driver.abi.pointers import get_uint, put_int, put_pointer, put_text, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, starts
+from sandbox.driver.abi.registry import HANDLE, INT, OUT, UINT, Session, reads, starts, writes
 from sandbox.driver.boards import board_of
 from sandbox.driver.compute_instances import mig_device_profile, mig_device_slots, mig_device_uuid
 from sandbox.driver.state import MachineState, ProcessState
@@ -12,6 +12,7 @@ from sandbox.driver.status import Refused, Status, require
 
 MIB = 1 << 20
 NO_INSTANCE = 0xFFFFFFFF
+COMPUTE_MODES = (0, 2, 3)  # default, prohibited, exclusive process
 
 
 @starts(UINT)
@@ -69,6 +70,19 @@ def nvmlDeviceGetCudaComputeCapability(
     capability = board_of(any_device(machine, handle).gpu).model.compute_capability
     put_int(major, capability[0])
     put_int(minor, capability[1])
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetComputeMode(_: Session, machine: MachineState, handle: int | None, mode: int | None) -> None:
+    put_int(mode, any_device(machine, handle).gpu["compute_mode"])
+
+
+@writes(HANDLE, INT)
+def nvmlDeviceSetComputeMode(_: Session, machine: MachineState, handle: int | None, mode: int) -> None:
+    gpu = parent_device(machine, handle).gpu
+    require(mode in COMPUTE_MODES, Status.INVALID_ARGUMENT)
+    require(not gpu["mig_mode"], Status.NOT_SUPPORTED)
+    gpu["compute_mode"] = mode
 
 
 @reads(HANDLE, OUT)

@@ -14,7 +14,7 @@ from sandbox.driver.store import Store
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-UINT = ctypes.c_uint
+INT, UINT = ctypes.c_int, ctypes.c_uint
 HANDLE = ctypes.c_void_p  # an opaque struct pointer of the caller's
 OUT = ctypes.c_void_p  # an address to write to
 

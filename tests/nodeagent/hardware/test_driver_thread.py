@@ -75,6 +75,9 @@ class GatedDriver(GpuDriver):
     def destroy_gpu_instance(self, gpu_uuid: str, instance: GpuInstance) -> None:
         raise NotImplementedError
 
+    def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
+        raise NotImplementedError
+
     def _call(self, of: int | str, what: str) -> None:
         self.calls[of].append(what)
         self.running[of] += 1

@@ -14,7 +14,7 @@ from typing import Any
 
 from kube.pods import add, all_containers, is_sidecar, largest, pod_amounts
 from kube.quantities import cpu_milli, parse_quantity, to_int
-from partitioning.resources import AckRequest, MigRequest, MpsRequest, WholeRequest, classify
+from partitioning.resources import AckRequest, MigRequest, MpsRequest, SharedRequest, WholeRequest, classify
 
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
@@ -94,6 +94,21 @@ def mixed_container(spec: Raw) -> tuple[str, ...]:
         if len(found) > 1 and not all(isinstance(kind, MigRequest | WholeRequest) for kind in found.values()):
             return tuple(sorted(found))
     return ()
+
+
+def overriding_container(spec: Raw) -> str:
+    """The first container with a share of a GPU by MPS that sets itself what the share's limits are in; '' for none."""
+    return next((one["name"] for one in all_containers(spec) if _shares(one) and _sets_limits(one)), "")
+
+
+def _shares(container: Raw) -> bool:
+    kinds = (classify(resource) for resource, number in container_requests(container).items() if number)
+    return any(isinstance(kind, MpsRequest | AckRequest | SharedRequest) for kind in kinds)
+
+
+def _sets_limits(container: Raw) -> bool:
+    names = (variable["name"] for variable in container.get("env") or ())
+    return any(name == "NVIDIA_VISIBLE_DEVICES" or name.startswith("CUDA_MPS_") for name in names)
 
 
 def _mps_slices(container: Raw) -> int:

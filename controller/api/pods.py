@@ -12,7 +12,13 @@ from typing import Any
 
 from controller.api import scheduling_rules
 from controller.api.pod_groups import gang_of
-from controller.api.pod_requests import held_requests, mixed_container, most_mps_per_container, pod_requests
+from controller.api.pod_requests import (
+    held_requests,
+    mixed_container,
+    most_mps_per_container,
+    overriding_container,
+    pod_requests,
+)
 from controller.api.reading import Raw, Unreadable, epoch_seconds, readable
 from controller.model.phases import FINISHED
 from controller.model.views import PodView
@@ -47,6 +53,7 @@ def _pod(raw: Raw) -> PodView:
         gpu=tuple((resource, number) for resource, number in requests if classify(resource) is not None),
         most_mps_per_container=most_mps_per_container(spec),
         mixed_container=() if node else mixed_container(spec),
+        overriding_container="" if node else overriding_container(spec),
         misnamed=() if node else tuple(resource for resource, _ in requests if is_misnamed(resource)),
         host_ipc=bool(spec.get("hostIPC")),
         scheduler_name=spec.get("schedulerName") or "default-scheduler",

@@ -132,6 +132,12 @@ def _unusable(pod: PodView, serving: Serving) -> Unplaced | None:
             f"A container can use only one MPS slice, but one here requests {pod.most_mps_per_container}. "
             "Request one larger slice, or use several containers.",
         )
+    if pod.overriding_container:
+        return _not_served(
+            pod,
+            f"Container {pod.overriding_container} requests an MPS slice and sets NVIDIA_VISIBLE_DEVICES or "
+            "CUDA_MPS_*, which hold the limits of the slice. Remove them from its env.",
+        )
     if pod.scheduler_name not in serving.scheduler_names:
         return _not_served(
             pod,

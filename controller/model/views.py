@@ -58,6 +58,8 @@ class PodView:
     most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
     mixed_container: tuple[str, ...] = ()
     """GPU resources of the first container that requests an MPS slice and another kind: it would see the slice only."""
+    overriding_container: str = ""
+    """A container with a share by MPS that sets NVIDIA_VISIBLE_DEVICES or CUDA_MPS_* itself."""
     misnamed: tuple[str, ...] = ()
     """Requested resources that are named like a slice and are none."""
     host_ipc: bool = False

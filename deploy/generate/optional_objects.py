@@ -19,6 +19,13 @@ class Policies(Section):
     one_gpu_resource_per_container: bool = True
     """Refuse pods with an MPS slice and another GPU resource in one container, which would see the slice only; with
     `agent.settings.deviceListStrategy: envvar` with any two."""
+    ack_memory_as_slices: bool = False
+    """Give pods that request `aliyun.com/gpu-mem: N` a sized slice of N GiB, rounded up to GB, instead of units: for
+    ACK's nodes with several GPUs, of which kube-scheduler sees the sum of units only. Needs a cluster that serves
+    MutatingAdmissionPolicy (Kubernetes 1.36; 1.34 with the API enabled)."""
+    mps_requests: bool = True
+    """Refuse pods with a container that requests several MPS slices, or that requests one and sets
+    `NVIDIA_VISIBLE_DEVICES` or `CUDA_MPS_*`, which hold its limits. With false the controller's Events say so."""
 
 
 class NetworkPolicy(Section):

@@ -59,6 +59,7 @@ ControllerSettings = _settings(
     ControllerProgram,
     (
         *COMMON,
+        "ack_memory",
         "batch_window_timeout_seconds",
         "batch_window_idle_seconds",
         "scheduler",
@@ -202,6 +203,9 @@ class Mps(Program):
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
     requests: dict[str, Quantity] = {"cpu": "20m", "memory": "96Mi"}
     """Of its container. It has no limits: the MPS servers of the node's clients count in them."""
+    fail_requests_greater_than_one: bool = True
+    """NVIDIA's setting: `policies.mpsRequests` refuses a container that requests several `nvidia.com/gpu.shared`. false
+    where plans have `failRequestsGreaterThanOne: false`, which merges them."""
 
 
 class SchedulerConfig(Section):

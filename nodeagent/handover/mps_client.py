@@ -4,7 +4,7 @@ Agent and device plugin both put this before containers, so it is defined once. 
 device, returns paths and variables. Pure.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,18 +34,6 @@ def merged(devices: Sequence[Device]) -> Device:
         memory_mib=sum(device.memory_mib for device in devices),
         thread_percent=min(sum(percents), 100) if percents else None,
     )
-
-
-def largest_share_mib(devices: Iterable[Device]) -> int:
-    """The most memory that one client of a GPU can get of its slices."""
-    alone = [0]
-    together = 0
-    for device in devices:
-        if device.mergeable:
-            together += device.memory_mib
-        else:
-            alone.append(device.memory_mib)
-    return max(together, *alone)
 
 
 def client_environment(device: Device, mps_root: Path) -> dict[str, str]:

@@ -11,8 +11,10 @@ from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 DEPLOY = MANIFESTS.parent
 ALL = list(manifests_of(MANIFESTS))
 POLICIES = [body for body in ALL if body["kind"] == "ValidatingAdmissionPolicy"]
-(PODS_POLICY,) = [body for body in POLICIES if body["metadata"]["name"] == "gpuplan-pods"]  # about everyone's pods
-OF_ACCOUNTS_ALONE = [body for body in POLICIES if body is not PODS_POLICY]
+PODS_POLICIES = [  # about everyone's pods
+    body for body in POLICIES if body["metadata"]["name"] in ("gpuplan-pods", "gpuplan-mps-requests")
+]
+OF_ACCOUNTS_ALONE = [body for body in POLICIES if body not in PODS_POLICIES]
 OF_ACCOUNTS = [
     f"request.userInfo.username {operator} 'system:serviceaccount:{names.NAMESPACE}:{account}'"
     for operator in ("==", "!=")

@@ -1,4 +1,4 @@
-"""The policy about pods, its CEL evaluated: which containers it refuses."""
+"""The policies about pods, their CEL evaluated: which containers they refuse."""
 
 from typing import Any
 
@@ -7,29 +7,32 @@ import pytest
 
 from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
-(POLICY,) = [
-    body["spec"]
+KINDS, REQUESTS = "gpuplan-pods", "gpuplan-mps-requests"
+POLICIES = {
+    body["metadata"]["name"]: body["spec"]
     for body in manifests_of(MANIFESTS)
-    if body["kind"] == "ValidatingAdmissionPolicy" and body["metadata"]["name"] == "gpuplan-pods"
-]
+    if body["kind"] == "ValidatingAdmissionPolicy" and body["metadata"]["name"] in (KINDS, REQUESTS)
+}
 
 
-def container(name: str, *resources: str) -> dict[str, Any]:
-    return {"name": name, "resources": {"limits": dict.fromkeys(resources, "1")}}
+def container(name: str, *resources: str, count: str = "1", env: str = "") -> dict[str, Any]:
+    variables = {"env": [{"name": "A", "value": "b"}, {"name": env, "value": "all"}]} if env else {}
+    return {"name": name, "resources": {"limits": dict.fromkeys(resources, count)}, **variables}
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> Any:
     return cel.evaluate(expression, {"variables": variables, **variables})
 
 
-def verdict(spec: dict[str, Any]) -> tuple[bool, str]:
+def verdict(spec: dict[str, Any], policy: str = KINDS) -> tuple[bool, str]:
     """Whether the pod is admitted, and what its owner reads if not."""
     known: dict[str, Any] = {"object": {"spec": spec}}
-    for variable in POLICY["variables"]:
+    for variable in POLICIES[policy]["variables"]:
         known[variable["name"]] = evaluate(variable["expression"], known)
-    (rule,) = POLICY["validations"]
-    let_in = evaluate(rule["expression"], known)
-    return let_in, "" if let_in else evaluate(rule["messageExpression"], known)
+    for rule in POLICIES[policy]["validations"]:
+        if not evaluate(rule["expression"], known):
+            return False, evaluate(rule["messageExpression"], known)
+    return True, ""
 
 
 @pytest.mark.parametrize(
@@ -69,3 +72,35 @@ def test_a_container_with_two_kinds_is_refused_by_name(resources: tuple[str, ...
 def test_two_containers_may_request_a_kind_each_and_one_may_have_no_resources() -> None:
     containers = [container("a", "nvidia.com/mig-1g.10gb"), container("b", "nvidia.com/gpu"), {"name": "c"}]
     assert verdict({"containers": containers}) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        container("main", "nvidia.com/gpu-10gb"),
+        container("main", "nvidia.com/gpu-10gb", env="CUDA_VISIBLE_DEVICES"),
+        container("main", "aliyun.com/gpu-mem", count="10"),
+        container("main", "nvidia.com/gpu", count="8", env="NVIDIA_VISIBLE_DEVICES"),
+        container("main", "nvidia.com/mig-1g.10gb", count="2", env="CUDA_MPS_PIPE_DIRECTORY"),
+        {"name": "main"},
+    ],
+)
+def test_a_container_with_one_share_and_its_limits_is_admitted(asked: dict[str, Any]) -> None:
+    assert verdict({"containers": [asked]}, REQUESTS) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (container("bad", "nvidia.com/gpu-10gb", count="2"), "requests several MPS slices"),
+        (container("bad", "nvidia.com/gpu.shared", count="2"), "requests several MPS slices"),
+        (container("bad", "nvidia.com/gpu-10gb", env="NVIDIA_VISIBLE_DEVICES"), "remove them from env"),
+        (container("bad", "aliyun.com/gpu-mem", env="CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "remove them from env"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_two_shares_or_other_limits_are_refused(asked: dict[str, Any], words: str, kind: str) -> None:
+    let_in, message = verdict({"containers": [container("plain")], kind: [asked]}, REQUESTS)
+    assert not let_in
+    assert message.startswith("container bad ")
+    assert words in message

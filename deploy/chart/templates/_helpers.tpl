@@ -32,6 +32,9 @@ batchWindowIdleSeconds: {{ .Values.batchWindowIdleSeconds }}
 operatorLabels: {{ .Values.operatorLabels }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.controller.metricsPort }}
+{{- if .Values.policies.ackMemoryAsSlices }}
+ackMemory: slices
+{{- end }}
 {{- if .Values.knownMigGeometries }}
 knownMigGeometriesFile: /etc/gpuplan/known-mig-geometries.yaml
 {{- end }}

@@ -123,3 +123,19 @@ def test_whose_nomination_it_is(manager: str | None, expected: bool) -> None:
     raw = pod(status={"nominatedNodeName": "n1"}, managedFields=[entry] if manager else [])
     assert pod_view(raw).nominated_node == "n1"
     assert pod_view(raw).nomination_ours is expected
+
+
+@pytest.mark.parametrize(
+    ("resource", "variable", "found"),
+    [
+        ("nvidia.com/gpu-10gb", "NVIDIA_VISIBLE_DEVICES", "main"),
+        ("nvidia.com/gpu.shared", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "main"),
+        ("aliyun.com/gpu-mem", "CUDA_MPS_PIPE_DIRECTORY", "main"),
+        ("nvidia.com/gpu-10gb", "CUDA_VISIBLE_DEVICES", ""),
+        ("nvidia.com/gpu", "NVIDIA_VISIBLE_DEVICES", ""),
+        ("nvidia.com/mig-1g.10gb", "CUDA_MPS_PIPE_DIRECTORY", ""),
+    ],
+)
+def test_a_container_that_sets_the_limits_of_its_share(resource: str, variable: str, found: str) -> None:
+    main = {"name": "main", "env": [{"name": variable, "value": "x"}], "resources": {"limits": {resource: "1"}}}
+    assert pod_view(pod({"containers": [{"name": "plain"}, main]})).overriding_container == found

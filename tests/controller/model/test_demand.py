@@ -68,6 +68,12 @@ def test_these_are_no_demand(candidate: PodView) -> None:
             id="two slices, one container",
         ),
         pytest.param(
+            replaced(pod("a", "10gb"), overriding_container="main"),
+            UnplacedReason.NOT_SERVED,
+            "Container main requests an MPS slice and sets",
+            id="its own limits",
+        ),
+        pytest.param(
             replaced(pod("a", MIG, "10gb"), mixed_container=("nvidia.com/gpu-10gb", "nvidia.com/mig-1g.5gb")),
             UnplacedReason.NOT_SERVED,
             "requests nvidia.com/gpu-10gb and nvidia.com/mig-1g.5gb. Request one kind, or use several containers.",

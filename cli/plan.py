@@ -21,9 +21,8 @@ from cli.whatif import KINDS, LeftOut, WhatIf, what_if
 from controller.actions.plan_writer import planned_items
 from controller.config.options import planner_options
 from controller.config.settings import Settings, load_settings
-from controller.explanation.phrases import counted, listed
+from controller.explanation.phrases import counted
 from controller.gc_pause import collector_paused
-from controller.model.demand import lacks_host_ipc
 from controller.model.known_geometries import all_warnings
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, PlanningResult, Unplaced
@@ -78,7 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
     with collector_paused():  # as the controller's loop does
         result = plan(found.snapshot, options)
     seconds = time.perf_counter() - began
-    found.remarks += _without_host_ipc(found)
     if not found.snapshot.nodes and not found.left_out:
         found.remarks.append("There are no Nodes in the input. Pass a dump of nodes, pods and gpp.")
     result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
@@ -109,13 +107,6 @@ def _without_request(found: WhatIf, result: PlanningResult) -> int:
     """How many pending pods request nothing that gpuplan serves."""
     reported = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
     return sum(not pod.gpu and not pod.deleting and pod.uid not in reported for pod in found.snapshot.pending)
-
-
-def _without_host_ipc(found: WhatIf) -> list[str]:
-    names = [pod.title for pod in found.snapshot.pending if lacks_host_ipc(pod) and not pod.deleting]
-    if not names:
-        return []
-    return [f"MPS slices without spec.hostIPC: true ({listed(names)}): CUDA there will not find the MPS server."]
 
 
 def _whose(pod: PodView, found: WhatIf) -> str:

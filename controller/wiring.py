@@ -214,7 +214,7 @@ def _parts(
             taint_removal_seconds=settings.taint_removal_seconds,
         ),
         node_labels=NodeLabels(environment, manage_operator=settings.operator_labels == "manage"),
-        reporter=Reporter(environment, recorder),
+        reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id),
         pod_ways=PodWays(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),
     )

@@ -19,7 +19,6 @@ from controller.actions.metrics import PLACED
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
 from controller.explanation.phrases import counted, gpus_of
-from controller.model.demand import lacks_host_ipc
 from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodKey, PodView
@@ -55,7 +54,9 @@ class Decisions:
 class Reporter:
     """Remembers what it has reported."""
 
-    def __init__(self, environment: Environment, recorder: Recorder) -> None:
+    def __init__(self, environment: Environment, recorder: Recorder, *, mps_user_id: int | None = None) -> None:
+        """`mps_user_id`: as whom MPS clients run; None: any."""
+        self._mps_user_id = mps_user_id
         self._environment = environment
         self._metrics, self._state, self._clock = environment.metrics, environment.state, environment.clock
         self._recorder = recorder
@@ -73,7 +74,7 @@ class Reporter:
         outcomes = tuple(outcomes)
         self._count(result, outcomes, seconds)
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
-        self._pod_events.report(_statements(snapshot, result), ready=ready)
+        self._pod_events.report(_statements(snapshot, result, self._mps_user_id), ready=ready)
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
         self._log(result, outcomes, seconds, why)
@@ -189,13 +190,13 @@ class Reporter:
             log.info("%d plans were not sent and are planned again", tally[Written.UNSENT])
 
 
-def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statement]:
+def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | None) -> Iterable[Statement]:
     """What is reported of each pod of the result; the last of a pod explains why it waits."""
     live = {pod.uid: pod for pod in snapshot.pending}
     decided = {pod.uid for pod in result.placed} | {pod.uid for pod in result.unplaced}
     for pod in snapshot.pending:
-        if pod.uid in decided and lacks_host_ipc(pod):
-            yield _about_host_ipc(pod)
+        if mps_user_id is not None and pod.uid in decided and set(pod.mps_users) - {mps_user_id}:
+            yield _about_mps_user(pod, mps_user_id)
     for missed in result.unplaced:
         yield Statement(
             uid=missed.uid,
@@ -219,12 +220,13 @@ def _statements(snapshot: Snapshot, result: PlanningResult) -> Iterable[Statemen
             )
 
 
-def _about_host_ipc(pod: PodView) -> Statement:
+def _about_mps_user(pod: PodView, user: int) -> Statement:
     message = (
-        "This pod requests an MPS slice without spec.hostIPC: true. It will start, but CUDA in it will not find the "
-        "MPS server. Set hostIPC: true; the namespace must allow it (Pod Security level baseline forbids it)."
+        f"This pod requests an MPS slice and does not run as user {user}. An MPS server serves one user at a time: "
+        f"CUDA in it waits while pods of user {user} use the GPU, and makes them wait. "
+        f"Set securityContext.runAsUser: {user}."
     )
-    reason = EventReason.HOST_IPC_MISSING
+    reason = EventReason.MPS_USER
     return Statement(uid=pod.uid, key=pod.key, reason=reason, message=message, channel=reason)
 
 

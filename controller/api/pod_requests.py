@@ -96,6 +96,13 @@ def mixed_container(spec: Raw) -> tuple[str, ...]:
     return ()
 
 
+def mps_users(spec: Raw) -> tuple[int, ...]:
+    """As whom containers with a share of a GPU by MPS run, sorted; -1 where their images say so."""
+    of_pod = (spec.get("securityContext") or {}).get("runAsUser", -1)
+    sharing = (container for container in all_containers(spec) if _shares(container))
+    return tuple(sorted({(one.get("securityContext") or {}).get("runAsUser", of_pod) for one in sharing}))
+
+
 def overriding_container(spec: Raw) -> str:
     """The first container with a share of a GPU by MPS that sets itself what the share's limits are in; '' for none."""
     return next((one["name"] for one in all_containers(spec) if _shares(one) and _sets_limits(one)), "")

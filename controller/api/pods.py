@@ -16,6 +16,7 @@ from controller.api.pod_requests import (
     held_requests,
     mixed_container,
     most_mps_per_container,
+    mps_users,
     overriding_container,
     pod_requests,
 )
@@ -55,7 +56,7 @@ def _pod(raw: Raw) -> PodView:
         mixed_container=() if node else mixed_container(spec),
         overriding_container="" if node else overriding_container(spec),
         misnamed=() if node else tuple(resource for resource, _ in requests if is_misnamed(resource)),
-        host_ipc=bool(spec.get("hostIPC")),
+        mps_users=() if node else mps_users(spec),
         scheduler_name=spec.get("schedulerName") or "default-scheduler",
         tolerations=scheduling_rules.tolerations(spec),
         node_selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),

@@ -91,6 +91,8 @@ class Settings(Section):
     mps_replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 0
     """MPS shares each GPU of a node enabled for it into so many equal replicas (nvidia.com/gpu.shared), before any pod
     comes. A node's label gpuplan.dev/mps-replicas goes before this. 0: pending pods decide, slice by slice."""
+    mps_user_id: Annotated[int | None, Field(alias="mpsUserID", ge=0)] = None
+    """As whom pods with MPS slices run: one MPS server serves one user at a time. A pod that differs has a Warning."""
     ack_memory: Literal["units", "slices"] = "units"
     """How nodes with ACK's label alone are shared: in units of aliyun.com/gpu-mem, or in sized slices as pods come."""
     ageing_seconds: Seconds = 600.0

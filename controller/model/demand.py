@@ -90,11 +90,6 @@ def is_partition(resource: str) -> bool:
     return isinstance(kind_of(resource), MigRequest | MpsRequest)
 
 
-def lacks_host_ipc(pod: PodView) -> bool:
-    """An MPS client talks to its server through the node's shared memory, which the pod does not share."""
-    return not pod.host_ipc and any(isinstance(kind_of(resource), MpsRequest) for resource, _ in pod.gpu)
-
-
 @lru_cache(maxsize=4096)
 def is_device(resource: str) -> bool:
     """What the kubelet hands out and a plan decides on: a partition, or a whole GPU."""

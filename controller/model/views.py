@@ -62,7 +62,8 @@ class PodView:
     """A container with a share by MPS that sets NVIDIA_VISIBLE_DEVICES or CUDA_MPS_* itself."""
     misnamed: tuple[str, ...] = ()
     """Requested resources that are named like a slice and are none."""
-    host_ipc: bool = False
+    mps_users: tuple[int, ...] = ()
+    """As whom its containers with a share by MPS run, sorted; -1 where their images say so."""
     scheduler_name: str = "default-scheduler"
     tolerations: tuple[Toleration, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()

@@ -229,9 +229,9 @@ class EventReason(StrEnum):
 
     PLANNED = "Planned"
     """On a pod: partitions for it are being made on the node that the message names. Remedy: wait."""
-    HOST_IPC_MISSING = "HostIPCMissing"
-    """On a pod: it requests an MPS slice without `spec.hostIPC: true`; it will start, and CUDA in it will not find the
-    MPS server. Remedy: set `hostIPC: true`, in a namespace that allows it."""
+    MPS_USER = "MPSUser"
+    """On a pod: it requests an MPS slice and does not run as the user of the setting `mpsUserID`; CUDA in it waits
+    while pods of that user use the GPU. Remedy: set `securityContext.runAsUser`."""
     PARTITION_GONE = "PartitionGone"
     """On a pod: it was bound to a partition that its node no longer had, and the kubelet refused it. Remedy: none for
     pods of a Deployment; create a bare pod again."""

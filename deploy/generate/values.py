@@ -60,6 +60,7 @@ ControllerSettings = _settings(
     (
         *COMMON,
         "ack_memory",
+        "mps_user_id",
         "batch_window_timeout_seconds",
         "batch_window_idle_seconds",
         "scheduler",
@@ -190,7 +191,7 @@ class Mps(Program):
 
     user_id: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="userID")
     """The user that pods with MPS slices run as, since one MPS server serves one user at a time. Given: an admission
-    policy warns the person who creates such a pod that runs as another user."""
+    policy warns the person who creates such a pod that runs as another user, and the pod has an Event."""
     read_only_pipes: bool = True
     """Mount the pipe directory of an MPS daemon read-only into its clients, which CUDA was seen to need no more than
     (drivers 535, 550, 580). false: writable, which lets root in a client's container fill the node's /run."""

@@ -115,18 +115,6 @@ def test_pods_that_request_nothing_are_counted_and_mistyped_names_are_explained(
     assert "did you mean nvidia.com/gpu-10gb?" in " ".join(out.split())
 
 
-def test_pods_of_mps_slices_without_host_ipc_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    limits = {"nvidia.com/gpu-10gb": "1"}
-    files = dump(tmp_path, pod("a", requests=limits), pod("b", requests=limits, hostIPC=True))
-
-    found = planned(capsys, EXAMPLES / "mps", files)
-
-    assert (
-        "MPS slices without spec.hostIPC: true (default/a): CUDA there will not find the MPS server."
-        in found["remarks"]
-    )
-
-
 # ------------------------------------------------------------------------------------------------- errors
 
 

@@ -32,6 +32,9 @@ batchWindowIdleSeconds: {{ .Values.batchWindowIdleSeconds }}
 operatorLabels: {{ .Values.operatorLabels }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.controller.metricsPort }}
+{{- if not (kindIs "invalid" .Values.mps.userID) }}
+mpsUserID: {{ int .Values.mps.userID }}
+{{- end }}
 {{- if .Values.policies.ackMemoryAsSlices }}
 ackMemory: slices
 {{- end }}

@@ -79,18 +79,16 @@ def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
     assert desk.recorder.take() == [("Pod/a", "Warning", "NoCapacity", "no")]
 
 
-def test_a_pod_of_mps_slices_without_host_ipc_is_warned_and_planned(desk: Desk) -> None:
+def test_a_pod_of_mps_slices_of_another_user_is_warned_and_planned(desk: Desk) -> None:
     requests = {"nvidia.com/gpu-10gb": "1"}
-    pending = tuple(pod_view(pod(name, requests=requests, hostIPC=ipc)) for name, ipc in (("a", False), ("b", True)))
-    result = replace(PlanningResult(), placed=(placed("a"), placed("b")))
-    desk.reporter.report(Snapshot(pending=pending), result, (), 0.25, why="1 pod")
-    events = [(about, kind, reason) for about, kind, reason, _ in desk.recorder.emitted]
-    assert events == [
-        ("Pod/a", "Warning", "HostIPCMissing"),
-        ("Pod/a", "Normal", "Planned"),
-        ("Pod/b", "Normal", "Planned"),
-    ]
-    assert "Set hostIPC: true" in desk.recorder.emitted[0][3]
+    users = {"a": {"runAsUser": 7}, "b": {"runAsUser": 1000}, "c": {}}
+    pending = tuple(pod_view(pod(name, requests=requests, securityContext=user)) for name, user in users.items())
+    result = replace(PlanningResult(), placed=tuple(placed(name) for name in users))
+    reporter = Reporter(desk.bench.environment, desk.recorder, mps_user_id=1000)
+    reporter.report(Snapshot(pending=pending), result, (), 0.25, why="1 pod")
+    warned = [about for about, _, reason, _ in desk.recorder.emitted if reason == "MPSUser"]
+    assert warned == ["Pod/a", "Pod/c"]
+    assert "runAsUser: 1000" in next(message for _, _, reason, message in desk.recorder.emitted if reason == "MPSUser")
 
 
 def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: Desk) -> None:

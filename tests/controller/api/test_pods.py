@@ -54,7 +54,6 @@ def test_a_pending_pod() -> None:
     ("change", "field"),
     [
         ({"spec": {"schedulingGates": [{"name": "g"}]}}, "scheduling_gated"),
-        ({"spec": {"hostIPC": True}}, "host_ipc"),
         ({"spec": {"resourceClaims": [{"name": "c"}]}}, "claims"),
         ({"deletionTimestamp": "2026-01-02T03:04:05Z"}, "deleting"),
     ],
@@ -139,3 +138,18 @@ def test_whose_nomination_it_is(manager: str | None, expected: bool) -> None:
 def test_a_container_that_sets_the_limits_of_its_share(resource: str, variable: str, found: str) -> None:
     main = {"name": "main", "env": [{"name": variable, "value": "x"}], "resources": {"limits": {resource: "1"}}}
     assert pod_view(pod({"containers": [{"name": "plain"}, main]})).overriding_container == found
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_container", "users"),
+    [(None, None, (-1,)), (1000, None, (1000,)), (1000, 7, (7,)), (None, 0, (0,))],
+)
+def test_as_whom_containers_with_a_share_run(
+    of_pod: int | None, of_container: int | None, users: tuple[int, ...]
+) -> None:
+    def context(user: int | None) -> Json:
+        return {} if user is None else {"securityContext": {"runAsUser": user}}
+
+    main = {"name": "main", "resources": {"limits": {"nvidia.com/gpu-10gb": "1"}}, **context(of_container)}
+    spec = {"containers": [main, {"name": "side", **context(99)}], **context(of_pod)}
+    assert pod_view(pod(spec)).mps_users == users

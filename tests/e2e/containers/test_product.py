@@ -42,7 +42,6 @@ def pod(name: str, resource: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {
             "terminationGracePeriodSeconds": 1,
-            "hostIPC": resource == MEMORY,
             "containers": [
                 {
                     "name": "main",

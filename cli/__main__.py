@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 
-from cli import plan
+from cli import convert, plan
 from cli.examples import add_command
 from cli.manifests import ManifestError
 from crds.definition import text
@@ -34,6 +34,7 @@ def parser(*, with_sandbox: bool = True) -> argparse.ArgumentParser:
     )
     crds.set_defaults(run=_print_crds)
     plan.add_plan(commands)
+    convert.add_convert(commands)
     sandbox = add_command(
         commands,
         "sandbox",

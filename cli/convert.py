@@ -1,0 +1,257 @@
+"""Runs `gpuplan import` and `gpuplan export`: configs of NVIDIA's device plugin to plans, and back.
+
+`import` takes ConfigMaps and Nodes, chooses the config of each node as NVIDIA's config-manager does, and prints plans
+that pin the same sharing. `export` takes plans and prints a ConfigMap. Notes go to stderr: what changes for pods, and
+what has no equal in the other form, by node. Never writes to a cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from cli.examples import add_command
+from cli.manifests import load_cluster
+from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, read, text_of
+from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COUNT, LABEL_PRODUCT
+from partitioning.models import model_for_product
+from partitioning.mps import check_replicas
+from partitioning.resources import WHOLE
+
+Json = dict[str, Any]
+LABEL_CONFIG = "nvidia.com/device-plugin.config"
+SECTIONS = ("version", "flags", "sharing", "resources")
+CONFIG_MAP = "gpuplan-device-plugin-configs"
+KEY_HASH_DIGITS = 8
+
+
+class CannotSayError(ValueError):
+    """A node's config, or a plan, has no equal in the other form."""
+
+
+def add_convert(commands: Any) -> None:
+    """Declare `import` and `export`."""
+    imports = add_command(
+        commands,
+        "import",
+        "turn configs of NVIDIA's device plugin, or of nebuly's, into plans; write nothing to a cluster",
+        examples=("kubectl get configmaps,nodes -A -o yaml | gpuplan import -f - > plans.yaml",),
+    )
+    _add_files(imports, "manifests or dumps of ConfigMaps and Nodes")
+    imports.add_argument(
+        "--key",
+        default="",
+        help=f"the config of nodes without the label {LABEL_CONFIG} (default: `default`, or the only one)",
+    )
+    imports.set_defaults(run=_import)
+    exports = add_command(
+        commands,
+        "export",
+        "turn plans into a ConfigMap for NVIDIA's device plugin; write nothing to a cluster",
+        examples=("kubectl get gpp -o yaml | gpuplan export -f - > configs.yaml",),
+    )
+    _add_files(exports, "manifests or dumps of GPUPartitionPlans")
+    exports.set_defaults(run=_export)
+
+
+def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
+        help=f"{what}: files, folders, or - for standard input",
+    )  # fmt: skip
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    objects = load_cluster(arguments.filename, ("ConfigMap", "Node")).objects
+    configs = _configs(found for found in objects if found["kind"] == "ConfigMap")
+    nodes = [found for found in objects if found["kind"] == "Node" and LABEL_COUNT in _labels(found)]
+    if not nodes:
+        _note(f"no Node with the label {LABEL_COUNT} is in the input: nothing to import for")
+    return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, arguments.key)))
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    plans = load_cluster(arguments.filename, (KIND,)).objects
+    texts: dict[str, str] = {}
+
+    def add(plan: Json) -> None:
+        text = config_of(plan["spec"])
+        key = _key(plan["spec"], text)
+        texts[key] = text
+        _note(f"{plan['metadata']['name']}: kubectl label node {plan['metadata']['name']} {LABEL_CONFIG}={key}")
+
+    code = _each(plans, add)
+    if texts:
+        metadata = {"name": CONFIG_MAP, "namespace": "gpu-operator"}
+        _print({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(sorted(texts.items()))})
+    return code
+
+
+def _each(objects: Iterable[Json], convert: Callable[[Json], Json | None]) -> int:
+    """1 where one could not be converted; the others are."""
+    code = 0
+    for one in sorted(objects, key=lambda found: str(found["metadata"]["name"])):
+        try:
+            made = convert(one)
+        except CannotSayError as problem:
+            _note(f"{one['metadata']['name']}: {problem}")
+            code = 1
+        else:
+            if made is not None:
+                _print(made)
+    return code
+
+
+# ------------------------------------------------------------------------------------------ from configs
+
+
+def _configs(config_maps: Iterable[Json]) -> dict[str, list[tuple[str, str]]]:
+    """Where each key is, and its text; only of ConfigMaps that hold configs of a device plugin."""
+    found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for config_map in config_maps:
+        place = f"{config_map['metadata'].get('namespace', 'default')}/{config_map['metadata']['name']}"
+        for key, text in (config_map.get("data") or {}).items():
+            if _looks_like_one(text):
+                found[key].append((place, text))
+    return dict(found)
+
+
+def _looks_like_one(text: str) -> bool:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    return isinstance(document, dict) and document.get("version") == "v1" and document.keys() <= {*SECTIONS, "imex"}
+
+
+def _config_of(node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: str) -> tuple[str, PluginSharing]:
+    key = _labels(node).get(LABEL_CONFIG) or given or ("default" if "default" in configs else "")
+    if not key and len(configs) == 1:
+        key = next(iter(configs))
+    if key not in configs:
+        known = ", ".join(sorted(configs)) or "none"
+        raise CannotSayError(
+            f"no ConfigMap in the input has its config {key!r}: known are {known}; choose one with --key"
+        )
+    places = [place for place, _ in configs[key]]
+    if len(places) > 1:
+        raise CannotSayError(
+            f"config {key!r} is in {' and in '.join(places)}: pass only the one that the plugin mounts"
+        )
+    found = read(configs[key][0][1])
+    if isinstance(found, Unusable):
+        raise CannotSayError("; ".join(f"{places[0]} {key}: {problem}" for problem in found.problems))
+    for remark in found.remarks:
+        _note(f"{places[0]} {key}: {remark}")
+    return key, found
+
+
+def _plan(node: Json, key: str, found: PluginSharing) -> Json | None:
+    name = node["metadata"]["name"]
+    sharing = found.mps or found.time_slicing
+    if sharing is None:
+        _note(f"{name}: config {key!r} shares nothing, so no plan is needed")
+        return None
+    if found.time_slicing:
+        _note(f"{name}: time-slicing becomes equal MPS replicas, whose memory and threads are limited")
+    refuse_several = sharing.fail_requests_greater_than_one
+    if refuse_several is None and found.time_slicing:
+        refuse_several = False  # the default of NVIDIA's plugin where it slices time; for MPS it is to refuse
+    items = _items(node, sharing, refuse_several)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name},
+        "spec": {"nodeName": name, "gpus": items},
+    }
+
+
+def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Json]:
+    labels = _labels(node)
+    if not labels[LABEL_COUNT].isdecimal():
+        raise CannotSayError(f"its label {LABEL_COUNT} is {labels[LABEL_COUNT]!r}, no number of GPUs")
+    count = int(labels[LABEL_COUNT])
+    others = sorted({one.resource for one in sharing.resources} - {WHOLE})
+    if others:
+        raise CannotSayError(f"sharing of {', '.join(others)} has no equal: MIG instances are not shared")
+    if any(one.memory_gb is not None for one in sharing.resources):
+        return _sized_items(count, sharing.resources)
+    # The plugin unites the ids of two entries with one name: the larger one counts.
+    replicas = max(one.replicas for one in sharing.resources)
+    model = model_for_product(labels.get(LABEL_PRODUCT, ""))
+    problem = check_replicas(model.compute_capability, replicas) if model is not None else None
+    if problem is not None:
+        raise CannotSayError(problem)
+    mps: Json = {"replicas": replicas, "renameByDefault": sharing.rename_by_default}
+    if refuse_several is not None:
+        mps["failRequestsGreaterThanOne"] = refuse_several
+    return [{"index": index, "mps": mps} for index in range(count)]
+
+
+def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:
+    """nebuly's entries: so many slices of a size on each device that is named."""
+    slices: defaultdict[int, list[Json]] = defaultdict(list)
+    for one in resources:
+        if one.memory_gb is None:
+            raise CannotSayError(f"{one.resource} has no memoryGB, and other entries have: give it to each")
+        named = one.devices if isinstance(one.devices, list) else range(count)
+        for device in named:
+            if not str(device).isdecimal() or int(device) >= count:
+                raise CannotSayError(f"devices: {device!r} is no index of its {count} GPUs: write indices")
+            if one.replicas:
+                slices[int(device)].append({"memoryGB": one.memory_gb, "count": one.replicas})
+    return [{"index": index, "mps": {"slices": found}} for index, found in sorted(slices.items())]
+
+
+# -------------------------------------------------------------------------------------------- to configs
+
+
+def config_of(spec: Mapping[str, Any]) -> str:
+    """The text for NVIDIA's plugin that shares a node as this plan does; CannotSayError where there is none."""
+    planned = (spec.get("planned") or {}).get("gpus") or []
+    items = {item["index"]: item for item in (*planned, *(spec.get("gpus") or []))}
+    shares = {_share(item, spec) for item in items.values()}
+    if not shares:
+        raise CannotSayError("the plan shares no GPU")
+    if len(shares) > 1:
+        raise CannotSayError(
+            "its GPUs differ, and the plugin shares all GPUs of a node alike: one number of replicas for all"
+        )
+    replicas, renamed, mergeable = shares.pop()
+    return text_of(replicas, renamed=renamed, mergeable=mergeable)
+
+
+def _share(item: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[int, bool, bool]:
+    mps = item.get("mps") or {}
+    if "replicas" not in mps:
+        kind = next((name for name in ("mig", "whole") if name in item), "slices of a size")
+        raise CannotSayError(f"GPU {item['index']} is {kind}: only equal MPS replicas can be said")
+    otherwise = (spec.get("devicePlugin") or {}).get("renameByDefault", True)
+    return mps["replicas"], mps.get("renameByDefault", otherwise), not mps.get("failRequestsGreaterThanOne", True)
+
+
+def _key(spec: Mapping[str, Any], text: str) -> str:
+    """Named by its content, so that another content is never behind a name that a node uses."""
+    replicas = next(
+        item["mps"]["replicas"] for item in (*(spec.get("gpus") or ()), *(spec.get("planned") or {}).get("gpus", ()))
+    )
+    return f"mps-{replicas}-{hashlib.sha256(text.encode()).hexdigest()[:KEY_HASH_DIGITS]}"
+
+
+def _labels(node: Json) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def _print(document: Json) -> None:
+    print("---")
+    print(yaml.safe_dump(document, sort_keys=False), end="")
+
+
+def _note(text: str) -> None:
+    print(f"gpuplan: {text}", file=sys.stderr)

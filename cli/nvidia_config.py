@@ -1,0 +1,222 @@
+"""Reads and writes config files of NVIDIA's k8s-device-plugin (version v1), and of nebuly's fork of it.
+
+Takes a text and returns what it says of sharing, or every problem with its field. What the plugin would refuse, and
+take all GPU resources off the node for, is found here first (api/config/v1 of k8s-device-plugin 0.20). What the plugin
+drops without a word is returned as a remark. Pure; knows nothing of plans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+VENDOR = "nvidia.com/"
+LONGEST_NAME = 63
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+Strategy = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
+
+
+class _Part(BaseModel):
+    """Unknown fields are kept, to be remarked on: the plugin ignores them."""
+
+    model_config = ConfigDict(extra="allow", alias_generator=lambda name: re.sub("_(.)", lambda m: m[1].upper(), name))
+
+
+class SharedResource(_Part):
+    name: Annotated[str, Field(min_length=1)]
+    replicas: StrictInt
+    rename: str = ""
+    devices: Any = "all"
+    memory_gb: Annotated[StrictInt | None, Field(alias="memoryGB", ge=1)] = None
+    """Of nebuly's fork; NVIDIA's plugin ignores it."""
+
+    @property
+    def resource(self) -> str:
+        return full_name(self.name)
+
+    @field_validator("name", "rename")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        short = name.removeprefix(VENDOR)
+        if name and len(full_name(name)) > LONGEST_NAME:
+            raise ValueError(f"{full_name(name)} is longer than {LONGEST_NAME} characters")
+        if name and not NAME.fullmatch(short):
+            raise ValueError(f"{name!r} is no resource of {VENDOR}: write lower-case letters, digits, - and .")
+        return name
+
+    @field_validator("devices")
+    @classmethod
+    def _are_devices(cls, devices: Any) -> Any:
+        if isinstance(devices, str) and devices != "all":
+            raise ValueError(f"{devices!r} is no choice of devices: write all, a count, or a list of indices or UUIDs")
+        if isinstance(devices, bool) or not isinstance(devices, str | int | list):
+            raise ValueError("write all, a count, or a list of indices or UUIDs")
+        if isinstance(devices, int) and devices < 1:
+            raise ValueError(f"is {devices}: write all, or a count of 1 or more")
+        if isinstance(devices, list) and not all(isinstance(one, str | int) for one in devices):
+            raise ValueError("an entry of this list is neither an index nor a UUID")
+        return devices
+
+    @model_validator(mode="after")
+    def _shares(self) -> SharedResource:
+        if self.memory_gb is None and self.replicas < 2:
+            raise ValueError(f"replicas is {self.replicas}: sharing begins at 2; remove the entry to leave GPUs whole")
+        return self
+
+
+class Sharing(_Part):
+    resources: tuple[SharedResource, ...]
+    rename_by_default: StrictBool = False
+    fail_requests_greater_than_one: StrictBool | None = None
+
+    @field_validator("resources")
+    @classmethod
+    def _are_some(cls, resources: tuple[SharedResource, ...]) -> tuple[SharedResource, ...]:
+        if not resources:
+            raise ValueError("is empty: name at least one resource, or leave the block out")
+        return resources
+
+
+class _SharingBlock(_Part):
+    time_slicing: Sharing | None = None
+    mps: Sharing | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _time_slicing_is_no_pointer(cls, block: Any) -> Any:
+        # `mps: null` is nothing, an empty timeSlicing is an error.
+        if isinstance(block, Mapping) and "timeSlicing" in block and block["timeSlicing"] is None:
+            return {**block, "timeSlicing": {}}
+        return block
+
+
+class _Plugin(_Part):
+    device_list_strategy: tuple[Strategy, ...] = ()
+    device_id_strategy: Annotated[Literal["uuid", "index"] | None, Field(alias="deviceIDStrategy")] = None
+    shared_devices_allocation_policy: Literal["distributed", "packed"] | None = None
+
+    @field_validator("device_list_strategy", mode="before")
+    @classmethod
+    def _one_or_a_list(cls, strategy: Any) -> Any:
+        return [strategy] if isinstance(strategy, str) else strategy or ()
+
+
+class _Flags(_Part):
+    mig_strategy: Literal["none", "single", "mixed"] | None = None
+    mps_root: str | None = None
+    device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = None
+    plugin: _Plugin | None = None
+
+
+class _Pattern(_Part):
+    pattern: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)]
+
+
+class _Resources(_Part):
+    gpus: tuple[_Pattern, ...] = ()
+    mig: tuple[_Pattern, ...] = ()
+
+
+class _Config(_Part):
+    version: Literal["v1", ""] | None = None
+    flags: _Flags | None = None
+    resources: _Resources | None = None
+    sharing: _SharingBlock | None = None
+
+    @model_validator(mode="after")
+    def _mps_can_start(self) -> _Config:
+        if self.sharing and self.sharing.mps and self.flags and self.flags.mig_strategy == "mixed":
+            raise ValueError("flags.migStrategy mixed and sharing.mps exclude each other in NVIDIA's device plugin")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSharing:
+    """How one config shares GPUs; neither block where it shares none."""
+
+    mps: Sharing | None
+    time_slicing: Sharing | None
+    remarks: tuple[str, ...]
+    """What the plugin drops without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    problems: tuple[str, ...]
+    """`field: what is wrong and what would be right`."""
+
+
+def full_name(name: str) -> str:
+    """`gpu` is nvidia.com/gpu."""
+    return name if name.startswith(VENDOR) else f"{VENDOR}{name}"
+
+
+def read(text: str) -> PluginSharing | Unusable:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return Unusable((f"(the document): not YAML: {' '.join(str(error).split())}",))
+    if not isinstance(document, dict | None):
+        return Unusable(("(the document): a config is a mapping with version, flags and sharing",))
+    try:
+        config = _Config.model_validate(document or {})
+    except ValidationError as error:
+        return Unusable(tuple(f"{_path(one['loc'])}: {_sentence(one)}" for one in error.errors()))
+    remarks = [f"{field}: unknown to the device plugin, which ignores it" for field in _extras(config)]
+    sharing = config.sharing or _SharingBlock()
+    mps, slicing = sharing.mps, sharing.time_slicing
+    if config.resources is not None and (config.resources.gpus or config.resources.mig):
+        remarks.append("resources: the device plugin ignores this section")
+    if mps and slicing:
+        remarks.append("sharing.timeSlicing: ignored, since sharing.mps is there too")
+    for name, block in (("timeSlicing", slicing), ("mps", mps)):
+        for index, one in enumerate(block.resources if block else ()):
+            if one.memory_gb is None and one.devices != "all":
+                remarks.append(f"sharing.{name}.resources[{index}].devices: ignored, all devices are shared")
+    return PluginSharing(mps=mps, time_slicing=None if mps else slicing, remarks=tuple(remarks))
+
+
+def text_of(replicas: int, *, renamed: bool, mergeable: bool, mps_root: str = "/run/nvidia/mps") -> str:
+    """A config of NVIDIA's plugin that shares every GPU of a node as so many MPS replicas."""
+    # Its own default is to refuse requests greater than one: what equals a default is left out.
+    choices = {"renameByDefault": True} if renamed else {}
+    choices |= {"failRequestsGreaterThanOne": False} if mergeable else {}
+    mps = {**choices, "resources": [{"name": f"{VENDOR}gpu", "replicas": replicas}]}
+    document = {"version": "v1", "flags": {"migStrategy": "none", "mpsRoot": mps_root}, "sharing": {"mps": mps}}
+    return str(yaml.safe_dump(document, sort_keys=False))
+
+
+def _extras(part: BaseModel, place: str = "") -> Iterator[str]:
+    yield from (f"{place}{name}" for name in sorted(part.model_extra or ()))
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        for index, one in enumerate(value if isinstance(value, tuple) else (value,)):
+            if isinstance(one, BaseModel):
+                at = f"[{index}]" if isinstance(value, tuple) else ""
+                yield from _extras(one, f"{place}{field.alias or name}{at}.")
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return path.lstrip(".") or "(the document)"
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    if error["type"] == "missing":
+        return "is missing: the device plugin refuses the file without it"
+    return str(error["msg"]).removeprefix("Value error, ")

@@ -1,0 +1,160 @@
+"""`gpuplan import` and `gpuplan export`: configs of NVIDIA's device plugin to plans, and back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.__main__ import main
+from cli.convert import LABEL_CONFIG, config_of
+from cli.nvidia_config import PluginSharing, read
+from tests.builders import objects
+
+Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
+PRODUCT = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+MPS_4 = "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 4}]}}"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Exit code, documents on stdout, stderr."""
+
+    def call(command: str, manifests: list[dict[str, Any]], *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump_all(manifests)))
+        code = main([command, "-f", "-", *arguments])
+        printed = capsys.readouterr()
+        return code, [document for document in yaml.safe_load_all(printed.out) if document], printed.err
+
+    return call
+
+
+def config_map(name: str = "plugin-configs", **data: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "gpu-operator"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def node(name: str = "n1", count: int | str = 2, **labels: str) -> dict[str, Any]:
+    found = {"nvidia.com/gpu.count": str(count), **PRODUCT, **labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": found}}
+
+
+def items(plans: list[dict[str, Any]]) -> dict[str, Any]:
+    return {plan["metadata"]["name"]: plan["spec"]["gpus"] for plan in plans}
+
+
+def test_each_node_gets_the_sharing_of_its_config(run: Run) -> None:
+    eight = "version: v1\nsharing: {mps: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 8}]}}"
+    nodes = [node("a", 1), node("b", 1, **{LABEL_CONFIG: "eight"}), node("c", 1, **{LABEL_CONFIG: "plain"})]
+    code, plans, notes = run("import", [config_map(default=MPS_4, eight=eight, plain="version: v1"), *nodes])
+    assert code == 0
+    assert items(plans) == {
+        "a": [{"index": 0, "mps": {"replicas": 4, "renameByDefault": False}}],
+        "b": [{"index": 0, "mps": {"replicas": 8, "renameByDefault": True}}],
+    }
+    assert "c: config 'plain' shares nothing" in notes
+
+
+def test_time_slicing_becomes_replicas_that_a_container_may_take_several_of(run: Run) -> None:
+    text = "version: v1\nsharing: {timeSlicing: {resources: [{name: gpu, replicas: 3}]}}"
+    code, plans, notes = run("import", [config_map(any=text), node()])
+    mps = {"replicas": 3, "renameByDefault": False, "failRequestsGreaterThanOne": False}
+    assert (code, items(plans)) == (0, {"n1": [{"index": 0, "mps": mps}, {"index": 1, "mps": mps}]})
+    assert "memory and threads are limited" in notes
+
+
+def test_slices_of_nebulys_fork(run: Run) -> None:
+    text = """
+      version: v1
+      sharing: {mps: {resources: [
+        {name: nvidia.com/gpu, rename: gpu-10gb, memoryGB: 10, replicas: 2, devices: ["0"]},
+        {name: nvidia.com/gpu, rename: gpu-20gb, memoryGB: 20, replicas: 1, devices: [0]},
+        {name: nvidia.com/gpu, rename: gpu-5gb, memoryGB: 5, replicas: 3, devices: [1]}]}}"""
+    code, plans, _ = run("import", [config_map(any=text), node()])
+    assert code == 0
+    assert items(plans) == {
+        "n1": [
+            {"index": 0, "mps": {"slices": [{"memoryGB": 10, "count": 2}, {"memoryGB": 20, "count": 1}]}},
+            {"index": 1, "mps": {"slices": [{"memoryGB": 5, "count": 3}]}},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "problem"),
+    [
+        ("version: v1\nsharing: {mps: {}}", {}, "gpu-operator/plugin-configs any: sharing.mps.resources: is missing"),
+        (MPS_4, {LABEL_CONFIG: "gone"}, "no ConfigMap in the input has its config 'gone': known are any"),
+        (MPS_4.replace("gpu,", "mig-1g.10gb,"), {}, "sharing of nvidia.com/mig-1g.10gb has no equal"),
+        (MPS_4.replace("4", "99"), {}, "mps.replicas is 99, and MPS serves 48 clients"),
+        (MPS_4, {"nvidia.com/gpu.count": "two"}, "its label nvidia.com/gpu.count is 'two'"),
+    ],
+)
+def test_a_node_that_cannot_be_imported_is_named_and_the_others_are(
+    run: Run, text: str, labels: Mapping[str, str], problem: str
+) -> None:
+    good = node("good", 1, **{LABEL_CONFIG: "fine"})
+    code, plans, notes = run("import", [config_map(any=text, fine=MPS_4), node("bad", **labels), good], "--key", "any")
+    assert code == 1
+    assert list(items(plans)) == ["good"]
+    assert f"gpuplan: bad: {problem}" in notes.replace("known are any, fine", "known are any")
+
+
+def test_a_key_of_two_config_maps_is_not_guessed(run: Run) -> None:
+    code, plans, notes = run("import", [config_map("one", any=MPS_4), config_map("two", any=MPS_4), node()])
+    assert (code, plans) == (1, [])
+    assert "config 'any' is in gpu-operator/one and in gpu-operator/two" in notes
+
+
+def plan(name: str, *gpus: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "gpuplan.dev/v1alpha1",
+        "kind": "GPUPartitionPlan",
+        "metadata": {"name": name},
+        "spec": {"nodeName": name, "gpus": list(gpus), **spec},
+    }
+
+
+def test_plans_become_configs_named_by_their_content(run: Run) -> None:
+    four = {"replicas": 4}
+    plans = [
+        plan("a", {"index": 0, "mps": four}, {"index": 1, "mps": four}),
+        plan("b", {"index": 0, "mps": {**four, "renameByDefault": True}}),
+        plan("c", {"index": 0, "mps": {**four, "renameByDefault": False}}),
+        plan("d", {"index": 0, "whole": {}}),
+        plan("e", {"index": 0, "mps": four}, {"index": 1, "mps": {"replicas": 5}}),
+    ]
+    code, printed, notes = run("export", plans)
+    assert code == 1
+    assert len(printed) == 1
+    data = printed[0]["data"]
+    assert len(data) == 2  # a and b share alike
+    assert all(key.startswith("mps-4-") for key in data)
+    assert "d: GPU 0 is whole: only equal MPS replicas can be said" in notes
+    assert "e: its GPUs differ" in notes
+    assert f"kubectl label node a {LABEL_CONFIG}=mps-4-" in notes
+
+
+@given(replicas=st.integers(2, 48), renamed=st.booleans(), mergeable=st.booleans(), gpus=st.integers(1, 8))
+def test_a_round_trip_changes_nothing(replicas: int, renamed: bool, mergeable: bool, gpus: int) -> None:
+    mps: dict[str, Any] = {"replicas": replicas, "renameByDefault": renamed}
+    if mergeable:
+        mps["failRequestsGreaterThanOne"] = False
+    found = read(config_of({"gpus": [{"index": index, "mps": mps} for index in range(gpus)]}))
+    assert isinstance(found, PluginSharing)
+    assert found.remarks == ()
+    assert found.mps is not None
+    assert [one.replicas for one in found.mps.resources] == [replicas]
+    assert found.mps.rename_by_default is renamed
+    assert (found.mps.fail_requests_greater_than_one is False) is mergeable
+
+
+def test_objects_of_a_builder_are_read(run: Run) -> None:
+    """A Node as an API server holds it."""
+    raw = objects.node("n9", labels={**PRODUCT, "nvidia.com/gpu.count": "1"})
+    assert run("import", [config_map(any=MPS_4), raw])[0] == 0

@@ -1,0 +1,75 @@
+"""Configs of NVIDIA's device plugin: what the plugin refuses is refused here first, with the field."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.nvidia_config import PluginSharing, Unusable, read
+
+ENTRY = "sharing: {{mps: {{resources: [{{name: gpu, {}}}]}}}}"
+FIRST = "sharing.mps.resources[0]"
+
+# What makes k8s-device-plugin 0.20 end, by its parser and its validation of flags.
+REFUSED = {
+    "version: v2": "version: ",
+    "sharing: {mps: {}}": "sharing.mps.resources: is missing",
+    "sharing: {timeSlicing: {}}": "sharing.timeSlicing.resources: is missing",
+    "sharing: {timeSlicing: null}": "sharing.timeSlicing.resources: is missing",
+    "sharing: {mps: {resources: []}}": "sharing.mps.resources: is empty",
+    "sharing: {mps: {resources: [{replicas: 4}]}}": f"{FIRST}.name: is missing",
+    "sharing: {mps: {resources: [{name: gpu}]}}": f"{FIRST}.replicas: is missing",
+    ENTRY.format("replicas: 1"): f"{FIRST}: replicas is 1: sharing begins at 2",
+    ENTRY.format("replicas: 0"): f"{FIRST}: replicas is 0",
+    ENTRY.format("replicas: -1"): f"{FIRST}: replicas is -1",
+    ENTRY.format("replicas: '4'"): f"{FIRST}.replicas: ",
+    ENTRY.format("replicas: 4.5"): f"{FIRST}.replicas: ",
+    f"sharing: {{mps: {{resources: [{{name: {'x' * 60}, replicas: 4}}]}}}}": f"{FIRST}.name: nvidia.com/xxx",
+    "sharing: {mps: {resources: [{name: amd.com/x, replicas: 4}]}}": f"{FIRST}.name: 'amd.com/x' is no resource",
+    "sharing: {mps: {resources: [{name: GPU, replicas: 4}]}}": f"{FIRST}.name: 'GPU' is no resource",
+    "sharing: {mps: {resources: [{name: mig-1g.10gb+me, replicas: 4}]}}": f"{FIRST}.name: 'mig-1g.10gb+me' is no",
+    ENTRY.format("replicas: 4, devices: some"): f"{FIRST}.devices: 'some' is no choice of devices",
+    ENTRY.format("replicas: 4, devices: 0"): f"{FIRST}.devices: is 0",
+    ENTRY.format("replicas: 4, devices: [{}]"): f"{FIRST}.devices: an entry",
+    ENTRY.format("replicas: 4, devices: {a: 1}"): f"{FIRST}.devices: write all",
+    "resources: {gpus: [{name: x}]}": "resources.gpus[0].pattern: is missing",
+    "flags: {plugin: {deviceListStrategy: by-post}}": "flags.plugin.deviceListStrategy[0]: ",
+    "flags: {plugin: {deviceIDStrategy: name}}": "flags.plugin.deviceIDStrategy: ",
+    "flags: {plugin: {sharedDevicesAllocationPolicy: fair}}": "flags.plugin.sharedDevicesAllocationPolicy: ",
+    "flags: {deviceDiscoveryStrategy: guess}": "flags.deviceDiscoveryStrategy: ",
+    "flags: {migStrategy: both}": "flags.migStrategy: ",
+    "flags: {migStrategy: mixed}\n" + ENTRY.format("replicas: 4"): "(the document): flags.migStrategy mixed",
+    "[1, 2]": "(the document): a config is a mapping",
+    "a: [": "(the document): not YAML",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_the_plugin_refuses_is_named_with_its_field(text: str) -> None:
+    found = read(text)
+    assert isinstance(found, Unusable)
+    assert found.problems[0].startswith(REFUSED[text])
+
+
+@pytest.mark.parametrize("text", ["", "version: v1", "version: v1\nsharing: {mps: null}", "version: ''"])
+def test_a_config_that_shares_nothing(text: str) -> None:
+    assert read(text) == PluginSharing(mps=None, time_slicing=None, remarks=())
+
+
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        (ENTRY.format("replicas: 4, memoryGb: 3"), f"{FIRST}.memoryGb: unknown to the device plugin, which ignores it"),
+        ("version: v1\nflagz: {}", "flagz: unknown to the device plugin, which ignores it"),
+        (ENTRY.format("replicas: 4, devices: 2"), f"{FIRST}.devices: ignored, all devices are shared"),
+        ("resources: {gpus: [{name: a, pattern: b}]}", "resources: the device plugin ignores this section"),
+        (
+            "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}, "
+            "timeSlicing: {resources: [{name: gpu, replicas: 3}]}}",
+            "sharing.timeSlicing: ignored, since sharing.mps is there too",
+        ),
+    ],
+)
+def test_what_the_plugin_drops_without_a_word_is_remarked_on(text: str, remark: str) -> None:
+    found = read(text)
+    assert isinstance(found, PluginSharing)
+    assert found.remarks == (remark,)

@@ -78,9 +78,9 @@ def given(result: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, str], 
     return found
 
 
-def limits(memory_mib: int, percent: int | None = None) -> dict[str, str]:
+def limits(memory_mib: int, percent: int = 100) -> dict[str, str]:
     """Of an MPS client."""
-    threads = {} if percent is None else {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
+    threads = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
     return {**threads, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib}M"}
 
 

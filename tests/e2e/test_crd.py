@@ -60,6 +60,9 @@ ACCEPTED = {
     "slices of GB": gpus(mps({"memoryGB": 20, "count": 2, "threadPercent": 10})),
     "slices of GiB": gpus(mps({"memoryGiB": 3})),
     "replicas": gpus({"index": 0, "mps": {"replicas": 4}}),
+    "named replicas": gpus(
+        {"index": 0, "mps": {"replicas": 60, "renameByDefault": False, "failRequestsGreaterThanOne": False}}
+    ),
     "null union members": gpus({**WHOLE, "mig": None, "mps": None}),
     "null options": plan("n1", mode=None, paused=None, gpus=None, planned=None),
     "full": plan("n1", gpus=[{"index": i, "mig": {"instances": FULL_GPU}} for i in range(16)]),
@@ -70,6 +73,7 @@ EXACTLY_ONE = "a listed GPU has exactly one of mig, mps or whole (leave the GPU 
 START_XOR_COUNT = "give start (one exact placement) or count (the agent places them), not both"
 GB_XOR_GIB = "give memoryGB (10^9 bytes, nvidia.com/gpu-<N>gb) or memoryGiB (2^30 bytes, aliyun.com/gpu-mem)"
 SLICES_XOR_REPLICAS = "give slices (sized shares) or replicas (equal shares)"
+OF_REPLICAS = "renameByDefault and failRequestsGreaterThanOne concern replicas: remove them, or give replicas"
 NAMED_AFTER_NODE = "spec.nodeName must equal metadata.name (a plan is named after its node)"
 REFUSED = {
     "another node's name": ({**plan("n1"), "metadata": {"name": "n2"}}, "spec.nodeName", NAMED_AFTER_NODE),
@@ -85,6 +89,16 @@ REFUSED = {
         SLICES_XOR_REPLICAS,
     ),
     "neither slices nor replicas": (gpus({"index": 0, "mps": {}}), "spec.gpus[0].mps", SLICES_XOR_REPLICAS),
+    "slices with a name for replicas": (
+        gpus({"index": 0, "mps": {"slices": [], "renameByDefault": True}}),
+        "spec.gpus[0].mps",
+        OF_REPLICAS,
+    ),
+    "planned: slices with a rule for replicas": (
+        plan("n1", planned={"gpus": [{"index": 0, "mps": {"slices": [], "failRequestsGreaterThanOne": True}}]}),
+        "spec.planned.gpus[0].mps",
+        OF_REPLICAS,
+    ),
     "planned: none of three": (plan("n1", planned={"gpus": [{"index": 0}]}), "spec.planned.gpus[0]", EXACTLY_ONE),
     "planned: start and count": (
         plan("n1", planned={"gpus": [mig({**MIG, "start": 0, "count": 1})]}),

@@ -15,7 +15,7 @@ from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceKind, Loaded, PluginConfig
 from nodeagent.handover.mps_state import MpsState
-from nodeagent.hardware.driver import DriverError, GpuProcess, ObservedGpu
+from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
@@ -88,6 +88,11 @@ class Observation:
     """Why the processes on the GPUs are not known, and so no partition is known to be free."""
 
     @property
+    def driver_closed(self) -> bool:
+        """By the agent itself, so that the driver can be replaced."""
+        return isinstance(self.driver_problem, DriverClosedError)
+
+    @property
     def draining(self) -> bool:
         """The node is not enabled any more."""
         return self.readings.node is not None and self.readings.node.draining
@@ -139,7 +144,8 @@ class Observer:
         """Read everything, in the order that the module's docstring gives."""
         plan, loaded = self.cache.plan.get(), self.plugin.loaded()
         found = self.witnesses.read(self.cache.pods.observed)
-        hardware = self.hardware.read()
+        node = self.cache.node.get()
+        hardware = self.hardware.read(unloads=node.driver_unloads if node is not None else "")
         return Observation(
             plan=plan,
             pods=found.pods,
@@ -148,7 +154,7 @@ class Observer:
                 loaded=loaded,
                 in_force=self.plugin.in_force(loaded),
                 allocatable=found.allocatable,
-                node=self.cache.node.get(),
+                node=node,
                 mps=self.plugin.mps(),
             ),
             rival=rival(found.pods.device_plugin, found.rival_sockets),

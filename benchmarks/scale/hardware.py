@@ -104,6 +104,9 @@ class SimulatedDriver(GpuDriver):
     def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
         """These GPUs report none, so it is never called."""
 
+    def release(self) -> None:
+        """Nothing is held."""
+
     def _card(self, gpu_uuid: str) -> _Card:
         return next(card for card in self._cards if card.seeded.uuid == gpu_uuid)
 

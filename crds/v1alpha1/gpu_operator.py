@@ -15,6 +15,8 @@ RIVALS = (DEVICE_PLUGIN, MIG_MANAGER)
 OFF = "false"
 PAUSED = "paused-for-"
 """A value with this is put back by the operator itself, at the end of an upgrade or a change of MIG instances."""
+UPGRADE_STATE, UNLOADING = "nvidia.com/gpu-driver-upgrade-state", "pod-restart-required"
+"""The operator's upgrade of the driver: in this state its pod is replaced, and pods with GPUs were evicted before."""
 
 
 def runs(labels: Mapping[str, str]) -> bool:
@@ -30,6 +32,17 @@ def switched_on(labels: Mapping[str, str]) -> tuple[str, ...]:
 def at_work(labels: Mapping[str, str]) -> bool:
     """The operator has paused one of these parts, and puts its label back."""
     return any(PAUSED in labels.get(key, "") for key in RIVALS)
+
+
+def driver_unloads(labels: Mapping[str, str]) -> str:
+    """The label by which the driver is about to be unloaded, or not loaded again yet; empty where there is none.
+
+    Without the operator's upgrades, as where a person deletes the driver's pod, only the paused parts show it.
+    """
+    if labels.get(UPGRADE_STATE) == UNLOADING:
+        return f"{UPGRADE_STATE}={UNLOADING}"
+    paused = (key for key in labels if key.startswith(PREFIX) and labels[key].endswith(f"{PAUSED}driver-upgrade"))
+    return next((f"{key}={labels[key]}" for key in sorted(paused)), "")
 
 
 def switch_off(node: str, keys: tuple[str, ...]) -> str:

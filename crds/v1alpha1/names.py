@@ -163,6 +163,9 @@ class Reason(StrEnum):
     """The agent has not been heard yet. Remedy: wait; if it lasts, check the agent's pod on the node."""
     PAUSED = "Paused"
     """`spec.paused` is true: nothing is changed. Remedy: remove `spec.paused` when you are done."""
+    DRIVER_UPGRADE = "DriverUpgrade"
+    """The GPU Operator replaces the driver: the agent has closed it, advertises nothing, and makes the partitions again
+    when the driver is back. Remedy: wait; if it lasts, look at the operator's driver pod on the node."""
     NODE_DISABLED = "NodeDisabled"
     """The node is not enabled any more: no pod gets a device of it, and its plan is not carried out. Remedy: see the
     condition `HandedBack`; label the node `gpuplan.dev/gpu-partitioning` to enable it again."""

@@ -14,11 +14,12 @@ from types import MappingProxyType
 
 from crds.v1alpha1.names import Reason
 from kube.latest import LatestVersion
-from nodeagent.advertise.config_file import ConfigFile, capacities, counts, render, understood, withdraw_all
+from nodeagent.advertise.config_file import ConfigFile, capacities, counts, render, understood, withdraw_all, without
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
+from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.observation import Observation, Readings
@@ -123,6 +124,8 @@ class Advertiser:
 
     def _push(self, observation: Observation, changes: Collection[GpuChange]) -> tuple[str, Delivery]:
         """Write the plugin's config; returns why it could not be written yet, or advertises nothing."""
+        if observation.driver_closed:
+            return self._retire(observation, changes), Delivery()
         if observation.driver_problem is not None:
             return f"the driver does not answer: {observation.driver_problem}", Delivery()
         file, readings = self._file, observation.readings
@@ -140,20 +143,38 @@ class Advertiser:
         recalled = "" if rival else _recalled(observation, config)
         if rival or recalled:
             config = withdraw_all(config)
-        if config != file.config and not rival:
+        late = self._write(config, observation, guarded=not rival)
+        return late or rival or recalled or delivery.reason, delivery
+
+    def _retire(self, observation: Observation, changes: Collection[GpuChange]) -> str:
+        """Before the driver is unloaded: nothing is advertised, and no MPS daemon is kept for slices without a holder.
+
+        The plan makes them again; of a GPU that it does not list they are the only record, and stay.
+        """
+        readings = observation.readings
+        planned = [change for change in changes if not isinstance(change.target, Unchanged)]
+        slices = [p for change in planned for p in change.withdraw + change.advertise if p.kind is DeviceKind.MPS]
+        idle = {p.id for p in slices if observation.usage.of(p).free}
+        config = understood(withdraw_all(without(self._file.config, idle)), readings.loaded)
+        late = self._write(config, observation, guarded=not self.rival(observation))
+        return late or str(observation.driver_problem)
+
+    def _write(self, config: PluginConfig, observation: Observation, *, guarded: bool) -> str:
+        """Why it is not on disk yet. `guarded`: the Node counts our devices, so that it gets a taint first."""
+        readings = observation.readings
+        if config != self._file.config and guarded:
             why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
             if why:
-                return why, delivery
-        if not rival:
+                return why
+        if guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
         overdue, again = self._confirmer.overdue(readings), self._confirmer.reminds(readings)
         try:
-            written = file.write(config, in_force=readings.in_force, overdue=overdue, again=again)
+            written = self._file.write(config, in_force=readings.in_force, overdue=overdue, again=again)
         except OSError as error:
-            return f"the device plugin's config cannot be written: {error}", delivery
-        late = "" if written else "the device plugin has not loaded the config before this one yet"
-        return late or rival or recalled or delivery.reason, delivery
+            return f"the device plugin's config cannot be written: {error}"
+        return "" if written else "the device plugin has not loaded the config before this one yet"
 
     def _hold_modes(self, observation: Observation, config: PluginConfig) -> None:
         plan = observation.plan

@@ -75,6 +75,16 @@ def withdraw_all(config: PluginConfig) -> PluginConfig:
     return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))
 
 
+def without(config: PluginConfig, ids: Collection[str]) -> PluginConfig:
+    """Without these devices: their record ends, and with the last MPS slice of a GPU its daemon."""
+    return replace(
+        config,
+        devices=tuple(device for device in config.devices if device.id not in ids),
+        withdrawn=tuple(i for i in config.withdrawn if i not in ids),
+        unhealthy=tuple(i for i in config.unhealthy if i not in ids),
+    )
+
+
 def counts(config: PluginConfig) -> dict[str, int]:
     """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
     return _counted(config, config.healthy())

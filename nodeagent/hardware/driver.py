@@ -129,6 +129,9 @@ class GpuDriver(Protocol):
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         """The compute processes on a GPU or its instances, as they are now."""
 
+    def release(self) -> None:
+        """Close the driver, so that it can be unloaded. The next call opens it again."""
+
     def observe(self) -> tuple[ObservedGpu, ...]:
         """All GPUs, by index; one that cannot be read comes with a `problem`."""
         return tuple(self.observe_gpu(index) for index in range(self.count()))
@@ -165,6 +168,7 @@ class DriverError(Exception):
     DriverError
     |-- DriverGoneError      no library or no driver: nothing can be known about any GPU
     |   `-- DriverReplacedError  the driver was upgraded, and this process has the old library loaded
+    |-- DriverClosedError    the agent has closed the driver, so that it can be replaced
     |-- DriverTimeoutError   no answer in time; the call may still take effect
     |-- GpuLostError         this GPU is off the bus or wants a reset
     |-- InUseError           a client holds what should change: information, not failure
@@ -187,6 +191,10 @@ class DriverGoneError(DriverError):
 
 class DriverReplacedError(DriverGoneError):
     kind = "replaced"
+
+
+class DriverClosedError(DriverError):
+    kind = "closed"
 
 
 class DriverTimeoutError(DriverError):

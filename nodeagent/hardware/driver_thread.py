@@ -153,6 +153,13 @@ class ThreadedDriver(GpuDriver):
             for index, answer in answers.items()
         }
 
+    def release(self) -> None:
+        """Not while a call hangs, which may use the library still."""
+        lanes = [self._node, *self._lanes.values()]
+        if hanging := next(filter(None, (lane.hanging() for lane in lanes)), None):
+            raise DriverTimeoutError("closing the driver", f"{hanging.what} has not returned")
+        self._run(self._node, "closing the driver", self._driver.release)
+
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         what = f"creating {placed}"
         return self._change(gpu_uuid, what, partial(self._driver.create_gpu_instance, gpu_uuid, placed))

@@ -38,6 +38,8 @@ class NvmlDriver(GpuDriver):
 
     def __init__(self) -> None:
         self._initialised = False
+        self._opened = 0
+        """How often NVML was: it lets the driver go when it was closed as often."""
         self._uuids: dict[int, str] = {}
         self._mig = MigReader()
 
@@ -91,6 +93,13 @@ class NvmlDriver(GpuDriver):
                 found.update(GpuProcess(pid=entry.pid, instance=instance_id) for entry in listed)
         return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))
 
+    def release(self) -> None:
+        self._initialised = False
+        while self._opened:
+            self._opened -= 1
+            with attempt("closing the driver"):
+                NVML.nvmlShutdown()
+
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         with attempt(f"creating {placed}"):
             handle = self._handle(gpu_uuid)
@@ -134,6 +143,7 @@ class NvmlDriver(GpuDriver):
         if not self._initialised:
             NVML.nvmlInit()
             self._initialised = True
+            self._opened += 1
 
     def _handle(self, gpu_uuid: str) -> Any:
         # Never by UUID: that goes through all GPUs, so one that does not answer would hold up every other one.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver import DriverError, GpuDriver, GpuProcess, ObservedGpu
+from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuDriver, GpuProcess, ObservedGpu
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +33,33 @@ class HardwareReader:
         self._driver_version = ""
         self._change_log = ChangeLog(log)
 
-    def read(self) -> Hardware:
+    def read(self, *, unloads: str = "") -> Hardware:
+        """`unloads` is the label by which the driver is about to be unloaded: it is closed, and not opened again."""
+        if unloads:
+            return self._unread(self._close(unloads))
         try:
             self._driver_version = self._driver_version or self._driver.version()
             self._gpus = self._driver.observe()
         except DriverError as error:
-            self._change_log.warn(f"driver: {error}")
-            self._driver_version = ""  # a different one may come back
-            gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus)
-            return Hardware(gpus=gpus, driver_version="", problem=error)
+            return self._unread(error)
         self._change_log.warn("")
         return Hardware(gpus=self._gpus, driver_version=self._driver_version, problem=None)
+
+    def _close(self, unloads: str) -> DriverClosedError:
+        why = f"the GPU Operator replaces the driver (node label {unloads})"
+        try:
+            self._driver.release()
+        except DriverError as error:
+            return DriverClosedError(
+                "closing the driver", f"{why}, and it may have to wait for the agent: {error.answer}"
+            )
+        return DriverClosedError("reading the GPUs", f"{why}: the agent has closed it until the label changes")
+
+    def _unread(self, error: DriverError) -> Hardware:
+        self._change_log.warn(f"driver: {error}")
+        self._driver_version = ""  # a different one may come back
+        gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus)
+        return Hardware(gpus=gpus, driver_version="", problem=error)
 
     def processes_of(self, gpus: Iterable[ObservedGpu]) -> dict[str, tuple[GpuProcess, ...] | str]:
         """By GPU UUID; a text says why they could not be read."""

@@ -40,6 +40,8 @@ class ObservedNode:
     """Labels by which it runs parts here that must not run alongside gpuplan."""
     mps_daemons: bool = False
     """Our label that keeps the supervisor of MPS daemons is on the Node."""
+    driver_unloads: str = ""
+    """The label by which the operator announces that it unloads the driver."""
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
@@ -69,6 +71,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
         changing=has_taint(raw, TAINT_CHANGING),
         draining=draining(labels),
+        driver_unloads=gpu_operator.driver_unloads(labels),
         operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),
         mps_daemons=labels.get(LABEL_MPS_DAEMONS) == "true",

@@ -67,6 +67,8 @@ def _ready(result: PassResult) -> ConditionValue:
         return False, *result.problem
     if result.release.draining:
         return False, Reason.NODE_DISABLED, result.release.message
+    if result.observation.driver_closed:
+        return _driver(result)
     unready = (
         result.of_state(GpuState.FAILED) or result.of_state(GpuState.WAITING_FOR_RELEASE) or result.of_state(*UNDER_WAY)
     )
@@ -85,6 +87,8 @@ def _matching(result: PassResult) -> str:
 
 
 def _reconciling(result: PassResult) -> ConditionValue:
+    if result.observation.driver_closed:
+        return True, Reason.DRIVER_UPGRADE, str(result.observation.driver_problem)
     if result.release.draining:
         return not result.release.done, result.release.reason, result.release.message
     if result.work.desired.paused:
@@ -160,7 +164,7 @@ def _ownership(result: PassResult) -> ConditionValue:
 
 def _health(result: PassResult) -> ConditionValue:
     if result.observation.driver_problem is not None:
-        return False, Reason.DRIVER_ERROR, str(result.observation.driver_problem)
+        return _driver(result)
     faults = [(outcome.index, fault(outcome.gpu)) for outcome in result.outcomes if outcome.gpu is not None]
     ill = [f"GPU {index}: {why}" for index, why in faults if why]
     if ill:
@@ -188,11 +192,17 @@ def _memory_only(result: PassResult) -> ConditionValue:
 def _host_access(result: PassResult) -> ConditionValue:
     """What the agent's pod must see of its node; without it the agent would have to guess."""
     if result.observation.driver_problem is not None:
-        return False, Reason.DRIVER_ERROR, str(result.observation.driver_problem)
+        return _driver(result)
     hidden = "; ".join(filter(None, (result.observation.hidden_processes, result.work.advertised.delivery.unseen)))
     if hidden:
         return False, Reason.HOST_NOT_VISIBLE, hidden
     return True, Reason.CONFIRMED, "The agent sees the driver, its files and the processes of this node."
+
+
+def _driver(result: PassResult) -> ConditionValue:
+    """What cannot be known without the driver."""
+    reason = Reason.DRIVER_UPGRADE if result.observation.driver_closed else Reason.DRIVER_ERROR
+    return False, reason, str(result.observation.driver_problem)
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

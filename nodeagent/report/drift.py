@@ -40,13 +40,13 @@ class DriftWatch:
     def __init__(self) -> None:
         self._plan_uid = ""
         self._ours: set[str] = set()
-        """GPUs whose hardware this agent, or a reboot, has changed since their item was confirmed."""
-        self._boot_id = ""
+        """GPUs whose hardware this agent, a reboot or a new driver has changed since their item was confirmed."""
+        self._boot_id = self._driver_version = ""
 
     def repairs(self, result: PassResult) -> list[Repair]:
         self._begin(result.observation.plan)
         found = []
-        excused = self._rebooted(result) or result.observation.readings.node is None
+        excused = self._restarted(result) or result.observation.readings.node is None
         for outcome in result.outcomes:
             if outcome.gpu is None or not outcome.managed:
                 continue
@@ -66,13 +66,16 @@ class DriftWatch:
             self._plan_uid = uid
             self._ours.clear()
             node = plan.status.get("node") if plan is not None else None
-            self._boot_id = str(node.get("bootID") or "") if isinstance(node, Mapping) else ""
+            facts = node if isinstance(node, Mapping) else {}
+            self._boot_id, self._driver_version = (str(facts.get(key) or "") for key in ("bootID", "driverVersion"))
 
-    def _rebooted(self, result: PassResult) -> bool:
-        node = result.observation.readings.node
+    def _restarted(self, result: PassResult) -> bool:
+        """The machine, or its driver, which was away or closed in the last pass: MIG instances end with either."""
+        node, version = result.observation.readings.node, result.observation.driver_version
         now = node.boot_id if node is not None else ""
         before, self._boot_id = self._boot_id, now or self._boot_id
-        return bool(before and now and before != now)
+        before_version, self._driver_version = self._driver_version, version
+        return bool(before and now and before != now) or before_version != version
 
 
 def _repair(outcome: GpuOutcome, result: PassResult) -> Repair | None:

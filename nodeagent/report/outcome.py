@@ -105,7 +105,7 @@ class PassResult:
     @property
     def problem(self) -> tuple[Reason, str] | None:
         """What takes precedence over any GPU's own state: the driver does not answer, or the plan cannot be read."""
-        if self.observation.driver_problem is not None:
+        if self.observation.driver_problem is not None and not self.observation.driver_closed:
             return Reason.DRIVER_ERROR, str(self.observation.driver_problem)
         if self.observation.plan is None or not self.observation.plan.problem or self.work.desired.refused is None:
             return None

@@ -17,6 +17,7 @@ from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.gpu_outcome import (
     absent_gpu,
+    closed_gpu,
     gpu_outcome,
     half_made_notes,
     mps_note,
@@ -84,6 +85,10 @@ class Outcomes:
             return absent_gpu(item.index, item.item_hash, no_such_gpu(item.index, len(work.observation.gpus)))
         change, uuid = work.changes[item.index], item.gpu.uuid
         partitions = self._partitions(change, work)
+        if work.observation.driver_closed:
+            return closed_gpu(
+                item, change, str(work.observation.driver_problem), partitions, work.confirmed.get(uuid, "")
+            )
         half_made = () if work.desired.paused else half_made_notes(change)
         return gpu_outcome(
             item,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crds.v1alpha1.names import LABEL_NODE_AGENT, LABEL_PARTITIONING, Reason
+from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, LABEL_PARTITIONING, Reason
 from nodeagent.report.gpu_outcome import NAMED_HOLDERS, holders, waiting_reason
 from nodeagent.report.outcome import PassWork, Release
 
@@ -34,6 +34,8 @@ def release(work: PassWork) -> Release:
         return _waits(Reason.WAITING_FOR_RELEASE if used else Reason.USE_UNKNOWN, "; ".join(sentences))
     if node.changing or any(change.unreleased for change in work.changes.values()):
         return _waits(Reason.WITHDRAWING, "the kubelet or the Node still lists devices, which are being withdrawn")
+    if node.mps_daemons:
+        return _waits(Reason.WITHDRAWING, f"the node has MPS daemons, which end now (label {LABEL_MPS_DAEMONS})")
     return Release(
         reason=Reason.NODE_DISABLED,
         message="No pod holds a device of this node or can get one: agent and device plugin leave it, and others may "

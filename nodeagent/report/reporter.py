@@ -68,7 +68,7 @@ class Reporter:
         for outcome in result.outcomes:
             self._note(outcome, result)
         self._note_refused(result)
-        if result.observation.driver_problem is not None:
+        if result.observation.driver_problem is not None and not result.observation.driver_closed:
             self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
         plan = result.observation.plan
         self._note_missing_labels(result)

@@ -73,13 +73,14 @@ def gpu_change(target: Target, judged: JudgedGpu) -> GpuChange:
 def _drained(target: Drained, judged: JudgedGpu) -> GpuChange:
     """Everything leaves the list at once, also what a pod holds: else the next pod of a queue would get it again.
 
-    The holder keeps it. A held id that is not listed hides no free one here, since none is listed.
+    The holder keeps it. A held id that is not listed hides no free one here, since none is listed. A slice that was
+    released ceases to exist, and with the last one its daemon; an instance stays, and so does its withdrawal.
     """
     ours = tuple(p for p in judged.partitions if p.advertisable)
     return GpuChange(
         gpu=judged.gpu,
         target=target,
-        withdraw=ours,
+        withdraw=tuple(p for p in ours if p.kind is not DeviceKind.MPS or p.id not in judged.released),
         blocking=judged.with_verdicts(p for p in ours if not judged.verdict(p).free),
         unreleased=tuple(p for p in ours if p.id not in judged.released),
     )

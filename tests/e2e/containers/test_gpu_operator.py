@@ -90,6 +90,19 @@ def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 120.0, seen=lab.report)
 
 
+def test_driver_is_let_go_while_the_operator_replaces_it(lab: Lab) -> None:
+    state = "nvidia.com/gpu-driver-upgrade-state"
+    lab.kubectl("label", "node", NODE, f"{state}=pod-restart-required", "--overwrite")
+    eventually(lambda: state in lab.told("Ready", "False"), "the agent says so", 120.0, seen=lab.report)
+    eventually(lambda: lab.allocatable("nvidia.com/gpu") == 0, "nothing is advertised", 120.0, seen=lab.report)
+    capacity = apply.get(lab.cluster.admin, f"{NODES}/{NODE}")["status"]["capacity"]
+    assert capacity.get("nvidia.com/gpu") == "0", "the validator waits for the layout"
+
+    lab.kubectl("label", "node", NODE, f"{state}=validation-required", "--overwrite")
+    eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both are advertised again", 120.0, seen=lab.report)
+    lab.kubectl("label", "node", NODE, f"{state}-")
+
+
 def test_disabled_the_node_waits_for_the_last_pod_and_is_the_operators_again(lab: Lab) -> None:
     off, wait, on = commands("Disable a node")
     lab.kubectl("apply", "-f", "-", stdin=json.dumps(HOLDER))

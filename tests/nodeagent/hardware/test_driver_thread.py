@@ -78,6 +78,9 @@ class GatedDriver(GpuDriver):
     def set_compute_mode(self, gpu_uuid: str, mode: int) -> None:
         raise NotImplementedError
 
+    def release(self) -> None:
+        self._call("node", "release")
+
     def _call(self, of: int | str, what: str) -> None:
         self.calls[of].append(what)
         self.running[of] += 1
@@ -231,3 +234,18 @@ def test_a_call_that_hangs_does_not_keep_the_process_alive(gated: GatedDriver) -
     driver.observe()
 
     assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("nvml"))
+
+
+def test_driver_is_not_closed_under_a_call_that_hangs(gated: GatedDriver) -> None:
+    driver = threaded(gated)
+    gated.shut(1)
+    assert problems(driver) == [1]
+
+    with pytest.raises(DriverTimeoutError, match="reading GPU 1 has not returned"):
+        driver.release()
+    assert "release" not in gated.calls["node"]
+
+    gated.open(1)
+    returned(driver, 1)
+    driver.release()
+    assert "release" in gated.calls["node"]

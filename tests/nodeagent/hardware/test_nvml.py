@@ -107,6 +107,21 @@ def test_a_library_that_is_no_longer_initialised_is_initialised_again(machine: M
     assert machine.driver.observe_gpu(0).problem == ""
 
 
+def test_a_released_driver_is_closed_however_often_it_was_opened_and_opens_again(machine: Machine) -> None:
+    machine.driver.observe()
+    faults.inject(machine.path, "nvmlDeviceGetCount_v2", status=Status.DRIVER_NOT_LOADED)
+    with pytest.raises(DriverGoneError):
+        machine.driver.count()
+    machine.driver.observe()
+
+    for _ in range(2):
+        machine.driver.release()
+        with pytest.raises(NVML.NVMLError_Uninitialized):
+            NVML.nvmlDeviceGetCount()
+
+    assert len(machine.driver.observe()) == 4
+
+
 def test_every_mig_device_has_its_own_uuid_and_processes(machine: Machine) -> None:
     make(machine, Instance(start=0, size=2, profile="2g.20gb"))
     gpu = machine.gpu()

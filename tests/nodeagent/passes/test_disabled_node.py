@@ -3,6 +3,7 @@
 import pytest
 
 from crds.v1alpha1 import names
+from nodeagent.handover.mps_state import MpsState, hold_lock, write_mps
 from tests import incidents
 from tests.nodeagent.conftest import T4, MakeWorld, cut, plain
 from tests.nodeagent.items import mig, mps, whole
@@ -85,7 +86,7 @@ def test_pod_that_was_bound_before_is_refused_on_a_disabled_node(halves: World) 
     assert handed_back(halves)[:2] == ("True", "NodeDisabled")
 
 
-def test_mps_slices_and_whole_gpus_drain_too_and_their_record_stays(make_world: MakeWorld) -> None:
+def test_mps_slices_and_whole_gpus_drain_too_and_daemons_end_last(make_world: MakeWorld) -> None:
     world = make_world((T4, {}), plain())
     world.apply(mps(0, 4, 4), whole(1))
     label(world, gpu_partitioning="mps", node_agent="true")
@@ -98,11 +99,21 @@ def test_mps_slices_and_whole_gpus_drain_too_and_their_record_stays(make_world: 
 
     message = handed_back(world)[2]
     assert all(f"is held by pod {'/'.join(pod)}" in message for pod in pods)
-    assert sum(device.kind == "mps" for device in world.plugin.config.devices) == 2, "or the MPS daemon would end"
+    kinds = [device.kind for device in world.plugin.config.devices]
+    assert kinds == ["whole", "mps"], "the slice in use keeps its daemon"
     for pod in pods:
         world.finish(pod)
     world.settle()
+    status, reason, message = handed_back(world)
+    assert (status, reason) == ("False", "Withdrawing"), "no supervisor has reported that the daemons have ended"
+    assert "gpuplan.dev/mps-daemons" in message
+
+    lock = hold_lock(world.state.plugin)
+    write_mps(world.state.plugin, MpsState())
+    world.settle()
     assert handed_back(world)[:2] == ("True", "NodeDisabled")
+    assert lock is not None
+    lock.close()
 
     label(world, gpu_partitioning="mps")
     world.settle()

@@ -37,6 +37,7 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "choosing on counts": ((level, "admit", lambda *given: (list(given[2]), [])),),
     "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
     "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
+    "dividing again": ((level, "_DIVISIONS", 1),),
     "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
     "failed pods first": ((level, "_REPEATED", -1),),
     "the price of idle partitions": ((existing_supply, "_PRICE", 10**9),),

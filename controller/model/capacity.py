@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, dataclass_transform
 
 Amounts = tuple[tuple[str, int], ...]
 """Resources and how much of each, sorted by name, zeroes left out."""
@@ -19,7 +19,13 @@ _OWN: Final = ("cpu", "memory", "pods")
 _FIRST: Final = "ephemeral-storage"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+def _value(cls: type) -> type:
+    """Frozen for the type checker alone: at run time that takes three times as long, and a pass makes thousands."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+@_value
 class Capacity:
     """CPU in milli, memory in bytes, pods, other resources in units. A difference may be negative."""
 

@@ -20,6 +20,11 @@ class Assignment:
     """`groups` are the node groups that the pod's selectors and tolerations allow."""
 
     demand: Demand
+    pod: PodView = field(init=False)
+    wants: Wants = field(init=False)
+    needs: Capacity = field(init=False)
+    tried: bool = field(init=False)
+    """These four are its demand's, copied: they are read all the time."""
     groups: tuple[int, ...]
     shape: int
     """Equal for pods that fit exactly where the other fits."""
@@ -28,22 +33,10 @@ class Assignment:
     rank: int = 0
     """Its level among those that are placed in one go: pods of lower numbers are admitted first."""
 
+    def __post_init__(self) -> None:
+        demand = self.demand
+        self.pod, self.wants, self.needs, self.tried = demand.pod, demand.wants, demand.needs, demand.tried
+
     @property
     def placed(self) -> bool:
         return self.node >= 0
-
-    @property
-    def pod(self) -> PodView:
-        return self.demand.pod
-
-    @property
-    def wants(self) -> Wants:
-        return self.demand.wants
-
-    @property
-    def needs(self) -> Capacity:
-        return self.demand.needs
-
-    @property
-    def tried(self) -> bool:
-        return self.demand.tried

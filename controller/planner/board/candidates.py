@@ -68,7 +68,7 @@ def _best_device(
         if resource not in pool.serves:
             continue
         state = states.get(id(device), device.state) if states else device.state
-        if device.ready:
+        if resource in device.ready:
             taken = sum(one is device and fitting.part.ready for one, fitting in found) if found else 0
             fitting = pool.fit_ready(device, state, resource, taken)
             if fitting is not None:

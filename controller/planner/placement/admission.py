@@ -8,9 +8,11 @@ most wins. Packing is tested on counts of device states, not on devices, so a te
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from controller.model.capacity import Capacity
+from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
@@ -122,13 +124,15 @@ def _grid(priced: Sequence[Priced]) -> list[Shares]:
 def _longest_fitting(ordered: Sequence[Assignment], packing: PackingCheck) -> int:
     """The length of the longest prefix that fits: CPU and memory by sums, partitions by trial packing."""
     most = _longest_by_sums(ordered, packing.free)
-    if packing.packs(ordered[:most]):
+    wants = [one.wants for one in ordered]
+    if packing.packs(total_wants(wants[:most])):
         return most
-    fits, fails = 0, most
+    fits, fails, fitting = 0, most, Counter[str]()
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        if packing.packs(ordered[:middle]):
-            fits = middle
+        more = fitting + total_wants(wants[fits:middle])
+        if packing.packs(more):
+            fits, fitting = middle, more
         else:
             fails = middle
     return fits

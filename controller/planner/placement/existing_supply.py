@@ -2,8 +2,8 @@
 
 Takes the board and assignments. Pods with a reservation come first: a nomination, or the plan of an earlier pass,
 reserved partitions for them. Pods that the scheduler has not tried yet follow in queue order, since it will bind them
-next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; where it
-would take a dozen idle partitions to place one pod more, these are spared.
+next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; up to two
+pods wait where a dozen idle partitions would go for each of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
+from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Pool, Reach
@@ -19,8 +20,8 @@ from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.packing_check import PackingCheck
 from partitioning.placements import Placement
 
-_PRICE = 12
-"""As many idle partitions may be given up for one that is requested."""
+_PRICE = 24
+"""As many idle partitions may be taken back for one that is requested; about half of them are destroyed then."""
 
 
 def keep_reservations(
@@ -50,38 +51,40 @@ def place_on_existing(board: Board, assignments: Sequence[Assignment]) -> list[A
 
 
 def use_ready(
-    board: Board,
-    group: int,
-    assignments: Sequence[Assignment],
-    others: Callable[[Sequence[Assignment]], list[Assignment] | None],
+    board: Board, group: int, assignments: Sequence[Assignment], *, lowest: int = 0, spared: int = 0
 ) -> list[Assignment]:
     """Give admitted pods what needs no cut, as long as the rest still fits then; returns those to be cut for.
 
-    Where too many idle partitions would have to be taken back for too few pods, `others` names which pods to serve
-    instead of those that found nothing ready; None: no pod.
+    Where many idle partitions would have to be taken back for few pods, up to `spared` pods of rank `lowest`, the first
+    of them, are left out.
     """
     left = [one for one in assignments if not board.place(one, (group,), reach=Reach.UNDER_WAY)]
     served = [one for one in assignments if one.placed and any(device.gpu >= 0 for device, _ in one.taken)]
-    if not left or not served or PackingCheck.of(board, group).packs(left):
+    wants = total_wants([one.wants for one in left])
+    if not left or not served or PackingCheck.of(board, group).packs(wants):
         return left
     most_harmful = sorted(served, key=_harm(), reverse=True)
     off: list[tuple[Assignment, int, Taken]] = []
 
-    def fits_without(count: int) -> bool:
+    def fits_without(count: int, waiting: Sequence[Assignment]) -> bool:
         while len(off) > count:
             board.put_back(*off.pop())
         off.extend((one, *board.lift(one)) for one in most_harmful[len(off) : count])
-        return PackingCheck.of(board, group).packs([*left, *most_harmful[:count]])
+        back = total_wants([one.wants for one in most_harmful[:count]])
+        return PackingCheck.of(board, group).packs(wants + back - total_wants([one.wants for one in waiting]))
 
-    instead = others(left)
-    needed = 1 + bisect_left(range(1, len(served)), True, key=fits_without)
-    if instead is not None and needed > _PRICE * (len(left) - len(instead)):
-        fits_without(0)
-        board.settle({node for _, node, _ in off})
-        return instead
-    fits_without(needed)
+    def taken_back(waiting: Sequence[Assignment]) -> int:
+        return bisect_left(range(len(served)), True, key=lambda count: fits_without(count, waiting))
+
+    waiting = [one for one in left if one.rank == lowest and not one.pod.gang][:spared]
+    needed, fewer = taken_back(()), taken_back(waiting) if waiting else 0
+    if waiting and needed - fewer > _PRICE * len(waiting):
+        fits_without(fewer, waiting)
+    else:
+        waiting = []
+        fits_without(needed, ())
     board.settle({node for _, node, _ in off})
-    return [one for one in assignments if not one.placed]
+    return [one for one in assignments if not one.placed and one not in waiting]
 
 
 def _harm() -> Callable[[Assignment], int]:

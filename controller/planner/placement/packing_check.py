@@ -7,7 +7,7 @@ CPU is one sum, so that yes means "probably" and no means "not in this order". N
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from controller.model.capacity import Capacity
@@ -44,12 +44,12 @@ class PackingCheck:
             free=self.free - Capacity.total(one.needs for one in assignments),
             counts=self._counts,
             sizes=self._sizes,
-            packed=self._packed + total_wants(one.demand for one in assignments),
+            packed=self._packed + total_wants([one.wants for one in assignments]),
         )
 
-    def packs(self, assignments: Iterable[Assignment]) -> bool:
-        """Hardest resources first, each into the devices that lose least by it."""
-        requested = self._packed + total_wants(one.demand for one in assignments)
+    def packs(self, wants: Counter[str]) -> bool:
+        """Hardest resources first, each into the devices that lose least by it. `wants` are partitions per resource."""
+        requested = self._packed + wants
         counts = [(pool, Counter(states)) for pool, states in self._counts]
         hardest_first = [resource for resource in self._sizes if requested.get(resource)]
         for position, resource in enumerate(hardest_first):

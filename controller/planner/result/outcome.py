@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.model.demand import total_wants
+from controller.model.demand import DemandSet, total_wants
 from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
@@ -43,10 +43,15 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
             gpus_changed=sum(len(one.change.changed) for one in realised),
             partitions_created=sum(one.created for one in realised),
             partitions_destroyed=sum(one.destroyed for one in realised),
-            requested=tuple(sorted(total_wants((*finished.demands.helpable, *finished.demands.untried)).items())),
+            requested=_requested(finished.demands),
             placed_by=tuple(finished.placed_by.items()),
         ),
     )
+
+
+def _requested(demands: DemandSet) -> tuple[tuple[str, int], ...]:
+    wants = total_wants([demand.wants for demand in (*demands.helpable, *demands.untried)])
+    return tuple(sorted(wants.items()))
 
 
 def _realise_all(stocks: Sequence[NodeStock], board: Board, *, any_placed: bool) -> list[Realised]:
@@ -61,8 +66,8 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board, *, any_placed: bool)
 
 def _placed(assignment: Assignment, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
-    supplies = [_supply(device, part) for device, part in assignment.taken]
-    supply = max(supplies, key=_SUPPLIES.index, default=Supply.EXISTING) if len(supplies) != 1 else supplies[0]
+    supplies = {_supply(device, part) for device, part in assignment.taken}
+    supply = max(supplies, key=_SUPPLIES.index)
     pod, stock = assignment.pod, stocks[assignment.node]
     gpus = sorted({stock.gpus[device.gpu].view.index for device, _ in assignment.taken if device.gpu >= 0})
     return Placed(uid=pod.uid, key=pod.key, node=stock.node.name, supply=supply, gpus=tuple(gpus))

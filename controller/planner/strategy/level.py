@@ -8,6 +8,7 @@ level has placed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.model.demand import Wants, total_wants
@@ -19,52 +20,76 @@ from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.shares import Scale, measure
 from controller.planner.placement.split import split
 
+Admitted = list[tuple[list[Assignment], list[Assignment]]]
+"""Per group the admitted pods, and its others."""
+
+_DIVISIONS = 3
+"""How often pods are divided among groups."""
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed twice where a pod is left out; one pod of a larger group is no per cent."""
-_SPARED = 300
-"""One of so many pods may go unserved, so that idle partitions are not destroyed by the dozen for it."""
+_SPARED, _ONE_OF = 2, 300
+"""So many pods of the lowest level, and at most one of 300, may wait so that idle partitions stay."""
 
 
-def place_once(board: Board, assignments: Sequence[Assignment]) -> Callable[[Assignment], float]:
-    """Returns what one of them costs, compared with the others."""
+Cost = Callable[[Assignment], float]
+
+
+def place_once(board: Board, assignments: Sequence[Assignment]) -> tuple[Cost, int]:
+    """Returns what one of them costs, compared with the others, and how many wait so that idle partitions stay."""
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
-    assigned, rest = split(assignments, scales)
-    admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
+    admitted, rest = _divide(board, assignments, scales)
+    lowest = max((one.rank for one in assignments), default=0)
+    spared = min(_SPARED, sum(one.rank == lowest for members, _ in admitted for one in members) // _ONE_OF)
+    left_out: list[Assignment] = []
     for group, (members, others) in enumerate(admitted):
-        _place_in_group(board, group, members, others, scales[group])
-        rest += [one for one in assigned[group] if not one.placed]
+        # Where CPU or memory decides which pods are served, GPUs are not scarce either.
+        roomy = not others or _load(members, scales[group]) < _ROOMY
+        left_out += _place_in_group(board, group, members, lowest=lowest, spared=spared - len(left_out), roomy=roomy)
+        rest += [one for one in (*members, *others) if not one.placed]
     _backfill(board, _cheapest_first(rest, scales))
-    return lambda one: _cost(one, scales)
+    return lambda one: _cost(one, scales), sum(not one.placed for one in left_out)
+
+
+def _divide(
+    board: Board, assignments: Sequence[Assignment], scales: Sequence[Scale]
+) -> tuple[Admitted, list[Assignment]]:
+    """Per group who is admitted, and the other pods of it; and the pods that no group serves. The best of some rounds.
+
+    What a round refuses makes no load in the next one: otherwise a group with many pods that are too large anyway would
+    turn away smaller pods than those that another group admits.
+    """
+    best: tuple[list[int], Admitted, list[Assignment]] | None = None
+    refused: frozenset[int] = frozenset()
+    for _ in range(_DIVISIONS if len(scales) > 1 else 1):
+        assigned, unserved = split(assignments, scales, refused)
+        admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
+        served = Counter(one.rank for members, _ in admitted for one in members)
+        score = [served[rank] for rank in range(1 + max(served, default=0))]
+        if best is None or score > best[0]:
+            best = (score, admitted, unserved)
+        before, refused = refused, frozenset(id(one) for _, others in admitted for one in others)
+        if refused in (before, frozenset()):
+            break
+    assert best is not None
+    return best[1], best[2]
 
 
 def _place_in_group(
-    board: Board, group: int, members: Sequence[Assignment], others: Sequence[Assignment], scale: Scale
-) -> None:
-    """Place the admitted members, or some of the others where too many idle partitions would have to go for members."""
-    lowest = max((one.rank for one in (*members, *others)), default=0)
-
-    def lowest_of(assignments: Iterable[Assignment]) -> int:
-        return sum(one.rank == lowest for one in assignments)
-
-    def instead(left: Sequence[Assignment]) -> list[Assignment] | None:
-        """None where a higher level would lose pods by it, or the lowest more than a small share."""
-        served, _ = admit(board, group, [*left, *others], scale)
-        spared = lowest_of(left) - lowest_of(served)
-        fewer_higher = len(served) + spared < len(left)
-        too_many = fewer_higher or spared * _SPARED > lowest_of(members)
-        return None if too_many else sorted(served, key=_hardness(board))
-
+    board: Board, group: int, members: Sequence[Assignment], *, lowest: int, spared: int, roomy: bool
+) -> list[Assignment]:
+    """Returns which of these pods, at most `spared`, are left out so that idle partitions stay."""
     hardest_first = sorted(members, key=_hardness(board))
-    left = use_ready(board, group, hardest_first, instead)
-    # Where CPU or memory decides which pods are served, GPUs are not scarce either.
-    roomy = not others or _load(members, scale) < _ROOMY
+    left = use_ready(board, group, hardest_first, lowest=lowest, spared=spared)
+    to_place = set(map(id, left))
+    left_out = [one for one in members if not one.placed and id(one) not in to_place]
     failed = _place_on_few_gpus(board, group, left) if roomy else _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
         _failed_first(board, group, hardest_first, failed)
+    return left_out
 
 
 def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
@@ -126,7 +151,7 @@ def _failed_first(board: Board, group: int, assignments: Sequence[Assignment], f
         board.place(assignment, (group,))
     waiting = {id(one) for one in failed}
     rest = [one for one in assignments if id(one) not in waiting]
-    _place_new(board, group, use_ready(board, group, rest, lambda _: None))
+    _place_new(board, group, use_ready(board, group, rest))
     if sum(one.placed for one in all_of_them) <= len(before):
         board.restore(all_of_them, before)
 
@@ -140,7 +165,7 @@ def _place_new(
     board: Board, group: int, assignments: Sequence[Assignment], *, all_or_none: bool = False
 ) -> list[Assignment]:
     """Place in this order; returns those that found no node. `all_or_none`: the first of them ends it."""
-    left = total_wants(one.demand for one in assignments)
+    left = total_wants([one.wants for one in assignments])
     _demand(board, group, left)
     failed = []
     for assignment in assignments:

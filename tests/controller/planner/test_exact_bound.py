@@ -54,6 +54,7 @@ def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
         pytest.param(150, "tainted", 2, id="many nodes must change together"),
         pytest.param(200, "tainted", 4, id="overloaded, in pools"),
         pytest.param(200, "mixed", 14, id="overloaded, MIG and MPS"),
+        pytest.param(200, "tainted", 7105, id="a pool that turns away what another would take"),
     ],
 )
 def test_ten_nodes_that_lost_a_pod_or_two(pods: int, mix: str, seed: int) -> None:

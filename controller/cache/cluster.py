@@ -19,6 +19,7 @@ from controller.cache.plans import PlanStore
 from controller.cache.pods import PodStore
 from controller.cache.triggers import has_gpus
 from controller.cache.unreadable import UnreadableObjects
+from controller.model.serving import arrange
 from controller.model.snapshot import Snapshot
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
@@ -85,6 +86,7 @@ class Known:
             plans = list(self._plans.views.values())
             reservations = self._pods.reservations()
             bind_failures = self._bind_failures.backing_off(self._clock())
+            judged = [(pod, self._pods.judged[pod.key]) for pod in pending]
             aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
@@ -99,6 +101,7 @@ class Known:
             other_nodes=tuple(others[name] for name in sorted(others)),
             other_pods=tuple(sorted(other_pods, key=POD_ORDER)),
             scheduler_names=self._scheduler_names,
+            judged=arrange(judged, bind_failures),
         )
 
     def plans(self) -> tuple[PlanReading, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from controller.cache.triggers import counts_differently, preempts_on, same_request
 from controller.model.phases import FINISHED
-from controller.model.serving import Serving, wants_planning
+from controller.model.serving import Judged, Serving, judge, wants_planning
 from controller.model.views import PodKey, PodView
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -53,6 +53,8 @@ class PodStore:
         self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
         self.pending: dict[PodKey, PodView] = {}
+        self.judged: dict[PodKey, Judged] = {}
+        """What each pending pod demands, or why it is not served, judged once as it was observed."""
         self._came_at: dict[str, float] = {}
         """Uids of pending pods, and since when they are."""
         self.demands: dict[str, float] = {}
@@ -88,6 +90,7 @@ class PodStore:
         if new is not None:
             (self.bound if new.node else self.pending)[key] = new
             if not new.node:
+                self.judged[key] = judge(new, self._serving)
                 self._came_at.setdefault(new.uid, now)
             if new.node and new.gpu:
                 self.gpu_pods.setdefault(new.node, {})[key] = new
@@ -104,6 +107,7 @@ class PodStore:
         self._serving, self._now = serving, now
         changes = []
         for pod in self.pending.values():
+            self.judged[pod.key] = judge(pod, serving)
             was_demanded = pod.uid in self.demands
             if self._demand(pod):
                 change = PodChange() if was_demanded else PodChange(demand=pod.uid)
@@ -180,6 +184,7 @@ class PodStore:
 
     def _remove(self, key: PodKey) -> PodView | None:
         old = self.pending.pop(key, None) or self.bound.pop(key, None)
+        self.judged.pop(key, None)
         if old is not None and old.node and old.gpu:
             on_node = self.gpu_pods[old.node]
             del on_node[key]
@@ -241,7 +246,7 @@ class PodStore:
         return node if node in self._reserved_nodes or self.needs_all_nodes() else ""
 
     def _demand(self, pod: PodView) -> str:
-        if not wants_planning(pod, self._serving):
+        if not wants_planning(pod, self.judged.get(pod.key)):
             return ""
         self.demands.setdefault(pod.uid, self._now)
         if pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread):

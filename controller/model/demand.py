@@ -60,7 +60,7 @@ def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:
 
 def demand_of(pod: PodView) -> Demand:
     wants, needs = _split(pod.requests)
-    return Demand(pod=pod, wants=wants, needs=needs)
+    return Demand(pod=pod, wants=wants, needs=needs, tried=pod.unschedulable)
 
 
 def total_wants(wants: Iterable[Wants]) -> Counter[str]:

@@ -1,8 +1,8 @@
 """Judge the request of a pending pod: what it demands of our GPUs, or why it is not served, or that it is not ours.
 
 Takes a pod and what decides besides it: schedulers, DeviceClasses, the names of resources that nodes have. The cache
-judges each pod as it is observed, a snapshot all pending pods at once, in the scheduler's queue order (priority, then
-creation). Whether anything fits is not decided here.
+judges each pod once, as it is observed; a snapshot arranges what was judged in the scheduler's queue order (priority,
+then creation) and adds what holds at this moment. Whether anything fits is not decided here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from partitioning.resources import WHOLE, AckRequest, NoMemoryRequest, SharedReq
 
 NO_BIND_FAILURES: Mapping[str, str] = MappingProxyType({})
 
+Judged = Demand | Unplaced | None
+"""What a pod demands, or why its request is not served. None: nothing that is ours to provide or to explain."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
@@ -33,13 +36,8 @@ class Serving:
     """Resources of nodes: a name that one of them has is right, whatever its form."""
 
 
-def judge(
-    pod: PodView, serving: Serving, *, bind_failures: Mapping[str, str] = NO_BIND_FAILURES
-) -> Demand | Unplaced | None:
-    """None: it requests nothing that is ours to provide or to explain.
-
-    `bind_failures` are pods that were not bound where their partitions were, with that node: left alone now.
-    """
+def judge(pod: PodView, serving: Serving) -> Judged:
+    """Whether it is served at this moment is decided when it is planned: see `arrange`."""
     if pod.deleting:
         return None
     misnamed = sorted({*pod.misnamed} - serving.advertised - serving.dra_resources) if pod.misnamed else []
@@ -47,36 +45,50 @@ def judge(
         return _not_served(pod, about_misnamed(misnamed[0]))
     if not pod.gpu or _is_others_business(pod, serving):
         return None
-    refusal = _refusal(pod, serving) or _unbindable(pod, bind_failures)
+    refusal = _refusal(pod, serving)
     if refusal is not None:
         return refusal
     demand = demand_of(pod)
     return demand if demand.wants else None
 
 
-def wants_planning(pod: PodView, serving: Serving) -> bool:
-    """It is pending, and planning serves it or gives a reason; a pod may complete its gang, tried or not."""
-    judged = judge(pod, serving) if not pod.node else None
-    return isinstance(judged, Unplaced) or (judged is not None and (pod.unschedulable or bool(pod.gang)))
+def wants_planning(pod: PodView, judged: Judged) -> bool:
+    """Planning serves this pending pod or gives a reason; a pod may complete its gang, tried or not."""
+    if isinstance(judged, Demand):
+        return judged.tried or bool(pod.gang) or _preempting(pod) is not None
+    return judged is not None
 
 
 def collect(
     pending: Iterable[PodView], serving: Serving, *, bind_failures: Mapping[str, str] = NO_BIND_FAILURES
 ) -> DemandSet:
-    """All of them, and which of them the scheduler has tried."""
+    """Judge and arrange in one."""
+    return arrange([(pod, judge(pod, serving)) for pod in pending], bind_failures)
+
+
+def arrange(pending: Iterable[tuple[PodView, Judged]], bind_failures: Mapping[str, str]) -> DemandSet:
+    """All that was judged of pending pods, and which of them the scheduler has tried.
+
+    `bind_failures` are pods that were not bound where their partitions were, with that node: left alone now.
+    """
     helpable: list[Demand] = []
     untried: list[Demand] = []
     refused: list[Unplaced] = []
-    queue = sorted(pending, key=queue_order)
+    queue = sorted(pending, key=lambda one: queue_order(one[0]))
     # A gang's other pods may be held back until all can start: they count as tried as well.
-    waiting_gangs = {(pod.namespace, pod.gang) for pod in queue if pod.gang and pod.unschedulable}
-    for pod in queue:
-        judged = judge(pod, serving, bind_failures=bind_failures)
-        if isinstance(judged, Unplaced):
-            refused.append(judged)
-        elif judged is not None:
-            tried = pod.unschedulable or (pod.gang and (pod.namespace, pod.gang) in waiting_gangs)
-            (helpable if tried else untried).append(judged if tried else replace(judged, tried=False))
+    waiting_gangs = {(pod.namespace, pod.gang) for pod, _ in queue if pod.gang and pod.unschedulable}
+    for pod, judged in queue:
+        found = judged
+        if isinstance(judged, Demand):
+            found = _preempting(pod) or _unbindable(pod, bind_failures) or judged
+        if isinstance(found, Unplaced):
+            refused.append(found)
+        elif found is not None and found.tried:
+            helpable.append(found)
+        elif found is not None and (pod.namespace, pod.gang) in waiting_gangs:
+            helpable.append(replace(found, tried=True))
+        elif found is not None:
+            untried.append(found)
     return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused))
 
 
@@ -114,7 +126,7 @@ def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
         return _not_served(
             pod, "The pod has resource claims, which DRA serves. Request the partition in resources.limits alone."
         )
-    return _unusable(pod, serving) or _not_now(pod)
+    return _unusable(pod, serving) or _gated(pod)
 
 
 def _unusable(pod: PodView, serving: Serving) -> Unplaced | None:
@@ -147,19 +159,21 @@ def _unusable(pod: PodView, serving: Serving) -> Unplaced | None:
     return None
 
 
-def _not_now(pod: PodView) -> Unplaced | None:
-    if pod.scheduling_gates:
-        gates = ", ".join(pod.scheduling_gates)
-        return _unplaced(
-            pod, UnplacedReason.SCHEDULING_GATED, f"Waiting for its scheduling gates ({gates}) to be removed."
-        )
-    if pod.nominated_node and not pod.nomination_ours:
-        return _unplaced(
-            pod,
-            UnplacedReason.PREEMPTING,
-            f"Its scheduler is evicting pods on node {pod.nominated_node} to make room for it.",
-        )
-    return None
+def _gated(pod: PodView) -> Unplaced | None:
+    if not pod.scheduling_gates:
+        return None
+    gates = ", ".join(pod.scheduling_gates)
+    return _unplaced(pod, UnplacedReason.SCHEDULING_GATED, f"Waiting for its scheduling gates ({gates}) to be removed.")
+
+
+def _preempting(pod: PodView) -> Unplaced | None:
+    if not pod.nominated_node or pod.nomination_ours:
+        return None
+    return _unplaced(
+        pod,
+        UnplacedReason.PREEMPTING,
+        f"Its scheduler is evicting pods on node {pod.nominated_node} to make room for it.",
+    )
 
 
 def _unbindable(pod: PodView, bind_failures: Mapping[str, str]) -> Unplaced | None:

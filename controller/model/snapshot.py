@@ -7,7 +7,7 @@ changed, so that a pass can be made again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from itertools import chain
 
 from controller.model.demand import DemandSet
@@ -42,17 +42,21 @@ class Snapshot:
     """Uids of pending pods that have waited so long that they count as the next priority level."""
     scheduler_names: frozenset[str] = DEFAULT_SCHEDULERS
     """Schedulers whose pods are served."""
+    judged: InitVar[DemandSet | None] = None
+    """What the cache has judged of these pending pods already."""
     demands: DemandSet = field(init=False, repr=False, compare=False)
     """What the pending pods demand, and why some are not served: follows from the other fields."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, judged: DemandSet | None) -> None:
+        object.__setattr__(self, "demands", self._judge() if judged is None else judged)
+
+    def _judge(self) -> DemandSet:
         serving = Serving(
             scheduler_names=self.scheduler_names,
             dra_resources=self.context.dra_resources,
             advertised=advertised(self.nodes) if any(pod.names_shared for pod in self.pending) else frozenset(),
         )
-        demands = collect(self.pending, serving, bind_failures=self.bind_failures)
-        object.__setattr__(self, "demands", demands)
+        return collect(self.pending, serving, bind_failures=self.bind_failures)
 
 
 def advertised(nodes: Iterable[NodeView]) -> frozenset[str]:

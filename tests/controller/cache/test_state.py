@@ -24,6 +24,17 @@ def test_the_snapshot_is_sorted_and_split() -> None:
     assert [p.name for p in snapshot.plans] == ["n-a", "n-b"]
 
 
+def test_a_pod_is_judged_once_per_event_and_not_per_snapshot() -> None:
+    bench = Bench()
+    bench.pod(pod("a"))
+    first, second = (bench.state.snapshot().demands.helpable for _ in range(2))
+    bench.pod(pod("a", metadata={"labels": {"team": "x"}}))
+    (third,) = bench.state.snapshot().demands.helpable
+
+    assert first[0] is second[0]
+    assert third.pod.labels == (("team", "x"),)
+
+
 def test_a_node_without_gpus_is_left_out() -> None:
     bench = Bench()
     raw = node(mode=None)

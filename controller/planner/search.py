@@ -113,17 +113,20 @@ class _FinalPhases:
 
     def __init__(self, assignments: Sequence[Assignment]) -> None:
         self._assignments = assignments
-        self._last: list[tuple[int, str]] = [(-1, "")] * len(assignments)
+        self._nodes = [-1] * len(assignments)
+        self._phases = [""] * len(assignments)
 
     def note(self, phase: str) -> None:
-        for number, one in enumerate(self._assignments):
-            node = one.node if one.placed else -1
-            if self._last[number][0] != node:
-                self._last[number] = (node, phase)
+        before, self._nodes = self._nodes, [one.node for one in self._assignments]
+        if self._nodes == before:  # mostly, and a pass has many phases
+            return
+        for number, (was, now) in enumerate(zip(before, self._nodes, strict=True)):
+            if was != now:
+                self._phases[number] = phase
 
     def counts(self) -> dict[str, int]:
         self.note("consolidated")  # what dropped pods of a gang leave behind changes no other pod's node
-        found = Counter(phase for node, phase in self._last if node >= 0)
+        found = Counter(phase for node, phase in zip(self._nodes, self._phases, strict=True) if node >= 0)
         return dict(sorted(found.items()))
 
 

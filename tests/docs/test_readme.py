@@ -20,6 +20,10 @@ def test_every_source_of_the_comparison_is_named_and_used() -> None:
     assert sorted(used) == named == sorted(named)
 
 
+def test_every_page_is_linked() -> None:
+    assert [path.name for path in (ROOT / "docs").glob("*.md") if f"(docs/{path.name})" not in README] == []
+
+
 def test_every_example_has_a_row() -> None:
     rows = table((ROOT / "docs/sandbox.md").read_text(), "Examples")
     assert sorted(rows) == sorted(f"examples/{path.name}" for path in (ROOT / "examples").iterdir() if path.is_dir())

@@ -190,11 +190,13 @@ class Mps(Program):
     pod when you delete it: its end fails the CUDA processes in MPS slices of its node, so drain these first."""
 
     user_id: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="userID")
-    """The user that pods with MPS slices run as, since one MPS server serves one user at a time. Given: an admission
-    policy warns the person who creates such a pod that runs as another user, and the pod has an Event."""
+    """The only user that pods with MPS slices run as. Given: an MPS server serves that user alone, an admission policy
+    warns the person who creates such a pod that runs as another user, and the pod has an Event. Absent: all users share
+    the server of a GPU where the driver can (--multiuser-server); elsewhere a second user's CUDA waits for the first's
+    pods to end."""
     read_only_pipes: bool = True
     """Mount the pipe directory of an MPS daemon read-only into its clients, which CUDA was seen to need no more than
-    (drivers 535, 550, 580). false: writable, which lets root in a client's container fill the node's /run."""
+    (driver 580). false: writable, which lets root in a client's container fill the node's /run."""
     exclusive_process: bool = True
     """Keep a GPU in compute mode EXCLUSIVE_PROCESS while it is shared by MPS, so that the driver refuses a program that
     does not use MPS. Its mode before is restored."""

@@ -35,6 +35,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe directories of the MPS daemons"
     )
+    parser.add_argument(
+        "--one-user",
+        action="store_true",
+        help="an MPS server serves the pods of one user at a time, also where the driver has servers for all",
+    )
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     return parser.parse_args(arguments)
 
@@ -53,7 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.error("another supervisor of MPS daemons runs on %s", arguments.state_dir)
         return 1
     with lock:
-        supervisor = MpsSupervisor(state_dir=arguments.state_dir, mps_root=arguments.mps_root, environment=os.environ)
+        supervisor = MpsSupervisor(
+            state_dir=arguments.state_dir,
+            mps_root=arguments.mps_root,
+            environment=os.environ,
+            many_users=not arguments.one_user,
+        )
         call_when_ended(supervisor.stop)
         log.info("keeping MPS daemons below %s", arguments.mps_root)
         supervisor.run()

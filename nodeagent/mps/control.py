@@ -69,6 +69,7 @@ class MpsControl:
         environment: Mapping[str, str],
         *,
         logs: Path | None = None,
+        many_users: bool = False,
         timeout_seconds: float = 5.0,
         kill_seconds: float = KILL_SECONDS,
         spawn: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
@@ -77,7 +78,7 @@ class MpsControl:
         self._environment = {name: text for name, text in environment.items() if name not in LIMITS_OF_CLIENTS}
         self._environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(self._logs)}
         self._timeout_seconds, self._kill_seconds = timeout_seconds, kill_seconds
-        self._spawn = spawn
+        self._spawn, self._many_users = spawn, many_users
         self._left_behind: subprocess.Popen[bytes] | None = None
         self._answered = False
         """The daemon that runs now, if one does, was known to run before."""
@@ -114,7 +115,7 @@ class MpsControl:
         for directory in (self._pipe, self._logs):
             directory.mkdir(parents=True, exist_ok=True)
         self._pipe.chmod(0o755)  # whatever our umask: clients run as any user
-        started = self._run("", "-d", CUDA_VISIBLE_DEVICES=gpu)
+        started = self._start(gpu)
         if not self._run("get_server_list").reached:
             why = started.text or f"exit {started.returncode}"
             return Check(problem=f"the MPS control daemon of {gpu} did not start: {why}", failed_start=True)
@@ -122,6 +123,14 @@ class MpsControl:
         self._answered = True
         self._hold(defaults, ())
         return Check(alarms=(ENDED,) if ended else (), pid=self._pid())
+
+    def _start(self, gpu: str) -> Answer:
+        if self._many_users:
+            # A driver without this option ends with an error; without it a second user waits for the first one's end.
+            started = self._run("", "-d", "--multiuser-server", CUDA_VISIBLE_DEVICES=gpu)
+            if started.reached:
+                return started
+        return self._run("", "-d", CUDA_VISIBLE_DEVICES=gpu)
 
     def _pid(self) -> int:
         """Found by what it was started with, among our own processes: into the file that some drivers write, and into

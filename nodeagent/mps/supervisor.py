@@ -35,13 +35,16 @@ class MpsSupervisor:
         state_dir: Path,
         mps_root: Path,
         environment: Mapping[str, str],
+        many_users: bool = True,
         timing: DaemonTiming | None = None,
     ) -> None:
         self._files, self._root, self._logs = PluginFiles(state_dir), mps_root, state_dir / "mps-logs"
         self._wake, self._quit = threading.Event(), threading.Event()
         self._daemons = MpsDaemons(
             mps_root,
-            control=lambda directory: MpsControl(directory / "pipe", environment, logs=self._logs / directory.name),
+            control=lambda directory: MpsControl(
+                directory / "pipe", environment, logs=self._logs / directory.name, many_users=many_users
+            ),
             timing=timing,
             on_change=self._wake.set,
         )

@@ -47,6 +47,9 @@ class AgentMetrics:
         self._drifted = self._counter(
             "drift_repaired", "MIG instances changed outside gpuplan on a GPU of the plan, and put right.", "action"
         )
+        self._mps_alarms = self._counter(
+            "mps_alarms", "MPS daemons that ended, and limits of theirs that a client changed; each was put right."
+        )
         self._refused = self._counter("refused_pods", "Pods that the kubelet refused for lack of a device.")
 
     def watch_heartbeat(self, age_seconds: Callable[[], float]) -> None:
@@ -95,6 +98,10 @@ class AgentMetrics:
 
     def error(self, kind: str) -> None:
         self._errors.labels(kind).inc()
+
+    def mps_alarms(self, count: int) -> None:
+        """Of MPS daemons, put right by their supervisor."""
+        self._mps_alarms.inc(count)
 
     def refused_pod(self) -> None:
         self._refused.inc()

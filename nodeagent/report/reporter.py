@@ -19,6 +19,7 @@ from kube.events import EventType, ObjectReference
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
+from nodeagent.report.mps_alarms import MpsAlarms
 from nodeagent.report.operator_labels import MissingLabels
 from nodeagent.report.outcome import GpuOutcome, PassResult
 from nodeagent.report.status import AgentFacts, plan_status
@@ -52,7 +53,7 @@ class Reporter:
         """`write` is that of `publish.StatusWriter`, `emit` that of `kube.events.EventRecorder`."""
         self._write, self._emit, self._metrics = write, emit, metrics
         self._clock, self._now, self._facts = clock, now, facts
-        self._drift = DriftWatch()
+        self._drift, self._mps_alarms = DriftWatch(), MpsAlarms()
         self._begun: dict[str, _Begun] = {}
         self._missing_labels = MissingLabels(clock)
         self._states: dict[int, tuple[str, str]] = {}
@@ -65,6 +66,7 @@ class Reporter:
         for done in result.work.actuated.values():
             self._metrics.actuated(done)
         self._note_repairs(result)
+        self._note_mps(result)
         for outcome in result.outcomes:
             self._note(outcome, result)
         self._note_refused(result)
@@ -141,6 +143,13 @@ class Reporter:
             if result.observation.plan is not None:
                 about = _about(result.observation.plan)
                 self._emit(about, "Warning", Reason.OPERATOR_LABELS_MISSING, message)
+
+    def _note_mps(self, result: PassResult) -> None:
+        for alarm in self._mps_alarms.new(result.observation.readings.mps, result.observation.gpus):
+            self._metrics.mps_alarms(alarm.count)
+            log.warning("%s", alarm.message)
+            if result.observation.plan is not None:
+                self._emit(_about(result.observation.plan), "Warning", EventReason.MPS_RESTORED, alarm.message)
 
     def _emit_event(self, plan: ObservedPlan, kind: EventType, outcome: GpuOutcome) -> None:
         self._emit(_about(plan), kind, outcome.reason, _event_text(outcome))

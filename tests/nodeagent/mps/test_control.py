@@ -39,6 +39,17 @@ def test_a_daemon_is_started_once_and_with_its_defaults(node: Node, control: Mps
     assert (node.pipe(GPU).parent / "log").is_dir()
 
 
+def test_a_driver_without_servers_for_several_users_has_one_for_each(node: Node) -> None:
+    stand_in = f"{node.environment['PATH'].partition(':')[0]}/nvidia-cuda-mps-control"
+    command, calls = node.root / "nvidia-cuda-mps-control", node.root / "calls"
+    command.write_text(f'#!/bin/sh\necho "$@" >> {calls}\ncase "$*" in *multi*) exit 1;; esac\nexec {stand_in} "$@"\n')
+    command.chmod(0o755)
+    path = f"{node.root}:{node.environment['PATH']}"
+    control = MpsControl(node.pipe(GPU), {**node.environment, "PATH": path}, many_users=True)
+    assert control.ensure(GPU, TEN) == Check()
+    assert [line for line in calls.read_text().splitlines() if line] == ["-d --multiuser-server", "-d"]
+
+
 def test_a_daemon_is_ended_unless_it_has_clients(node: Node, control: MpsControl) -> None:
     assert control.end(), "none was ever started"
     control.ensure(GPU, TEN)

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
 SLICES = {"a": 20, "b": 10, "c": 5}
+LIMIT = "get_default_device_pinned_mem_limit 0"
 CONTEXT_MIB = 640
 """A CUDA context counts within its slice: 518 MiB were seen on an H100 with all multiprocessors."""
 
@@ -48,6 +49,16 @@ def test_a_killed_program_costs_no_client_anything(words: Words, part: str) -> N
     words.delete(f"after-{part}")
 
 
+def test_what_root_in_a_container_changes_is_set_back(words: Words) -> None:
+    """The daemon refuses an ordinary user, and obeys root in a container."""
+    before, began = words.control(LIMIT), time.monotonic()
+    words.control("set_default_device_pinned_mem_limit 0 1M")
+    assert words.control(LIMIT) != before
+    eventually(lambda: words.control(LIMIT) == before, "the default limit is set back")
+    words.report(f"default limit {before.strip()} set back {time.monotonic() - began:.1f} s after it was changed")
+    eventually(lambda: "was changed" in str(words.plan()["status"]), "the plan says so", seen=words.state)
+
+
 def test_a_killed_daemon_is_started_again(words: Words) -> None:
     seconds = words.kill_daemon()
     eventually(lambda: all("lost" in words.last_line(name) for name in SLICES), "its clients lost their server")
@@ -78,3 +89,11 @@ def test_the_whole_gpu_after_its_slices(words: Words) -> None:
     assert seen["refused"] == ""
     eventually(lambda: "Cannot find" in words.control("get_server_list"), "the daemon has ended")
     words.delete("whole")
+
+
+def test_no_mode_of_the_gpu_was_changed(words: Words) -> None:
+    driver = NvmlDriver()
+    driver.count()
+    found = driver.observe_gpu(0)
+    modes = (found.mig_mode, found.mig_mode_pending, found.compute_mode)
+    assert modes == (words.gpu.mig_mode, words.gpu.mig_mode_pending, words.gpu.compute_mode)

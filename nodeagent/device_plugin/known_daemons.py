@@ -1,8 +1,9 @@
 """What the supervisor of MPS control daemons has reported of each GPU, for the device plugin.
 
 `refresh` reads its file once a pass; `confirm`, before a container starts, reads it again and answers at once, since
-the kubelet waits. A supervisor that was just replaced is no reason to list slices as unhealthy: that comes after some
-patience, but no container starts meanwhile. Never calls a daemon itself, so none that hangs can delay the plugin.
+the kubelet waits. A supervisor that was just replaced, and one that is about to check a daemon that answered before,
+are no reason to list slices as unhealthy: that comes after some patience. No container starts meanwhile, but a pod that
+is bound to an unhealthy slice is rejected permanently. Never calls a daemon itself: none that hangs delays it.
 """
 
 import time
@@ -32,6 +33,7 @@ class KnownDaemons:
         self._files, self._clock, self._patience_seconds = files, clock, patience_seconds
         self._gpus: frozenset[str] = frozenset()
         self._found: dict[str, MpsDaemon] = {}
+        self._unchecked_since: dict[str, float] = {}
         self._absent_since: float | None = None
         self._absent = ABSENT
 
@@ -42,11 +44,21 @@ class KnownDaemons:
     def refresh(self) -> None:
         state = read_mps(self._files)
         if isinstance(state, MpsState):
-            self._found, self._absent_since = {daemon.gpu: daemon for daemon in state.daemons}, None
+            self._found = {daemon.gpu: self._judged(daemon) for daemon in state.daemons}
+            self._absent_since = None
             return
         self._absent = str(state) if isinstance(state, Unreadable) else ABSENT
         if self._absent_since is None:
             self._absent_since = self._clock()
+
+    def _judged(self, daemon: MpsDaemon) -> MpsDaemon:
+        """The daemon as it was, while it is about to be checked."""
+        before = self._found.get(daemon.gpu)
+        if daemon.ready or daemon.problem or before is None or not before.ready:
+            self._unchecked_since.pop(daemon.gpu, None)
+            return daemon
+        since = self._unchecked_since.setdefault(daemon.gpu, self._clock())
+        return before if self._clock() - since < self._patience_seconds else daemon
 
     def unready(self) -> frozenset[str]:
         """The GPUs with slices whose daemon is not known to answer."""
@@ -62,9 +74,9 @@ class KnownDaemons:
 
     def seconds_to_due(self) -> float:
         """Until time alone changes an answer."""
-        if self._absent_since is None or self._absence_counts():
-            return float("inf")
-        return self._absent_since + self._patience_seconds - self._clock()
+        began = [*self._unchecked_since.values(), *(() if self._absent_since is None else (self._absent_since,))]
+        left = (since + self._patience_seconds - self._clock() for since in began)
+        return min((seconds for seconds in left if seconds > 0), default=float("inf"))
 
     def confirm(self, gpu: str) -> str | None:
         """None if the GPU's daemon answered the latest check, else the reason. From any thread."""

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         api = clients.load(arguments.kubeconfig, arguments.context, user_agent=f"gpuplan-controller/{__version__}")
     except (SettingsError, clients.UnusableConfigError) as error:
         return _unusable(str(error))
-    logs.log_to_stderr(settings.log_level)
+    logs.log_to_stderr(settings.log_level, settings.log_format)
     try:
         controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
     except SettingsError as error:

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    logs.log_to_stderr(chosen.log_level)
+    logs.log_to_stderr(chosen.log_level, chosen.log_format, node=arguments.node_name)
     try:
         api = clients.load(arguments.kubeconfig, user_agent=f"gpuplan-nodeagent/{__version__}")
     except clients.UnusableConfigError as error:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from crds.v1alpha1.names import GpuState
+from kube.logs import bind
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItems, desired_items
@@ -61,6 +62,7 @@ class Agent:
     def reconcile(self) -> PassEnd:
         """One pass."""
         observation = self.observer.observe()
+        bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))
         confirmed = self.confirmations.load(observation.plan)
         desired = _desired(observation)
         changes = _changes(desired, observation)

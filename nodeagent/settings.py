@@ -75,3 +75,5 @@ class Settings(Section):
     each partition in use, and a new one for each pod."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""
+    log_format: Literal["text", "json"] = "text"
+    """How lines are written: text, as key=value pairs, or json, an object a line."""

@@ -68,6 +68,8 @@ class Outcome:
     written: Written
     message: str = ""
     seconds: float = 0.0
+    generation: int = 0
+    """Of the plan as it was written."""
     repeated: bool = False
 
     @property
@@ -188,7 +190,8 @@ class Writer:
                 return Outcome(node=name, written=Written.UNANSWERED, message=error.message)
             if current is None or current.planned_json != _json(items):
                 raise
-            return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
+            seconds = self._clock() - began
+            return Outcome(node=name, written=Written.APPLIED, seconds=seconds, generation=current.generation)
 
     def _apply(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         name, began = reading.name, self._clock()
@@ -212,7 +215,8 @@ class Writer:
                 current = self._read(name)
                 continue
             self._state.plan_answered(name, self._state.read_plan(answer))
-            return Outcome(node=name, written=Written.APPLIED, seconds=self._clock() - began)
+            generation, seconds = int(answer["metadata"]["generation"]), self._clock() - began
+            return Outcome(node=name, written=Written.APPLIED, seconds=seconds, generation=generation)
         return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
 
     def _read(self, name: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> PlanReading | None:

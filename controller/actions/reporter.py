@@ -25,6 +25,7 @@ from controller.model.views import PodKey, PodView
 from crds.v1alpha1.names import API_VERSION, KIND, EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
+from kube.logs import fields
 from kube.timestamps import api_time
 
 log = logging.getLogger(__name__)
@@ -166,28 +167,47 @@ class Reporter:
         self._last_pass = outcome_of_pass
         log.log(
             logging.INFO if news else logging.DEBUG,  # a pass that changed nothing is worth no line
-            "pass %d (%s): %d placed (%d existing, %d under way, %d new) of at most %d, %d unplaced%s; "
-            "%d plans written, %d GPUs changed, %d partitions created, %d destroyed; planned in %.3f s",
+            "pass %d: %d of at most %d pods placed, %d plans written",
             self.decisions.number + 1,
-            why,
             len(result.placed),
-            counts.placed_existing,
-            counts.placed_under_way,
-            counts.placed_new,
             result.bound,
-            len(result.unplaced),
-            "".join(f" {reason}={count}" for reason, count in sorted(reasons.items())),
             tally[Written.APPLIED],
-            counts.gpus_changed,
-            counts.partitions_created,
-            counts.partitions_destroyed,
-            seconds,
+            extra=fields(
+                why=why,
+                existing=counts.placed_existing,
+                under_way=counts.placed_under_way,
+                new=counts.placed_new,
+                unplaced=len(result.unplaced),
+                reasons=",".join(f"{reason}:{count}" for reason, count in sorted(reasons.items())),
+                gpus_changed=counts.gpus_changed,
+                created=counts.partitions_created,
+                destroyed=counts.partitions_destroyed,
+                seconds=seconds,
+            ),
         )
+        self._log_written(result, outcomes)
         for outcome in outcomes:
             if outcome.written in (*ERRORS, Written.OVERTAKEN) and not outcome.repeated:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
         if tally[Written.UNSENT]:
             log.info("%d plans were not sent and are planned again", tally[Written.UNSENT])
+
+    def _log_written(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
+        changes = {change.node: change for change in result.node_changes}
+        pods = Counter(placed.node for placed in result.placed if placed.supply is Supply.NEW)
+        for outcome in outcomes:
+            if outcome.written is Written.APPLIED:
+                log.info(
+                    "plan %s: written",
+                    outcome.node,
+                    extra=fields(
+                        node=outcome.node,
+                        generation=outcome.generation,
+                        gpus=",".join(map(str, changes[outcome.node].changed)),
+                        pods=pods[outcome.node],
+                        seconds=outcome.seconds,
+                    ),
+                )
 
 
 def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | None) -> Iterable[Statement]:

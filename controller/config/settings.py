@@ -115,6 +115,8 @@ class Settings(Section):
     nodes that you enable and restores what was there; report, the plan says which are missing, with the command."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""
+    log_format: Literal["text", "json"] = "text"
+    """How lines are written: text, as key=value pairs, or json, an object a line."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Settings:

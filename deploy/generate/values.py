@@ -53,7 +53,7 @@ def _settings(name: str, program: type[Section], set_by_chart: Iterable[str]) ->
     return create_model(name, __base__=Section, **fields)
 
 
-COMMON = ("namespace", "metrics_address", "metrics_port")
+COMMON = ("namespace", "metrics_address", "metrics_port", "log_format")
 ControllerSettings = _settings(
     "ControllerSettings",
     ControllerProgram,
@@ -257,6 +257,8 @@ class Values(Section):
     """The namespace that gpuplan is installed into."""
     common_labels: Texts = {}
     """Added to every object."""
+    log_format: Literal["text", "json"] = "text"
+    """How every program writes its log: text, as key=value pairs, or json, an object a line."""
     batch_window_timeout_seconds: Seconds = 60.0
     """Longest time between the first pending pod of a batch and its planning, however many more arrive."""
     batch_window_idle_seconds: Seconds = 10.0

@@ -169,6 +169,7 @@ class Advertiser:
         if guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
+        config = replace(config, generation=observation.plan.generation if observation.plan is not None else 0)
         overdue, again = self._confirmer.overdue(readings), self._confirmer.reminds(readings)
         try:
             written = self._file.write(config, in_force=readings.in_force, overdue=overdue, again=again)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kube.change_log import ChangeLog
+from kube.logs import fields
 from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.handover.files import Unreadable
 from nodeagent.handover.mps_state import MpsState, read_mps
@@ -147,7 +148,7 @@ class ConfigFile:
         self.config, self._exists = config, True
         listed = _as_text(counts(config))
         if self._change_log.is_new(listed, "counts"):
-            log.info("advertised to the kubelet from now on: %s", listed)
+            log.info("advertised to the kubelet from now on: %s", listed, extra=fields(config=config.hash))
         return True
 
     def _on_disk(self) -> bool:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kube.logs import log_to_stderr
+from kube.logs import FORMATS, log_to_stderr
 from kube.signals import call_when_ended
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
@@ -47,12 +47,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="where devices are not given by CDI: mount the pipe directories of MPS daemons writable into containers",
     )
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    parser.add_argument("--log-format", default="text", choices=FORMATS)
     return parser.parse_args(arguments)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
-    log_to_stderr(arguments.log_level)
+    log_to_stderr(arguments.log_level, arguments.log_format)
     directory = PluginFiles(arguments.state_dir).directory
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "plugin.lock").open("w") as lock:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kube.change_log import ChangeLog
 from kube.kubelet_api.paths import KubeletPaths
+from kube.logs import fields
 from nodeagent.device_plugin.device_lists import DeviceLists
 from nodeagent.device_plugin.known_daemons import PATIENCE_SECONDS, KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
@@ -115,7 +116,12 @@ class PluginService:
         return min(self._timing.poll_seconds, self._daemons.seconds_to_due())
 
     def _advertise(self, config: PluginConfig) -> None:
-        log.info("config %s: %d devices, %d withdrawn", config.hash, len(config.devices), len(config.withdrawn))
+        log.info(
+            "%d devices, %d withdrawn",
+            len(config.devices),
+            len(config.withdrawn),
+            extra=fields(generation=config.generation, config=config.hash),
+        )
         self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
         self._daemons.refresh()
         # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.

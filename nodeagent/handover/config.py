@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -61,6 +61,7 @@ class PluginConfig:
     withdrawn: tuple[str, ...] = ()  # ids that are not advertised and that Allocate refuses, listed above or not
     unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
     boot_id: str = ""  # of the node when this was written; no part of the hash, for it does not belong to the contents
+    generation: int = field(default=0, compare=False)  # of the plan when this was written, for the plugin's log alone
     device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
 
     @classmethod
@@ -71,6 +72,7 @@ class PluginConfig:
         unhealthy: Iterable[str] = (),
         *,
         boot_id: str = "",
+        generation: int = 0,
         device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR,
     ) -> "PluginConfig":
         return cls(
@@ -78,6 +80,7 @@ class PluginConfig:
             withdrawn=tuple(sorted(set(withdrawn))),
             unhealthy=tuple(sorted(set(unhealthy))),
             boot_id=boot_id,
+            generation=generation,
             device_list_strategy=device_list_strategy,
         )
 
@@ -158,6 +161,7 @@ class _ConfigFile:
     withdrawn: tuple[str, ...]
     unhealthy: tuple[str, ...] = ()
     boot_id: str = ""
+    generation: int = 0
     device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
     version: Literal[1]
 
@@ -192,6 +196,7 @@ def write_config(files: PluginFiles, config: PluginConfig) -> None:
         withdrawn=config.withdrawn,
         unhealthy=config.unhealthy,
         boot_id=config.boot_id,
+        generation=config.generation,
         device_list_strategy=config.device_list_strategy,
         version=1,
     )
@@ -207,6 +212,7 @@ def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
         found.withdrawn,
         found.unhealthy,
         boot_id=found.boot_id,
+        generation=found.generation,
         device_list_strategy=found.device_list_strategy,
     )
     twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)

@@ -16,6 +16,7 @@ from crds.v1alpha1 import names
 from crds.v1alpha1.names import EventReason, GpuState, Reason
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
+from kube.logs import fields
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
@@ -93,30 +94,29 @@ class Reporter:
         plan = result.observation.plan
         state = (str(outcome.state), str(outcome.reason))
         before = self._states.get(outcome.index)
+        seconds = None if outcome.gpu is None else self._measure(outcome.gpu.uuid, outcome, result)
         if before != state:
             self._states[outcome.index] = state
-            log.info("GPU %d: %s (%s)%s", outcome.index, *state, f": {outcome.message}" if outcome.message else "")
+            text = f": {outcome.message}" if outcome.message else ""
+            log.info("GPU %d: %s (%s)%s", outcome.index, *state, text, extra=_fields(outcome, seconds))
             # Of a GPU that an earlier agent has confirmed already, Ready is not reported again.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in result.work.confirmed
             if outcome.state is GpuState.FAILED and plan is not None:
                 self._emit_event(plan, "Warning", outcome)
             elif outcome.state is GpuState.READY and plan is not None and not known:
                 self._emit_event(plan, "Normal", outcome)
-        if outcome.gpu is None:
-            return
-        self._measure(outcome.gpu.uuid, outcome, result)
 
-    def _measure(self, uuid: str, outcome: GpuOutcome, result: PassResult) -> None:
-        """How long the GPU's change takes, in whole and by phase."""
+    def _measure(self, uuid: str, outcome: GpuOutcome, result: PassResult) -> float | None:
+        """How long the GPU's change takes, in whole and by phase; the seconds where it is over."""
         if not outcome.managed:
             self._begun.pop(uuid, None)
-            return
+            return None
         ready, now = outcome.state is GpuState.READY, self._clock()
         begun = self._begun.get(uuid)
         if begun is None or begun.item_hash != outcome.item_hash:
             self._begun.pop(uuid, None)
             if ready:
-                return
+                return None
             begun = self._begun[uuid] = _Begun(item_hash=outcome.item_hash, since=now, at=now)
         shown = ready or result.work.advertised.confirmation.all_allocatable
         for phase, over in ((ACTUATE, outcome.converged), (REGISTER, shown), (ALLOCATABLE, ready)):
@@ -128,6 +128,8 @@ class Reporter:
         if ready:
             del self._begun[uuid]
             self._metrics.confirmed(now - begun.since)
+            return now - begun.since
+        return None
 
     def _note_repairs(self, result: PassResult) -> None:
         for repair in self._drift.repairs(result):
@@ -171,6 +173,11 @@ class Reporter:
                 )
                 self._emit(about, "Warning", EventReason.PARTITION_GONE, message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
+
+
+def _fields(outcome: GpuOutcome, seconds: float | None) -> dict[str, Any]:
+    took = {} if seconds is None else {"seconds": seconds}
+    return fields(gpu=outcome.index, state=str(outcome.state), reason=str(outcome.reason), **took)
 
 
 def _about(plan: ObservedPlan) -> ObjectReference:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeAlias
 
 from kube.backoff import Backoff
+from kube.logs import fields
 from nodeagent.hardware.driver import DriverError, GpuDriver, GpuInstance, InUseError, ObservedGpu
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
@@ -111,7 +112,8 @@ class Actuator:
             backoff = pause.backoff if pause is not None else _backoff()
             seconds = backoff.next_seconds()
             self._pauses[uuid] = _Pause(spec_version, result.error, backoff, self._clock() + seconds)
-            log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds)
+            told = fields(gpu=change.gpu.index, error=result.error.kind)
+            log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds, extra=told)
         return result
 
     def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
@@ -129,6 +131,7 @@ class Actuator:
                 break
             if action is Action.CREATE and any(gpu.collide(placed, other) for other in stuck):
                 continue
+            began = self._clock()
             try:
                 self._step(gpu, Intent.of(action, placed, spec_version), call)
             except InUseError as error:
@@ -140,7 +143,8 @@ class Actuator:
                 break
             else:
                 done[action].append(placed)
-                log.info("GPU %d: %s of %s is done", gpu.index, action, placed)
+                told = fields(gpu=gpu.index, action=str(action), seconds=self._clock() - began)
+                log.info("GPU %d: %s of %s is done", gpu.index, action, placed, extra=told)
         destroyed, created = tuple(done[Action.DESTROY]), tuple(done[Action.CREATE])
         return Actuated(destroyed=destroyed, created=created, error=problem, interrupted=interrupted)
 

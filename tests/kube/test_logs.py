@@ -1,5 +1,7 @@
 """Every process writes its log in one format, in UTC, whatever the time zone of the machine is."""
 
+import json
+import logging
 import os
 import re
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.__main__ import main as controller_main
+from kube import logs
 from nodeagent.__main__ import main as nodeagent_main
 
 pytestmark = pytest.mark.slow
@@ -33,9 +36,50 @@ def test_one_line_with_the_time_in_utc() -> None:
     )
     utc = subprocess.run(["date", "-u", "+%Y-%m-%dT%H"], capture_output=True, text=True, check=True).stdout.strip()
 
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ WARNING a\.module: something happened\n", done.stderr)
-    assert done.stderr[:11] == utc[:11]
-    assert abs(int(done.stderr[11:13]) - int(utc[11:13])) in (0, 1)
+    line = r"time=(\S{20}) level=warning logger=a\.module msg=\"something happened\"\n"
+    found = re.fullmatch(line, done.stderr)
+    assert found is not None, done.stderr
+    assert found[1][:11] == utc[:11]
+    assert abs(int(found[1][11:13]) - int(utc[11:13])) in (0, 1)
+
+
+def lines(capsys: pytest.CaptureFixture[str], form: logs.Format, **always: str) -> list[str]:
+    """Of three records: a plain one, one with pairs, one with a traceback."""
+    logs.log_to_stderr("info", form, **always)
+    log = logging.getLogger("a")
+    logs.bind(generation=7)
+    log.info('said "%s"', "so", extra=logs.fields(why="", seconds=0.25, done=True, reason="NoCapacity"))
+    logs.bind()
+    log.info("plain")
+    try:
+        raise ValueError("x=1")
+    except ValueError:
+        log.exception("failed")
+    return [re.sub(r"\d{4}-\S+Z", "NOW", line) for line in capsys.readouterr().err.splitlines()]
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_text_is_pairs_of_keys_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third, *trace = lines(capsys, "text", node="n1")
+    assert first == (
+        r'time=NOW level=info logger=a msg="said \"so\"" node=n1 generation=7 why="" seconds=0.250 done=true '
+        "reason=NoCapacity"
+    )
+    assert second == "time=NOW level=info logger=a msg=plain node=n1"
+    assert third == "time=NOW level=error logger=a msg=failed node=n1"
+    assert trace[0].startswith("Traceback")
+    assert trace[-1] == "ValueError: x=1"
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third = map(json.loads, lines(capsys, "json"))
+    known = {"time": "NOW", "level": "info", "logger": "a"}
+    assert first == known | {
+        **{"msg": 'said "so"', "generation": 7, "why": "", "seconds": 0.25, "done": True, "reason": "NoCapacity"}
+    }
+    assert second == known | {"msg": "plain"}
+    assert third["trace"].endswith("ValueError: x=1")
 
 
 @pytest.mark.parametrize("program", ["nodeagent", "controller"])

@@ -1,4 +1,4 @@
-"""The phases of one pod's way, as the controller exports them, add up to the wait that a person measures."""
+"""One pod's way, as the programs tell of it: phases add up to its wait, and one generation is in every log."""
 
 from __future__ import annotations
 
@@ -56,3 +56,8 @@ def test_phases_add_up_to_the_wait(cluster: Cluster) -> None:
     assert {"window", "planning", "write", "actuate"} <= set(phases)
     assert sum(phases.values()) == pytest.approx(sum(wait.values()), abs=1e-6)
     assert sum(phases.values()) == pytest.approx(waited, rel=TOLERANCE)
+    generation = cluster.plans()[0]["metadata"]["generation"]
+    for name in ("controller", "agent-n1", "plugin-n1"):
+        log = (cluster.directory / "logs" / f"{name}.log").read_text()
+        assert f" generation={generation}" in log, name
+        assert "Traceback" not in log

@@ -32,6 +32,9 @@ batchWindowIdleSeconds: {{ .Values.batchWindowIdleSeconds }}
 operatorLabels: {{ .Values.operatorLabels }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.controller.metricsPort }}
+{{- if ne .Values.logFormat "text" }}
+logFormat: {{ .Values.logFormat }}
+{{- end }}
 {{- if not (kindIs "invalid" .Values.mps.userID) }}
 mpsUserID: {{ int .Values.mps.userID }}
 {{- end }}
@@ -61,6 +64,9 @@ mpsReadOnlyPipes: {{ .Values.mps.readOnlyPipes }}
 mpsExclusiveProcess: {{ .Values.mps.exclusiveProcess }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.agent.metricsPort }}
+{{- if ne .Values.logFormat "text" }}
+logFormat: {{ .Values.logFormat }}
+{{- end }}
 {{- with .Values.agent.settings }}
 {{ toYaml . }}
 {{- end }}

@@ -14,7 +14,7 @@ from typing import Any
 
 from kube.pods import add, all_containers, is_sidecar, largest, pod_amounts
 from kube.quantities import cpu_milli, parse_quantity, to_int
-from partitioning.resources import AckRequest, MigRequest, MpsRequest, SharedRequest, WholeRequest, classify
+from partitioning.resources import ACK_MEMORY, AckRequest, MigRequest, MpsRequest, SharedRequest, WholeRequest, classify
 
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
@@ -78,6 +78,11 @@ def container_requests(container: Raw) -> Amounts:
 def most_mps_per_container(spec: Raw) -> int:
     """The largest number of MPS slices that one container requests. Units of ACK memory are the size of one slice."""
     return max((_mps_slices(container) for container in all_containers(spec)), default=0)
+
+
+def most_units(spec: Raw) -> int:
+    """The most of ACK's resource, in GiB, that one container requests."""
+    return max((container_requests(container).get(ACK_MEMORY, 0) for container in all_containers(spec)), default=0)
 
 
 def mixed_container(spec: Raw) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.serving import Serving
 from controller.model.snapshot import advertised
+from controller.model.standing import most_units
 from controller.model.views import NodeView, PlannerOptions, PodKey, PodView
 
 GONE_PLAN_SECONDS = 86400.0
@@ -224,6 +225,7 @@ class State(Known):
             scheduler_names=self._scheduler_names,
             dra_resources=self._dra_resources,
             advertised=advertised(self._nodes.values()) if by_name else frozenset(),
+            most_units=most_units(self._plans.views.values()) if by_name else 0,
         )
 
     def _node_uid(self, name: str) -> str:

@@ -34,6 +34,8 @@ class Serving:
     """Mapped by a DeviceClass: pods that request them are left to DRA."""
     advertised: frozenset[str] = frozenset()
     """Resources of nodes: a name that one of them has is right, whatever its form."""
+    most_units: int = 0
+    """GiB of the GPU that has most of ACK's resource; 0: not known."""
 
 
 def judge(pod: PodView, serving: Serving) -> Judged:
@@ -114,6 +116,13 @@ def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
             return _not_served(
                 pod,
                 f"No node has {resource}. Label a node {LABEL_ACK}=mps alone, or request nvidia.com/gpu-{gb}gb: 1.",
+            )
+        if isinstance(kind, AckRequest) and pod.most_units > serving.most_units > 0:
+            return _unplaced(
+                pod,
+                UnplacedReason.NEVER_FITS,
+                f"A container requests {pod.most_units} of {resource}, and the largest GPU has {serving.most_units}: a "
+                "container gets its memory of one GPU. Request less, or add a node with larger GPUs.",
             )
         if isinstance(kind, NoMemoryRequest):
             return _not_served(

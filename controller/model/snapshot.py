@@ -13,6 +13,7 @@ from itertools import chain
 from controller.model.demand import DemandSet
 from controller.model.scheduling import NO_CONTEXT, SchedulingContext
 from controller.model.serving import Serving, collect
+from controller.model.standing import most_units
 from controller.model.views import DEFAULT_SCHEDULERS, NodeView, PlanView, PodView
 
 
@@ -51,10 +52,12 @@ class Snapshot:
         object.__setattr__(self, "demands", self._judge() if judged is None else judged)
 
     def _judge(self) -> DemandSet:
+        by_name = any(pod.names_shared for pod in self.pending)
         serving = Serving(
             scheduler_names=self.scheduler_names,
             dra_resources=self.context.dra_resources,
-            advertised=advertised(self.nodes) if any(pod.names_shared for pod in self.pending) else frozenset(),
+            advertised=advertised(self.nodes) if by_name else frozenset(),
+            most_units=most_units(self.plans) if by_name else 0,
         )
         return collect(self.pending, serving, bind_failures=self.bind_failures)
 

@@ -7,8 +7,11 @@ people pin is never asked about, and a GPU whose MIG mode is on is never shared.
 
 from __future__ import annotations
 
-from controller.model.views import Desired, GpuView, MpsDesired, NodeView
+from collections.abc import Iterable
+
+from controller.model.views import Desired, GpuView, MpsDesired, NodeView, PlanView
 from partitioning.mps import MIB_PER_GIB, REPLICA, replicas_of, shareable_mib, units_of_gib
+from partitioning.resources import ACK_MEMORY
 
 
 def standing_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: bool) -> MpsDesired | None:
@@ -19,6 +22,17 @@ def standing_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: b
         return MpsDesired(slices=units_of_gib(shareable_mib(gpu.model.memory_mib) // MIB_PER_GIB))
     count = replicas if node.mps_replicas is None else node.mps_replicas
     return MpsDesired(slices=replicas_of(gpu.model.memory_mib, count)) if count else None
+
+
+def most_units(plans: Iterable[PlanView]) -> int:
+    """GiB of the GPU that has most of ACK's resource; 0 where none is planned."""
+    return max((_units(gpu.desired) for plan in plans for gpu in plan.gpus), default=0)
+
+
+def _units(desired: Desired | None) -> int:
+    if not isinstance(desired, MpsDesired):
+        return 0
+    return sum(share.resource == ACK_MEMORY for share in desired.slices)
 
 
 def is_as(desired: Desired, standing: MpsDesired) -> bool:

@@ -56,6 +56,8 @@ class PodView:
     gpu: tuple[tuple[str, int], ...] = ()
     """The part of `requests` that `partitioning.resources.classify` knows (MIG, MPS, whole, shared, ACK)."""
     most_mps_per_container: int = 0  # more than one MPS slice in a container is not served
+    most_units: int = 0
+    """Of ACK's resource in one container."""
     mixed_container: tuple[str, ...] = ()
     """GPU resources of the first container that requests an MPS slice and another kind: it would see the slice only."""
     overriding_container: str = ""

@@ -153,3 +153,9 @@ def test_as_whom_containers_with_a_share_run(
     main = {"name": "main", "resources": {"limits": {"nvidia.com/gpu-10gb": "1"}}, **context(of_container)}
     spec = {"containers": [main, {"name": "side", **context(99)}], **context(of_pod)}
     assert pod_view(pod(spec)).mps_users == users
+
+
+def test_the_most_gib_of_one_container_counts() -> None:
+    containers = [{"name": f"c{gib}", "resources": {"limits": {"aliyun.com/gpu-mem": str(gib)}}} for gib in (3, 40, 5)]
+    assert pod_view(pod({"containers": containers})).most_units == 40
+    assert pod_view(pod({"containers": [{"name": "plain"}]})).most_units == 0

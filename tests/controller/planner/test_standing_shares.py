@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.api.plan_items import item_of
+from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.views import GpuView, MpsDesired, PartitionView, PlannedGpu, PlannerOptions
 from controller.planning import plan
@@ -101,3 +102,12 @@ def test_acks_label_means_units() -> None:
     assert written(planned(IDLE, options=slices, shared_by_gib=True)) == {}
     there = replace(IDLE, desired=MpsDesired(slices=units_of_gib(79)), state="Ready")
     assert planned(there, shared_by_gib=True).node_changes == ()
+
+
+@pytest.mark.parametrize(("gib", "reason"), [(79, None), (80, UnplacedReason.NEVER_FITS)])
+def test_a_container_that_requests_more_than_one_gpu_has_is_told_so(gib: int, reason: UnplacedReason | None) -> None:
+    there = replace(IDLE, desired=MpsDesired(slices=units_of_gib(79)), state="Ready")
+    node, view = server("node-1", there, partitioning="mps", allocatable={"aliyun.com/gpu-mem": 158})
+    waiting = replace(pod("a", ("aliyun.com/gpu-mem", gib)), most_units=gib)
+    result = plan(cluster((replace(node, shared_by_gib=True), view), pending=[waiting]))
+    assert [one.reason for one in result.unplaced] == ([] if reason is None else [reason])

@@ -23,6 +23,7 @@ from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
 from kube.telemetry import PlumbingGauges, RequestMetrics
 from kube.timestamps import api_time
+from nodeagent import paths
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
@@ -127,12 +128,11 @@ class AgentProcess:
 
     def _build_watches(self) -> dict[str, Reflector[Any]]:
         api, cache, name = self._api, self._cache, self._node_name
-        plans = f"/apis/{names.API_VERSION}/{names.PLURAL}"
         own, bound = {"fieldSelector": f"metadata.name={name}"}, {"fieldSelector": f"spec.nodeName={name}"}
         return {
-            PLAN: Reflector(api, plans, params=own, project=parse_plan, on_change=cache.on_plan),
-            NODE: Reflector(api, "/api/v1/nodes", params=own, project=parse_node, on_change=cache.on_node),
-            PODS: Reflector(api, "/api/v1/pods", params=bound, project=parse_pod, on_change=cache.on_pod),
+            PLAN: Reflector(api, paths.PLANS, params=own, project=parse_plan, on_change=cache.on_plan),
+            NODE: Reflector(api, paths.NODES, params=own, project=parse_node, on_change=cache.on_node),
+            PODS: Reflector(api, paths.PODS, params=bound, project=parse_pod, on_change=cache.on_pod),
         }
 
     def _build_agent(self) -> Agent:

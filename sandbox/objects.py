@@ -17,7 +17,7 @@ from crds.v1alpha1 import names
 from kube import apply
 from kube.errors import ApiError, Conflict
 
-PLANS = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+PLANS = names.PLANS_PATH
 COLLECTIONS = {
     "Namespace": "/api/v1/namespaces",
     "Node": "/api/v1/nodes",

@@ -1,10 +1,10 @@
 """Paths of the API objects that the controller reads and writes. Constants and one-line functions only."""
 
-from crds.v1alpha1.names import GROUP, PLURAL, VERSION
+from crds.v1alpha1.names import PLANS_PATH
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
-PLANS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+PLANS = PLANS_PATH
 
 
 def plan(name: str) -> str:

@@ -23,6 +23,7 @@ from kube.errors import ApiError, is_stale
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
 from kube.taints import taint_patch
+from nodeagent import paths
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class NodeWriter:
         clock: Callable[[], float],
     ) -> None:
         self._api, self._budget = api, budget
-        self._path = f"/api/v1/nodes/{node_name}"
+        self._path = paths.node(node_name)
         self._latest = latest
         self._retries: RetryGate[str] = RetryGate(clock=clock, cap_seconds=CAP_SECONDS)
         self._problems: dict[str, str] = {}

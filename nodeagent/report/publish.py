@@ -22,6 +22,7 @@ from kube.change_log import ChangeLog
 from kube.errors import ApiError, Conflict, NotFound
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
+from nodeagent import paths
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.conditions import OURS
 from nodeagent.report.handback import Beats, Handback
@@ -99,10 +100,11 @@ class StatusWriter:
         """False: the plan has changed or gone, and the watch brings what is there now."""
         metadata = {"name": self._name, "uid": plan.uid, "resourceVersion": plan.version}
         body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
-        path = f"/apis/{names.API_VERSION}/{names.PLURAL}/{self._name}"
         try:
             with self._budget.request() as timeouts:
-                written = apply.apply_status(self._api, path, body, manager=names.AGENT_MANAGER, timeouts=timeouts)
+                written = apply.apply_status(
+                    self._api, paths.plan(self._name), body, manager=names.AGENT_MANAGER, timeouts=timeouts
+                )
         except (NotFound, Conflict) as error:
             log.debug("status was not written: %s", error)
             self._written_at = None  # the next pass, with what the watch brought, need not wait

@@ -67,6 +67,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         self.lock = threading.RLock()
         self.servers: list[grpc.Server] = []
         self.threads: list[threading.Thread] = []
+        self.life = 0  # odd while a process runs: what an earlier one took up ended with it
 
     def start(self) -> None:
         self.paths.plugin_dir.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,9 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         for entry in self.paths.plugin_dir.iterdir():
             if stat.S_ISSOCK(entry.stat().st_mode):
                 entry.unlink()
-        self.resources = {}
+        with self.lock:
+            self.resources = {}
+            self.life += 1
         for path in (self.paths.pod_resources_socket, self.paths.registration_socket):
             server = grpc.server(futures.ThreadPoolExecutor(4))
             if path == self.paths.registration_socket:
@@ -89,6 +92,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
 
     def stop(self) -> None:
         with self.lock:
+            self.life += 1
             connections = [c for r in self.resources.values() for c in r.connections]
         for connection in connections:
             self._close(connection)
@@ -111,7 +115,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
             context.abort(grpc.StatusCode.UNKNOWN, f'requested API version "{request.version}" is not supported')
         if not NAME.fullmatch(request.resource_name):
             context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
-        endpoint = self.paths.plugin_dir / request.endpoint
+        endpoint, life = self.paths.plugin_dir / request.endpoint, self.life
         channel = grpc.insecure_channel(unix_target(endpoint), options=LOCAL)
         try:
             grpc.channel_ready_future(channel).result(timeout=1.0)
@@ -121,6 +125,9 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         options = dp_rpc.DevicePluginStub(channel).GetDevicePluginOptions(dp.Empty())
         connection = Connection(request.resource_name, channel, options)
         with self.lock:
+            if life != self.life or life % 2 == 0:
+                channel.close()
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the kubelet has ended")
             resource = self.resources.setdefault(request.resource_name, Resource())
             if any(not known.over for known in resource.connections):
                 self.overlaps.append(request.resource_name)

@@ -4,6 +4,7 @@ Takes what `prepare` returned and a folder. gpuplan's image has the simulated dr
 what the Dockerfile makes; manifests, arguments, accounts and rights are those that ship.
 """
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -156,6 +157,26 @@ class Lab:
             str(path) for parent in ("/var/lib", "/run") for path in Path(parent).glob("gpuplan*") if path.is_dir()
         )
 
+    def mps_daemons(self) -> set[int]:
+        """Processes of NVIDIA's MPS control daemons on the node."""
+        found = set()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it may end at any moment
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(b"nvidia-cuda-mps-control") and b"-d" in words:
+                    found.add(int(process.name))
+        return found
+
+    def mps_supervisors(self) -> set[int]:
+        """Processes of our supervisor of them; the shell that starts it is none."""
+        found = set()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                text = (process / "cmdline").read_bytes()
+                if b"--mps-root" in text and b"--kubelet-dir" not in text and b"while :" not in text:
+                    found.add(int(process.name))
+        return found
+
     def replace(self, program: str) -> None:
         """Delete the pods of a program; its Deployment or DaemonSet makes others."""
         label = f"app.kubernetes.io/name={program.partition('/')[2]}"
@@ -170,7 +191,7 @@ class Lab:
             "get events -A",
         )
         found = [self.cluster.kubectl(*command.split()) for command in commands]
-        for name in ("controller", "agent", "device-plugin"):
+        for name in ("controller", "agent", "device-plugin", "mps"):
             selector = f"app.kubernetes.io/name=gpuplan-{name}"
             found.append(self.cluster.kubectl("-n", names.NAMESPACE, "logs", "-l", selector, "--tail=30", "--prefix"))
         return "\n".join(found)

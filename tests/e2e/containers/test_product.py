@@ -4,7 +4,9 @@ The tests are one story and run in order: install, use, replace each part below 
 """
 
 import json
+import os
 import re
+import signal
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tests.e2e.rig.containers.node import NODE
 from tests.waiting import eventually
 
 AGENT, CONTROLLER, PLUGIN = "ds/gpuplan-agent", "deploy/gpuplan-controller", "ds/gpuplan-device-plugin"
+DAEMONS = "ds/gpuplan-mps"
 SLICE, MEMORY, WHOLE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb", "nvidia.com/gpu"
 # Environment, then each device node as `path major:minor` in hexadecimal.
 REPORT = (
@@ -109,7 +112,8 @@ def test_the_plan_counts_them_as_used(lab: Lab) -> None:
 
 @pytest.mark.parametrize("program", [AGENT, PLUGIN, CONTROLLER])
 def test_pods_run_on_while_a_program_is_replaced(lab: Lab, program: str) -> None:
-    before = {kind: lab.container_ids(kind) for kind in KINDS}
+    before, daemons = {kind: lab.container_ids(kind) for kind in KINDS}, lab.mps_daemons()
+    assert daemons
 
     lab.replace(program)
 
@@ -119,6 +123,34 @@ def test_pods_run_on_while_a_program_is_replaced(lab: Lab, program: str) -> None
         lambda: all(lab.allocatable(name) == 1 for name in KINDS.values()), "all are allocatable", seen=lab.report
     )
     assert {kind: lab.container_ids(kind) for kind in KINDS} == before
+    assert lab.mps_daemons() == daemons, "no client lost its daemon"
+
+
+def test_a_killed_supervisor_of_mps_daemons_costs_no_client_its_daemon(lab: Lab) -> None:
+    daemons, supervisors = lab.mps_daemons(), lab.mps_supervisors()
+    assert supervisors
+    for pid in supervisors:
+        os.kill(pid, signal.SIGKILL)
+    eventually(
+        lambda: lab.mps_supervisors() and not lab.mps_supervisors() & supervisors, "another supervisor", seen=lab.report
+    )
+    lab.wait_ready(DAEMONS)
+    assert lab.mps_daemons() == daemons
+
+
+def test_a_removed_node_label_costs_no_client_its_daemon(lab: Lab) -> None:
+    before, daemons, pods = lab.container_ids("mps"), lab.mps_daemons(), lab.pods_of(DAEMONS)
+    plugins = lab.pods_of(PLUGIN)
+    for labels in ({"gpu_partitioning": "mspp"}, {"gpu_partitioning": None}):
+        lab.label(**labels)
+    for program in (PLUGIN, AGENT):
+        lab.replace(program)
+    lab.label(gpu_partitioning="auto")
+    eventually(lambda: lab.pods_of(PLUGIN) not in (set(), plugins), "another plugin", seen=lab.report)
+    for program in (PLUGIN, AGENT):
+        lab.wait_ready(program)
+    eventually(lambda: lab.condition("Ready") == "True", "the plan is Ready again", seen=lab.plan)
+    assert (lab.pods_of(DAEMONS), lab.mps_daemons(), lab.container_ids("mps")) == (pods, daemons, before)
 
 
 def test_a_partition_is_free_when_its_pod_has_ended(lab: Lab) -> None:

@@ -7,6 +7,7 @@ from nodeagent.handover.config import DeviceListStrategy, PluginConfig, read_con
 from nodeagent.handover.files import Unreadable
 from sandbox import cdi as runtime
 from sandbox.driver import toolkit
+from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import DRIVER_VERSION, observe
 from tests.nodeagent.world import World
 
@@ -37,8 +38,7 @@ def hold(world: World, what: str) -> None:
         advertised = {device.id for device in config.healthy()}
         if what == "config.json":
             assert advertised <= names, f"after {what}: advertised before it has an entry"
-    gpus = [world.gpu(index) for index in range(len(observe(world.machine)["gpus"]))]
-    there = {compute.uuid for gpu in gpus for instance in gpu.instances for compute in instance.compute}
+    there = {mig_device_uuid(gpu, *parts) for gpu in observe(world.machine)["gpus"] for parts in mig_devices(gpu)}
     gone = {name for name in names if name.startswith("MIG-")} - there
     assert not gone, f"after {what}: an entry of an instance that is destroyed"
 

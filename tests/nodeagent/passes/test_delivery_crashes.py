@@ -25,7 +25,7 @@ def test_agent_killed_after_any_effect_leaves_no_wrong_entry(make_world: MakeWor
         world.effect.done.clear()
         world.effect.kill_after = kill_after
         world.apply(mig(0, ("4g.40gb", 0), ("1g.20gb", 4), ("1g.10gb", 6)) if mig_gpu else mps(0, 20, 10, 40))
-        world.settle(40)
+        world.settle()
         return world
 
     whole_story = story(-1)

@@ -24,6 +24,8 @@ class NodeCache:
     def __init__(self, pods: PodBook, *, wake: Callable[[], object]) -> None:
         self.plan, self.node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
         self.pods = pods
+        self.was_ours = False
+        """The Node was enabled, or kept by the controller's label, at some time in the life of this process."""
         self._wake = wake
 
     def newest_spec_version(self) -> tuple[str, int]:
@@ -39,6 +41,7 @@ class NodeCache:
 
     def on_node(self, key: Key, old: ObservedNode | None, new: ObservedNode | None) -> None:
         self.node.on_event(key, old, new)
+        self.was_ours = self.was_ours or (new is not None and new.ours)
         if old is None or new is None or new.without_version != old.without_version:
             self._wake()
 

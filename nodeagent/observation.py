@@ -80,6 +80,8 @@ class Observation:
     """By GPU UUID; a text says why they could not be read."""
     unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
     """Placements at which this agent was interrupted, by GPU UUID."""
+    draining: bool = False
+    """The node is not enabled any more: no pod is to get a device, until it is enabled again or the process ends."""
     rival: str = ""
     """Why our device plugin may not serve this node: another one does. A sentence for people."""
     believed_in_seconds: float | None = None
@@ -91,11 +93,6 @@ class Observation:
     def driver_closed(self) -> bool:
         """By the agent itself, so that the driver can be replaced."""
         return isinstance(self.driver_problem, DriverClosedError)
-
-    @property
-    def draining(self) -> bool:
-        """The node is not enabled any more."""
-        return self.readings.node is not None and self.readings.node.draining
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The verdict of all witnesses on one partition."""
@@ -157,6 +154,7 @@ class Observer:
                 node=node,
                 mps=self.plugin.mps(),
             ),
+            draining=self._draining(plan, node),
             rival=rival(found.pods.device_plugin, found.rival_sockets),
             usage=found.usage,
             gpus=hardware.gpus,
@@ -167,6 +165,14 @@ class Observer:
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
             believed_in_seconds=found.believed_in_seconds,
         )
+
+    def _draining(self, plan: ObservedPlan | None, node: ObservedNode | None) -> bool:
+        """Also after the controller's label is gone, until this process is ended: what was reported must stay true.
+
+        A node to which another label brought the agent was never enabled, and is not disabled either.
+        """
+        handed_back = plan is not None and plan.handed_back
+        return node is not None and node.disabled and (self.cache.was_ours or handed_back)
 
     def _processes(self, gpus: Iterable[ObservedGpu], hidden: str) -> Mapping[str, tuple[GpuProcess, ...] | str]:
         readable = [gpu for gpu in gpus if not gpu.problem]

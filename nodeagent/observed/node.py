@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from crds.v1alpha1 import gpu_operator
-from crds.v1alpha1.enablement import draining
-from crds.v1alpha1.names import LABEL_MPS_DAEMONS, TAINT_CHANGING
+from crds.v1alpha1.enablement import enablement
+from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, TAINT_CHANGING
 from kube.quantities import to_int
 from kube.taints import has_taint
 from partitioning.resources import classify
@@ -32,8 +32,10 @@ class ObservedNode:
     """Of GPU resources only; a resource that is not in it counts 0."""
     changing: bool = False
     """Our taint is on the Node."""
-    draining: bool = False
-    """It is not enabled any more, and is handed back once no pod holds a device."""
+    ours: bool = False
+    """It is enabled, or the controller's label keeps the agent on it."""
+    disabled: bool = False
+    """No label enables it, nor is there one that is not understood."""
     operator: bool = False
     """The GPU Operator has labels on it."""
     operator_parts: tuple[str, ...] = ()
@@ -70,7 +72,8 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         version=raw["metadata"].get("resourceVersion", ""),
         allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
         changing=has_taint(raw, TAINT_CHANGING),
-        draining=draining(labels),
+        ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
+        disabled=enablement(labels).ended,
         driver_unloads=gpu_operator.driver_unloads(labels),
         operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),

@@ -41,7 +41,7 @@ def conditions(
         Condition.GPUS_HEALTHY: _health(result),
         Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
-        Condition.OPERATOR_LABELS: operator_labels(result.observation.readings.node),
+        Condition.OPERATOR_LABELS: _operator_labels(result),
         Condition.HANDED_BACK: (result.release.done, result.release.reason, result.release.message),
     }
     written = []
@@ -203,6 +203,10 @@ def _driver(result: PassResult) -> ConditionValue:
     """What cannot be known without the driver."""
     reason = Reason.DRIVER_UPGRADE if result.observation.driver_closed else Reason.DRIVER_ERROR
     return False, reason, str(result.observation.driver_problem)
+
+
+def _operator_labels(result: PassResult) -> ConditionValue:
+    return operator_labels(result.observation.readings.node, draining=result.observation.draining)
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

@@ -195,11 +195,44 @@ def test_agent_that_starts_on_a_drained_node_knows_so(halves: World) -> None:
     assert halves.advertised() == {}
 
 
-@pytest.mark.parametrize("value", ["mgi", None])
-def test_nothing_is_drained_where_the_labels_do_not_request_it(halves: World, value: str | None) -> None:
-    """A value that is not understood, or a node whose agent was put there by another label than the controller's."""
-    label(halves, gpu_partitioning=value, **({} if value else {"node_agent": None}))
+def test_nothing_is_drained_where_a_label_is_not_understood(halves: World) -> None:
+    label(halves, gpu_partitioning="mgi")
     halves.settle()
 
     assert handed_back(halves)[:2] == ("False", "NodeEnabled")
     assert halves.advertised() == {SLICE: 2}
+
+
+def test_nothing_is_drained_where_another_label_than_ours_brings_the_agent(make_world: MakeWorld) -> None:
+    """A value of the chart's nodes.labels that the controller does not know."""
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+
+    assert handed_back(world)[:2] == ("False", "NodeEnabled")
+    assert world.advertised() == {SLICE: 2}
+
+
+def test_agent_keeps_its_word_until_its_pod_ends(halves: World) -> None:
+    """The controller has removed its label, and the DaemonSet ends the pod some seconds later."""
+    disable(halves)
+    halves.settle()
+    label(halves, node_agent=None)
+    for restarted in (False, True):
+        if restarted:
+            halves.restart()
+        halves.settle()
+        assert handed_back(halves)[:2] == ("True", "NodeDisabled")
+        assert halves.condition("Ready")["reason"] == "NodeDisabled"
+        assert halves.advertised() == {}
+
+
+def test_agent_whose_label_a_person_takes_gives_nothing_out_any_more(halves: World) -> None:
+    halves.pod(SLICE)
+    halves.settle()
+    disable(halves)
+    halves.settle()
+    label(halves, node_agent=None)
+    halves.settle()
+    assert handed_back(halves)[:2] == ("False", "WaitingForRelease")
+    assert halves.advertised() == {}

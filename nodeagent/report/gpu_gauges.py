@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from crds.v1alpha1.names import PartitionState
+from nodeagent.handover.mps_state import MpsState
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
 
 STATE_CODES = {
@@ -27,17 +29,24 @@ STATE_CODES = {
 CODES = ", ".join(f"{code} {state}" for state, code in STATE_CODES.items())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the last pass saw."""
+
+    outcomes: tuple[GpuOutcome, ...] = ()
+    mps: MpsState | None = None
+
+
 class GpuGauges(Collector):
-    def __init__(
-        self, outcomes: Callable[[], tuple[GpuOutcome, ...]], *, clock: Callable[[], float], name_pods: bool
-    ) -> None:
-        """`outcomes` are those of the last pass."""
-        self._outcomes, self._clock, self._name_pods = outcomes, clock, name_pods
+    def __init__(self, seen: Callable[[], Seen], *, clock: Callable[[], float], name_pods: bool) -> None:
+        self._seen, self._clock, self._name_pods = seen, clock, name_pods
         self._withdrawn: dict[str, float] = {}
 
     def collect(self) -> Iterable[Metric]:
-        outcomes = self._outcomes()
+        seen = self._seen()
+        outcomes = seen.outcomes
         yield from _gpus(outcomes)
+        yield _mps_daemons(seen)
         yield from _partitions(outcomes)
         yield self._oldest_withdrawn(outcomes)
         if self._name_pods:
@@ -69,6 +78,15 @@ def _gpus(outcomes: Iterable[GpuOutcome]) -> Iterable[Metric]:
             healthy.add_metric([index], int(not fault(outcome.gpu)))
             info.add_metric([index, outcome.gpu.uuid, outcome.gpu.name], 1)
     return gpus, states, healthy, info
+
+
+def _mps_daemons(seen: Seen) -> Metric:
+    family = _family("mps_daemon_ready", "0 while the MPS daemon of a GPU with slices does not answer.", "gpu")
+    index = {outcome.gpu.uuid: outcome.index for outcome in seen.outcomes if outcome.gpu is not None}
+    for daemon in seen.mps.daemons if seen.mps is not None else ():
+        if daemon.gpu in index:
+            family.add_metric([str(index[daemon.gpu])], int(daemon.ready))
+    return family
 
 
 def _partitions(outcomes: Iterable[GpuOutcome]) -> Iterable[Metric]:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kube.telemetry import export_build
-from nodeagent.report.gpu_gauges import GpuGauges
+from nodeagent.handover.mps_state import MpsState
+from nodeagent.report.gpu_gauges import GpuGauges, Seen
 from nodeagent.report.outcome import GpuOutcome
 from nodeagent.steps.actuator import Actuated
 
@@ -26,8 +27,8 @@ class AgentMetrics:
         """`name_pods`: also export which pod holds which partition."""
         self.registry = CollectorRegistry()
         export_build(self.registry, "agent", version)
-        self.registry.register(GpuGauges(lambda: self._outcomes, clock=clock, name_pods=name_pods))
-        self._outcomes: tuple[GpuOutcome, ...] = ()
+        self.registry.register(GpuGauges(lambda: self._seen, clock=clock, name_pods=name_pods))
+        self._seen = Seen()
         self._generation = self._gauge("confirmed_generation", "Generation of the plan that was confirmed last.")
         self._passes = self._seconds("pass_duration_seconds", "Duration of one pass.", PASS_BUCKETS)
         self._applied = self._seconds(
@@ -70,9 +71,11 @@ class AgentMetrics:
         """One pass came to its end."""
         self._passes.observe(seconds)
 
-    def found(self, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None) -> None:
+    def found(
+        self, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None, mps: MpsState | None = None
+    ) -> None:
         """What one pass saw."""
-        self._outcomes = tuple(outcomes)
+        self._seen = Seen(outcomes=tuple(outcomes), mps=mps)
         if confirmed_generation is not None:
             self._generation.set(confirmed_generation)
 

@@ -75,12 +75,13 @@ class Reporter:
             self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
         plan = result.observation.plan
         self._note_missing_labels(result)
+        mps = result.observation.readings.mps
         if plan is None:
-            self._metrics.found(result.outcomes, None)
+            self._metrics.found(result.outcomes, None, mps)
             return None
         if not result.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
             self._generation = plan.generation
-        self._metrics.found(result.outcomes, self._generation)
+        self._metrics.found(result.outcomes, self._generation, mps)
         try:
             seconds = self._write(plan, plan_status(result, plan, self._facts, now=self._now()))
         except ApiError:

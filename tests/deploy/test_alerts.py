@@ -21,7 +21,7 @@ ALERTS = alert_cases.alerts()
 OF_ITS_TARGET = {"job", "instance", "namespace", "service", "pod", "container", "endpoint"}
 """Labels that Prometheus adds to what it scrapes by a ServiceMonitor."""
 HEADINGS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-FOR_EVENTS = {"GpuplanDrift", "GpuplanPodsRefused"}
+FOR_EVENTS = {"GpuplanDrift", "GpuplanPodsRefused", "GpuplanMPSRestored"}
 """Something that happened, and is over: they last as long as the window of their expression."""
 
 each_alert = pytest.mark.parametrize("name", ALERTS)

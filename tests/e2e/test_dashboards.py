@@ -18,6 +18,7 @@ from tests.waiting import eventually
 EMPTY = {
     ("node", "Firing alerts"): "until an alert that names this node fires: here one of the cluster, or of another node",
     ("node", "Errors by kind"): "until a call fails, or something is changed outside gpuplan",
+    ("node", "MPS daemons"): "on a node without MPS slices, as here",
     ("fleet", "Firing alerts"): "until an alert fires; its series end with it",
 }
 """Queries that may return nothing in this story, by dashboard and panel, and until when."""

@@ -165,6 +165,12 @@ ROWS = (
                 Query(expr=f"sum by (code) (rate(gpuplan_api_requests_total{{{HERE}}}{RATE}))", legend="{{code}}"),
                 unit="reqps",
             ),
+            timeline(
+                "MPS daemons",
+                "Of GPUs with slices. Empty on a node without.",
+                Query(expr=f"max by (gpu) (gpuplan_agent_mps_daemon_ready{{{HERE}}})", legend="GPU {{gpu}}"),
+                {1: ("answers", GREEN), 0: ("does not answer", RED)},
+            ),
             lines(
                 "Stale watches",
                 "How long the copy of a path was not kept up to date. 0 while a watch is open.",

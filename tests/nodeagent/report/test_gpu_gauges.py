@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.scrape import outcome
+from nodeagent.handover.mps_state import MpsDaemon, MpsState
 from nodeagent.report.metrics import AgentMetrics
 from tests.clock import Clock
 from tests.nodeagent.conftest import MakeWorld, empty
@@ -44,3 +46,16 @@ def test_names_of_pods_are_exported_only_where_they_were_wanted() -> None:
         metrics = AgentMetrics("1", clock=Clock(), name_pods=wanted)
         families = {family.name for family in metrics.registry.collect()}
         assert ("gpuplan_agent_partition_pod_info" in families) is wanted
+
+
+def test_mps_daemons_that_answer_and_that_do_not() -> None:
+    seen = [outcome(index) for index in range(2)]
+    one, other = (str(found.gpu and found.gpu.uuid) for found in seen)
+    daemons = (MpsDaemon(gpu=one, ready=True), MpsDaemon(gpu=other, ready=False), MpsDaemon(gpu="GPU-x", ready=True))
+    metrics = AgentMetrics("1", clock=Clock())
+    metrics.found(seen, None, MpsState(daemons=daemons))
+    value = metrics.registry.get_sample_value
+    assert value("gpuplan_agent_mps_daemon_ready", {"gpu": "0"}) == 1
+    assert value("gpuplan_agent_mps_daemon_ready", {"gpu": "1"}) == 0
+    metrics.found(seen, None)
+    assert value("gpuplan_agent_mps_daemon_ready", {"gpu": "1"}) is None

@@ -61,11 +61,11 @@ def test_dashboards_show_load_and_faults_and_alerts_fire_for_them_and_stop(monit
     assert not monitored.firing() & {"GpuplanNoLeader", "GpuplanAgentSilent", "GpuplanGPUUnhealthy"}
 
     monitored.lose_gpu("h100")
-    eventually(lambda: "GpuplanGPUFailed" in monitored.firing(), "the alert of the lost GPU", seen=monitored.firing)
+    eventually(lambda: "GpuplanGPUUnhealthy" in monitored.firing(), "the alert of the lost GPU", seen=monitored.firing)
     monitored.silence("a30")
     eventually(lambda: "GpuplanAgentDown" in monitored.firing(), "the alert of the agent", seen=monitored.firing)
     monitored.find_gpu_again("h100")
-    eventually(lambda: "GpuplanGPUFailed" not in monitored.firing(), "the GPU to be Ready", seen=monitored.firing)
+    eventually(lambda: "GpuplanGPUUnhealthy" not in monitored.firing(), "the GPU to be Ready", seen=monitored.firing)
 
     seconds = time.time() - began
     missing = []

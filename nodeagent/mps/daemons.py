@@ -36,6 +36,7 @@ class Control(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonTiming:
     check_seconds: float = 10.0
+    first_pause_seconds: float = 0.5  # after the first start that failed
     longest_pause_seconds: float = 120.0  # between two starts of a daemon that does not start
     overdue_seconds: float = 60.0  # longer than a check takes in which every command needs some seconds
     alarm_seconds: float = 600.0  # for which what happened is reported
@@ -203,6 +204,11 @@ class MpsDaemons:
         self._on_change()
 
     def _pause_seconds(self, daemon: Daemon) -> float:
-        """Twice as long after each start that failed; the first one is tried again as soon as any check is due."""
-        longer = self._timing.check_seconds * 2.0 ** min(max(daemon.failed_starts - 1, 0), 10)
-        return min(longer, max(self._timing.longest_pause_seconds, self._timing.check_seconds))
+        """After a start that failed a short one, then twice as long each time.
+
+        Short, since the server of a daemon that was killed keeps the directory locked until its clients have failed.
+        """
+        if not daemon.failed_starts:
+            return self._timing.check_seconds
+        longer = self._timing.first_pause_seconds * 2.0 ** min(daemon.failed_starts - 1, 10)
+        return min(longer, self._timing.longest_pause_seconds)

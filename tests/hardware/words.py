@@ -41,7 +41,7 @@ class Words:
 
     def create(self, name: str, resource: str, most_mib: int = 256) -> None:
         main = objects.container(limits={resource: "1"}, env=[{"name": MOST_MIB_VARIABLE, "value": str(most_mib)}])
-        self.cluster.create(objects.manifest(objects.pod(name, containers=[main])))
+        self.cluster.create(objects.manifest(objects.pod(name, containers=[main], terminationGracePeriodSeconds=1)))
 
     def client(self, pod: str) -> dict[str, Any]:
         """What the program of a pod saw when it had its memory."""
@@ -52,7 +52,7 @@ class Words:
 
     def delete(self, *pods: str) -> None:
         for pod in pods:
-            apply.delete(self.cluster.api, f"{PODS}/{pod}", uid=None, grace_seconds=0)
+            apply.delete(self.cluster.api, f"{PODS}/{pod}", uid=None)
         eventually(lambda: not {pod["metadata"]["name"] for pod in self.cluster.pods()}.intersection(pods), "they end")
 
     def pin(self, slices: Iterable[Mapping[str, Any]] | None) -> None:

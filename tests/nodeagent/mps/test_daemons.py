@@ -175,11 +175,11 @@ def test_a_daemon_that_does_not_start_is_tried_again_after_longer_and_longer_pau
     world = make(GPU_A)
     world.of(GPU_A).answer(GPU_A, Check(problem="it did not start", failed_start=True))
     pauses = []
-    for _ in range(6):
+    for _ in range(10):
         world.tended()
         pauses.append(world.daemons.seconds_to_due())
         world.clock.now += pauses[-1]
-    assert pauses == [10.0, 20.0, 40.0, 80.0, 120.0, 120.0]
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 120.0, 120.0]
     world.of(GPU_A).answer(GPU_A)
     world.tended()
     assert world.daemons.seconds_to_due() == 10.0

@@ -159,6 +159,9 @@ def test_nodes_image_and_labels_are_values(render: Any) -> None:
         assert pod["imagePullSecrets"] == [{"name": "registry"}]
         if kind == "DaemonSet":
             assert (pod["runtimeClassName"], "tolerations" in pod) == ("nvidia", False)
+        if name == "gpuplan-mps":
+            assert pod["nodeSelector"] == {names.LABEL_MPS_DAEMONS: "true"}, "no label that people change"
+        elif kind == "DaemonSet":
             assert pod["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
             required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
             keys = [rule["key"] for term in required["nodeSelectorTerms"] for rule in term["matchExpressions"]]

@@ -8,9 +8,10 @@ difference is a new value; none is ever changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, dataclass_transform
+from typing import Final
+
+from controller.model.values import value
 
 Amounts = tuple[tuple[str, int], ...]
 """Resources and how much of each, sorted by name, zeroes left out."""
@@ -19,13 +20,7 @@ _OWN: Final = ("cpu", "memory", "pods")
 _FIRST: Final = "ephemeral-storage"
 
 
-@dataclass_transform(frozen_default=True)
-def _value(cls: type) -> type:
-    """Frozen for the type checker alone: at run time that takes three times as long, and a pass makes thousands."""
-    return dataclass(slots=True, unsafe_hash=True)(cls)
-
-
-@_value
+@value
 class Capacity:
     """CPU in milli, memory in bytes, pods, other resources in units. A difference may be negative."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controller.model.reasons import UnplacedReason
+from controller.model.values import value
 from controller.model.views import PlannedGpu, PodKey
 
 
@@ -46,7 +47,7 @@ class NodeFailure:
         return cls(node=node, message=message, trace="".join(traceback.format_exception(error)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Placed:
     """A pending pod that has, or will have, its partitions on `node`."""
 

@@ -66,10 +66,11 @@ def _realise_all(stocks: Sequence[NodeStock], board: Board, *, any_placed: bool)
 
 def _placed(assignment: Assignment, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
-    supplies = {_supply(device, part) for device, part in assignment.taken}
-    supply = max(supplies, key=_SUPPLIES.index)
-    pod, stock = assignment.pod, stocks[assignment.node]
-    gpus = sorted({stock.gpus[device.gpu].view.index for device, _ in assignment.taken if device.gpu >= 0})
+    pod, stock, taken = assignment.pod, stocks[assignment.node], assignment.taken
+    supplies = [_supply(device, part) for device, part in taken]
+    supply = supplies[0] if len(taken) == 1 else max(supplies, key=_SUPPLIES.index)
+    gpus = [stock.gpus[device.gpu].view.index for device, _ in taken if device.gpu >= 0]
+    gpus = gpus if len(taken) == 1 else sorted(set(gpus))
     return Placed(uid=pod.uid, key=pod.key, node=stock.node.name, supply=supply, gpus=tuple(gpus))
 
 

@@ -238,7 +238,7 @@ def test_mps_slices(node: GpuNode) -> None:
     for found in options:
         pipe = found.env["CUDA_MPS_PIPE_DIRECTORY"]
         (mount,) = [each for each in found.mounts if each.container_path == pipe]
-        assert (mount.host_path, mount.read_only) == (pipe, False)
+        assert (mount.host_path, mount.read_only) == (pipe, True)
         assert found.env["NVIDIA_VISIBLE_DEVICES"].startswith("GPU-")
     assert options[0].env["CUDA_MPS_PIPE_DIRECTORY"] == options[1].env["CUDA_MPS_PIPE_DIRECTORY"]
 

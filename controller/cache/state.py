@@ -20,9 +20,8 @@ from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.serving import Serving
-from controller.model.snapshot import advertised
 from controller.model.standing import most_units
-from controller.model.views import NodeView, PlannerOptions, PodKey, PodView
+from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
 GONE_PLAN_SECONDS = 86400.0
 """How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
@@ -54,6 +53,10 @@ class State(Known):
         self._awake = awake or threading.Event()
         self._dra_resources = informers.dra_resources()
         """As the pending pods were judged last."""
+        self._odd_names: frozenset[str] = frozenset()
+        """Of all nodes."""
+        self._units: dict[str, int] = {}
+        """By plan with ACK's resource: GiB of its largest GPU."""
         self.read_plan = PlanReader()
         """For every caller of `observe_plan` and `plan_answered`."""
         self._listeners: list[Callable[[str], None]] = []
@@ -74,8 +77,7 @@ class State(Known):
             new = self._unreadable.pod(key, observed, old)
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
                 self._capacity(node)
-            serving = self._serving(by_name=new is not None and new.names_shared)
-            self._pod_changed(self._pods.observe(key, new, serving=serving, now=self._clock()))
+            self._pod_changed(self._pods.observe(key, new, serving=self._serving(), now=self._clock()))
             if any(pod is not None and pod.gpu for pod in (old, new)):
                 self.version += 1
         self._awake.set()
@@ -88,6 +90,7 @@ class State(Known):
             if new is not None:
                 self._nodes[name] = new
             if any(not self._on_another(resource, new) for resource in odd_names(old) ^ odd_names(new)):
+                self._odd_names = frozenset().union(*map(odd_names, self._nodes.values()))
                 self._judge_again()
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.needs_all_nodes()):
@@ -200,8 +203,7 @@ class State(Known):
 
     def _judge_again(self) -> None:
         """What decides who serves a pod has changed."""
-        by_name = any(pod.names_shared for pod in self._pods.pending.values())
-        for change in self._pods.judge_again(self._serving(by_name=by_name), now=self._clock()):
+        for change in self._pods.judge_again(self._serving(), now=self._clock()):
             self._pod_changed(change)
 
     def _take_changes(self) -> None:
@@ -219,13 +221,13 @@ class State(Known):
         """A node besides this one has it."""
         return any(resource in other.allocatable for other in self._nodes.values() if other is not node)
 
-    def _serving(self, *, by_name: bool) -> Serving:
-        """Whose requests are served; with the names of the nodes' resources only for requests that need them."""
+    def _serving(self) -> Serving:
+        """Whose requests are served."""
         return Serving(
             scheduler_names=self._scheduler_names,
             dra_resources=self._dra_resources,
-            advertised=advertised(self._nodes.values()) if by_name else frozenset(),
-            most_units=most_units(self._plans.views.values()) if by_name else 0,
+            advertised=self._odd_names,
+            most_units=max(self._units.values(), default=0),
         )
 
     def _node_uid(self, name: str) -> str:
@@ -253,8 +255,17 @@ class State(Known):
         view = self._plans.views.get(name)
         if view is not None and lacks_held(view):
             self._window.add(f"node {name}")
+        self._note_units(name, view)
         self._share(name)
         self._capacity(name)
+
+    def _note_units(self, name: str, view: PlanView | None) -> None:
+        most = max(self._units.values(), default=0)
+        self._units.pop(name, None)
+        if view is not None and (units := most_units([view])):
+            self._units[name] = units
+        if max(self._units.values(), default=0) != most:
+            self._judge_again()
 
     def _share(self, name: str) -> None:
         if shares_due(self._nodes.get(name), self._plans.views.get(name), self._options):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.objects import Json, gpu, node, plan, status
+from controller.model.reasons import UnplacedReason
+from tests.builders.objects import Json, gpu, node, plan, pod, status
 from tests.controller.cache.state_bench import Bench
 
 FOUR = {"gpuplan.dev/mps-replicas": "4"}
@@ -62,3 +63,33 @@ def test_what_is_planned_already_starts_none() -> None:
     shown = {**gpu(item=item), "migMode": "Disabled"}
     bench.plan(plan(planned=[item], status=status(shown)))
     assert bench.triggers() == ()
+
+
+def ack_node(name: str) -> Json:
+    return node(name, mode=None, labels={"ack.node.gpu.schedule": "mps"}, allocatable={"aliyun.com/gpu-mem": "79"})
+
+
+def units(name: str, gib: int) -> Json:
+    """A plan whose only GPU is shared in units."""
+    item = {"index": 0, "uuid": gpu()["uuid"], "mps": {"slices": [{"memoryGiB": gib}]}}
+    shown = {**gpu(item=item), "migMode": "Disabled"}
+    return plan(name, planned=[item], status=status(shown))
+
+
+def refused(bench: Bench) -> list[UnplacedReason]:
+    return [one.reason for one in bench.state.snapshot().demands.refused]
+
+
+def test_a_request_for_units_is_judged_again_when_the_largest_gpu_changes() -> None:
+    """Whatever the watches bring first, and on a node whose resource another one has already."""
+    bench = Bench()
+    bench.pod(pod("a", requests={"aliyun.com/gpu-mem": 40}))
+    bench.node(ack_node("n1"))
+    assert refused(bench) == []
+    bench.plan(units("n1", 20))
+    assert refused(bench) == [UnplacedReason.NEVER_FITS]
+    bench.node(ack_node("n2"))
+    bench.plan(units("n2", 79))
+    assert refused(bench) == []
+    bench.state.observe_plan("n2", None)
+    assert refused(bench) == [UnplacedReason.NEVER_FITS]

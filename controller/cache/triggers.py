@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from controller.model.standing import is_as, standing_shares
+from controller.model.standing import is_as, refused_shares, standing_shares
 from controller.model.views import GpuView, MigDesired, NodeView, PlannerOptions, PlanView, PodView
 from crds.v1alpha1.names import Mode, Partitioning
 from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, classify, is_misnamed
@@ -95,17 +95,20 @@ def lacks_held(plan: PlanView) -> bool:
 
 
 def shares_due(node: NodeView | None, plan: PlanView | None, options: PlannerOptions) -> bool:
-    """A GPU is to be shared in equal parts, and its item does not say so: planned whether or not a pod is pending."""
+    """A GPU is to be shared in other equal parts than its item says: planned whether or not a pod is pending."""
     if node is None or plan is None or plan.mode != Mode.AUTO or plan.paused:
         return False
     if node.partitioning not in (Partitioning.MPS, Partitioning.AUTO):
         return False
-    return any(
-        standing is not None and (gpu.desired is None or not is_as(gpu.desired, standing))
-        for gpu in plan.gpus
-        if gpu.settled and not (gpu.pinned or gpu.mig_enabled or gpu.used)
-        for standing in (standing_shares(node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units),)
-    )
+    free = (gpu for gpu in plan.gpus if not (gpu.pinned or gpu.mig_enabled or gpu.used))
+    return any(_share_due(node, gpu, options) for gpu in free if gpu.settled or refused_shares(gpu))
+
+
+def _share_due(node: NodeView, gpu: GpuView, options: PlannerOptions) -> bool:
+    standing = standing_shares(node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
+    if standing is None:
+        return refused_shares(gpu)
+    return gpu.desired is None or not is_as(gpu.desired, standing)
 
 
 def _lacks_held(gpu: GpuView) -> bool:

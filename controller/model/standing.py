@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.model.views import Desired, GpuView, MpsDesired, NodeView, PlanView
+from crds.v1alpha1.names import GpuState
 from partitioning.mps import MIB_PER_GIB, REPLICA, replicas_of, shareable_mib, units_of_gib
 from partitioning.resources import ACK_MEMORY
 
@@ -38,6 +39,13 @@ def _units(desired: Desired | None) -> int:
 def is_as(desired: Desired, standing: MpsDesired) -> bool:
     """Whether an item requests these shares already, under whatever name its node gives to replicas."""
     return isinstance(desired, MpsDesired) and _form(desired) == _form(standing)
+
+
+def refused_shares(gpu: GpuView) -> bool:
+    """Its agent could not make the equal shares of its item, as where MPS serves fewer clients."""
+    if gpu.state != GpuState.FAILED or gpu.pinned or not isinstance(gpu.desired, MpsDesired):
+        return False
+    return any(share.label == REPLICA or share.resource == ACK_MEMORY for share in gpu.desired.slices)
 
 
 def _form(desired: MpsDesired) -> tuple[int, frozenset[str]]:

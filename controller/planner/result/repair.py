@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.model.standing import is_as
+from controller.model.standing import is_as, refused_shares
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
 from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, mig_layout, slice_of
 from controller.planner.result.slices import take, with_idle
@@ -49,11 +49,17 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
 
 
 def _share(items: dict[int, PlannedGpu], gpu: GpuStock) -> None:
-    """Put the standing shares in, where nothing speaks against a change and no container holds anything of the GPU."""
+    """Put the standing shares in, where nothing speaks against a change and no container holds anything of the GPU.
+
+    Shares that its agent could not make follow a corrected label too, and go where none is requested any more.
+    """
     index, standing = gpu.view.index, gpu.standing
-    if standing is None or gpu.ineligible is not Ineligible.SHARED_ALIKE or gpu.staying:
+    refused = gpu.ineligible is Ineligible.FAILED and index in items and refused_shares(gpu.view)
+    if gpu.staying or not (refused or gpu.ineligible is Ineligible.SHARED_ALIKE):
         return
-    if index not in items or not is_as(items[index].desired, standing):
+    if standing is None:
+        del items[index]
+    elif index not in items or not is_as(items[index].desired, standing):
         items[index] = PlannedGpu(index=index, uuid=gpu.view.uuid, desired=standing)
 
 

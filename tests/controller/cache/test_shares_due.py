@@ -65,6 +65,17 @@ def test_what_is_planned_already_starts_none() -> None:
     assert bench.triggers() == ()
 
 
+@pytest.mark.parametrize(("label", "due"), [("4", True), ("0", True), ("60", False)])
+def test_shares_that_were_refused_start_one_when_others_are_requested(label: str, due: bool) -> None:
+    bench = Bench()
+    item = {"index": 0, "uuid": gpu()["uuid"], "mps": {"replicas": 60}}
+    bench.node(labelled(**{"gpuplan.dev/mps-replicas": label}))
+    bench.beat()
+    shown = {**gpu(item=item, state="Failed", partitions=[FREE]), "migMode": "Disabled"}
+    bench.plan(plan(planned=[item], status=status(shown)))
+    assert bench.triggers() == (("node n1",) if due else ())
+
+
 def ack_node(name: str) -> Json:
     return node(name, mode=None, labels={"ack.node.gpu.schedule": "mps"}, allocatable={"aliyun.com/gpu-mem": "79"})
 

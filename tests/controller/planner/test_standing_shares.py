@@ -68,6 +68,29 @@ def test_replicas_change_only_while_no_container_holds_one(used: int, items: dic
     assert written(planned(shared(2, used=used))) == items
 
 
+REFUSED = replace(shared(60), partitions=IDLE.partitions, state="Failed", settled=False)
+"""More replicas than MPS serves on this GPU, so it stays as it was."""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "label", "items"),
+    [
+        (REFUSED, 4, {0: {"replicas": 4}}),
+        (REFUSED, 0, None),
+        (REFUSED, 60, {}),
+        (replace(shared(2, used=1), state="Failed", settled=False), 4, {}),
+        (replace(shared(2, used=1), state="Failed", settled=False), 0, {}),
+        (replace(mps(gpu_model=H100), state="Failed", settled=False), 4, {}),
+    ],
+    ids=["corrected", "none any more", "the same", "in use", "in use, none any more", "another failure"],
+)
+def test_shares_that_were_refused_follow_the_label(gpu: GpuView, label: int, items: dict[int, object] | None) -> None:
+    """`items`: None where the only item is dropped."""
+    result = planned(gpu, options=PlannerOptions(), mps_replicas=label)
+    assert [change.gpus for change in result.node_changes if not change.gpus] == ([] if items is not None else [()])
+    assert written(result) == (items or {})
+
+
 @pytest.mark.parametrize(
     "gpu",
     [

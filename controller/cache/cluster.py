@@ -22,6 +22,7 @@ from controller.cache.unreadable import UnreadableObjects
 from controller.model.serving import arrange
 from controller.model.snapshot import Snapshot
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
+from crds.v1alpha1.names import LABEL_NODE_AGENT
 
 POD_ORDER, PLAN_ORDER = attrgetter("key"), attrgetter("name")
 
@@ -171,14 +172,21 @@ class Known:
             return self._plans.heartbeats.silent_for(name, self._clock())
 
     def silent_agents(self) -> Mapping[str, bool]:
-        """By plan whose Node exists: its agent was not heard for longer than it may be silent."""
+        """By plan on whose Node an agent belongs: it was not heard for longer than it may be silent."""
         with self._lock:
             now, views = self._clock(), self._plans.views
             return {
                 name: not view.agent_alive and self._plans.heartbeats.silent(name, now)
                 for name, view in views.items()
-                if self.node_exists(name)
+                if self._agent_belongs(name)
             }
+
+    def _agent_belongs(self, name: str) -> bool:
+        """The node is enabled, or not handed back yet. One that cannot be read may be."""
+        node = self._nodes.get(name)
+        if node is None:
+            return self.node_exists(name)
+        return node.partitioning is not None or LABEL_NODE_AGENT in node.labels
 
     def agent_problem(self, name: str) -> str:
         """Why the agent of this plan, which renews its Lease, cannot write the status; empty if it can."""

@@ -26,6 +26,27 @@ def test_deadlines_pass_by_themselves() -> None:
     assert bench.triggers() == ("node n1",)
 
 
+@pytest.mark.parametrize(
+    ("labels", "silent"),
+    [
+        ({"gpuplan.dev/gpu-partitioning": "mig", "gpuplan.dev/node-agent": "true"}, {"n1": True}),
+        ({"gpuplan.dev/gpu-partitioning": "mig"}, {"n1": True}),
+        ({"gpuplan.dev/node-agent": "true"}, {"n1": True}),
+        ({}, {}),
+    ],
+    ids=["enabled", "just enabled", "not handed back yet", "handed back"],
+)
+def test_an_agent_is_missed_where_it_belongs_only(labels: dict[str, str], silent: dict[str, bool]) -> None:
+    bench = Bench()
+    settled(bench)
+    bench.node(node(labels=labels))
+    bench.clock.now += 60
+    bench.state.tick()
+    assert bench.state.silent_agents() == silent
+    bench.state.observe_node("n1", None)
+    assert bench.state.silent_agents() == {}
+
+
 def test_a_gpu_that_takes_too_long_is_supply_no_more() -> None:
     bench = Bench()
     settled(bench)

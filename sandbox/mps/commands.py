@@ -1,8 +1,7 @@
 """Answers single commands: functions from the daemon's state and the arguments to the lines that are printed.
 
 Measured on nvidia-cuda-mps-control 535.261.03. A bad value is ignored without an error, a UUID where an ordinal
-belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set. Commands that
-gpuplan does not send are unknown here.
+belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set.
 """
 
 from __future__ import annotations
@@ -101,6 +100,42 @@ def _server_limit(_: State, __: dict[str, Any], ___: list[str]) -> list[str]:
     return []
 
 
+def _priority(state: State, _: list[str]) -> list[str]:
+    return [state.get("priority", "0")]
+
+
+def _set_priority(state: State, arguments: list[str]) -> list[str]:
+    state["priority"] = "".join(arguments[:1])
+    return []
+
+
+@_on_server
+def _shutdown_server(state: State, server: dict[str, Any], _: list[str]) -> list[str]:
+    state["servers"] = {pid: other for pid, other in state["servers"].items() if other is not server}
+    return []
+
+
+def _terminate_client(state: State, arguments: list[str]) -> list[str]:
+    """0 where it was ended, as seen with driver 580."""
+    missing = _client_list(state, arguments) if arguments[0] not in state["servers"] else []
+    if missing:
+        return [*missing, f"{missing[0]}!", "1"]
+    server = state["servers"][arguments[0]]
+    server["clients"] = [client for client in server["clients"] if str(client["pid"]) not in arguments[1:]]
+    return ["0"]
+
+
+def _device_client_list(state: State, arguments: list[str]) -> list[str]:
+    return [line for pid in arguments or state["servers"] for line in _client_list(state, [pid])]
+
+
+def _ps(state: State, arguments: list[str]) -> list[str]:
+    if not state["servers"] and not arguments:
+        return ["Server not found"]
+    lines = _device_client_list(state, arguments[1:])
+    return [*lines, *lines, ""] if arguments[1:] and arguments[1] not in state["servers"] else lines
+
+
 COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "get_server_list": _server_list,
     "get_client_list": _client_list,
@@ -112,4 +147,10 @@ COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "set_default_device_pinned_mem_limit": _set_default_limit,
     "get_device_pinned_mem_limit": _server_limit,
     "set_device_pinned_mem_limit": _server_limit,
+    "get_default_client_priority": _priority,
+    "set_default_client_priority": _set_priority,
+    "shutdown_server": _shutdown_server,
+    "terminate_client": _terminate_client,
+    "get_device_client_list": _device_client_list,
+    "ps": _ps,
 }

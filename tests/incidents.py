@@ -11,6 +11,8 @@ from sandbox.driver.processes import find
 from sandbox.driver.state import busy
 from sandbox.driver.store import Store
 
+HOPPER = (9, 0)
+
 
 def lose(path: Path | str, uuid: str) -> None:
     """The GPU falls off the bus: every call on it says so, until a reboot."""
@@ -58,7 +60,7 @@ def reboot(path: Path | str, order: Sequence[int] | None = None) -> None:
         for gpu in machine["gpus"]:
             gpu.update({"gpu_instances": [], "processes": [], "lost": False, "compute_mode": 0})
             gpu["remapped_rows"][2] = 0
-            gpu["mig_mode_pending"] &= board_of(gpu).mode_persists
+            gpu["mig_mode_pending"] &= board_of(gpu).model.compute_capability < HOPPER
             gpu["mig_mode"] = gpu["mig_mode_pending"]
         if order is not None:
             machine["gpus"] = [machine["gpus"][index] for index in order]

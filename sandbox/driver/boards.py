@@ -14,7 +14,6 @@ from sandbox.driver.state import GpuState
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
     model: GpuModel
-    mode_persists: bool  # Ampere keeps the mode over reboots; later chips lose it with the driver
     row_remapping: bool
 
     @property
@@ -46,7 +45,6 @@ class Board:
 def board_of_model(model: GpuModel) -> Board:
     return Board(
         model=model,
-        mode_persists=model.compute_capability < (9, 0),
         row_remapping=model.compute_capability >= (8, 0),
     )
 

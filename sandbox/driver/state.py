@@ -58,9 +58,7 @@ class Quirks(TypedDict, total=False):
     compute_info_device: Literal["parent", "mig"]
     # nvml.h calls the device of a compute instance's info the "parent device", which is the default here; programs
     # were published that use it as the handle of the MIG device.
-    mig_index_gaps: (
-        bool  # MIG device indexes begin behind a gap; the header promises no more than "less than the maximum"
-    )
+    mig_index_gaps: bool  # indexes of MIG devices begin behind a gap; the header promises "less than the maximum"
     compute_variants: bool  # GPU instances of one and of seven slices offer a second full-size compute profile
 
 

@@ -100,13 +100,10 @@ def _server_limit(_: State, __: dict[str, Any], ___: list[str]) -> list[str]:
     return []
 
 
-def _priority(state: State, _: list[str]) -> list[str]:
-    return [state.get("priority", "0")]
-
-
-def _set_priority(state: State, arguments: list[str]) -> list[str]:
-    state["priority"] = "".join(arguments[:1])
-    return []
+def _priority(state: State, arguments: list[str]) -> list[str]:
+    """To get it without an argument, to set it with one."""
+    state["priority"] = "".join(arguments[:1]) or state.get("priority", "0")
+    return [] if arguments else [state["priority"]]
 
 
 @_on_server
@@ -117,10 +114,8 @@ def _shutdown_server(state: State, server: dict[str, Any], _: list[str]) -> list
 
 def _terminate_client(state: State, arguments: list[str]) -> list[str]:
     """0 where it was ended, as seen with driver 580."""
-    missing = _client_list(state, arguments) if arguments[0] not in state["servers"] else []
-    if missing:
-        return [*missing, f"{missing[0]}!", "1"]
-    server = state["servers"][arguments[0]]
+    if (server := state["servers"].get(arguments[0])) is None:
+        return [f"Server {arguments[0]} not found", f"Server {arguments[0]} not found!", "1"]
     server["clients"] = [client for client in server["clients"] if str(client["pid"]) not in arguments[1:]]
     return ["0"]
 
@@ -130,9 +125,7 @@ def _device_client_list(state: State, arguments: list[str]) -> list[str]:
 
 
 def _ps(state: State, arguments: list[str]) -> list[str]:
-    if not state["servers"] and not arguments:
-        return ["Server not found"]
-    lines = _device_client_list(state, arguments[1:])
+    lines = _device_client_list(state, arguments[1:]) if arguments or state["servers"] else ["Server not found"]
     return [*lines, *lines, ""] if arguments[1:] and arguments[1] not in state["servers"] else lines
 
 
@@ -148,7 +141,7 @@ COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "get_device_pinned_mem_limit": _server_limit,
     "set_device_pinned_mem_limit": _server_limit,
     "get_default_client_priority": _priority,
-    "set_default_client_priority": _set_priority,
+    "set_default_client_priority": _priority,
     "shutdown_server": _shutdown_server,
     "terminate_client": _terminate_client,
     "get_device_client_list": _device_client_list,

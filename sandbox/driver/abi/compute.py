@@ -119,5 +119,3 @@ def multiprocessors(board: Board, spec: ProfileSpec, profile: ComputeProfile) ->
 def _fill(answer: ctypes.Structure, board: Board, spec: ProfileSpec, profile: ComputeProfile) -> None:
     answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
     answer.multiprocessorCount = multiprocessors(board, spec, profile)
-    answer.sharedCopyEngineCount = spec.compute_slices
-    answer.sharedDecoderCount = answer.sharedEncoderCount = answer.sharedJpegCount = answer.sharedOfaCount = 0

@@ -136,12 +136,9 @@ def _known(board: Board, profile_id: int) -> ProfileSpec:
 
 
 def _fill(info: int | None, board: Board, spec: ProfileSpec) -> None:
-    """Engine counts are one copy engine a slice, and the media engines where the profile has them: a simplification."""
+    """Without the counts of its engines."""
     answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
     answer.name = f"MIG {spec.name}".encode()
-    media = int(board.model.excludes(spec.name, spec.name))
     answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices
     answer.instanceCount, answer.multiprocessorCount = spec.max_instances, board.multiprocessors_of(spec)
-    answer.copyEngineCount = spec.compute_slices
-    answer.decoderCount, answer.encoderCount, answer.jpegCount, answer.ofaCount = media, 0, media, media
     answer.memorySizeMB = board.memory_of(spec)

@@ -56,7 +56,8 @@ def changes(labels: Labels, record: str | None, *, manage: bool, released: bool)
     found = enablement(labels)
     if found.mode is not None:
         return _enabled(labels, record, manage=manage)
-    stays = LABEL_NODE_AGENT in labels and not released
+    # Another value keeps no agent there, and so none that could release the node.
+    stays = labels.get(LABEL_NODE_AGENT) == HERE and not released
     # Labels that are not understood, or disagree, are no request: everything stays as it is.
     return Changes() if stays or not found.ended else _handed_back(labels, record, manage=manage)
 

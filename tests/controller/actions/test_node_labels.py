@@ -94,6 +94,11 @@ DISABLED = {
         BOTH_WERE_ON,
         Changes(labels=dict.fromkeys(OFF, "true"), annotations=restored().annotations),
     ),
+    "a person changed our label": (
+        {LABEL_NODE_AGENT: "false", **OPERATOR, **OFF},
+        BOTH_WERE_ON,
+        restored(device_plugin="true", mig_manager="true"),
+    ),
     "a node that never was ours": (OPERATOR, None, NOTHING),
 }
 
@@ -106,6 +111,12 @@ def test_enabled_node(labels: dict[str, str], record: str | None, expected: Chan
 @pytest.mark.parametrize(("labels", "record", "expected"), DISABLED.values(), ids=DISABLED)
 def test_disabled_node_that_nobody_uses(labels: dict[str, str], record: str | None, expected: Changes) -> None:
     assert changes(labels, record, manage=True, released=True) == expected
+
+
+def test_a_label_of_ours_that_keeps_no_agent_there_waits_for_none() -> None:
+    """It selects no DaemonSet, so that no agent could ever report that the node may be handed back."""
+    labels, record, expected = DISABLED["a person changed our label"]
+    assert changes(labels, record, manage=True, released=False) == expected
 
 
 @pytest.mark.parametrize(("labels", "record", "_"), [*ENABLING.values(), *DISABLED.values()])

@@ -76,7 +76,7 @@ class PlanStore:
     def refresh(self, name: str, *, node_uid: str, now: float, ours: frozenset[int] = frozenset()) -> bool:
         """Judge again what depends on time, Node and agent; True: planning may come to another result."""
         reading, old = self.readings[name], self.views.get(name)
-        silent = reading.alive is not None and reading.alive.reason == Reason.AGENT_SILENT
+        silent = reading.alive is not None and reading.alive.reason in (Reason.AGENT_SILENT, Reason.NODE_DISABLED)
         alive = self.heartbeats.alive(name, now, known_silent=silent)
         # A status that an agent wrote about an earlier Node of this name does not describe this one.
         current = alive and bool(node_uid) and reading.node_uid == node_uid

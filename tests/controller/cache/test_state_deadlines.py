@@ -3,7 +3,7 @@
 import pytest
 
 from controller.cache.heartbeats import Heartbeats
-from tests.builders.objects import item, node, plan, pod
+from tests.builders.objects import condition, item, node, plan, pod
 from tests.controller.cache.state_bench import READY, Bench, settled
 
 
@@ -45,6 +45,19 @@ def test_an_agent_is_missed_where_it_belongs_only(labels: dict[str, str], silent
     assert bench.state.silent_agents() == silent
     bench.state.observe_node("n1", None)
     assert bench.state.silent_agents() == {}
+
+
+@pytest.mark.parametrize("reason", ["AgentSilent", "NodeDisabled"])
+def test_a_lease_found_at_start_does_not_bring_back_an_agent_that_left(reason: str) -> None:
+    bench = Bench()
+    bench.node(node())
+    bench.beat()
+    known = condition("AgentAlive", "Unknown", reason)
+    bench.plan(plan(planned=[item(0, 3)], status={**READY["status"], "conditions": [known]}))
+    assert not bench.state.plan_views()["n1"].agent_alive
+    bench.clock.now += 1
+    bench.beat()
+    assert bench.state.plan_views()["n1"].agent_alive
 
 
 def test_a_gpu_that_takes_too_long_is_supply_no_more() -> None:

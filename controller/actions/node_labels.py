@@ -4,8 +4,8 @@ Takes Nodes and plans from the state and writes labels of Nodes, each node's in 
 resourceVersion. An enabled node gets the label gpuplan.dev/node-agent, which our DaemonSets select too; it is removed
 when the node is not enabled any more and its agent has reported that no pod holds a device. With `operatorLabels:
 manage` the operator's labels of its device plugin and mig-manager are switched off and restored with it, and an
-annotation keeps what was there. They are written once per enabling: who changes them after that has the last word. Must
-never touch a node without the operator's labels, nor any other label.
+annotation keeps what was there. They are written once per enabling, and once per return of the operator: who changes
+them after that has the last word. Must never touch a node without the operator's labels, nor any other label.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ def changes(labels: Labels, record: str | None, *, manage: bool, released: bool)
 
 def _enabled(labels: Labels, record: str | None, *, manage: bool) -> Changes:
     ours: dict[str, str | None] = {} if labels.get(LABEL_NODE_AGENT) == HERE else {LABEL_NODE_AGENT: HERE}
-    if not manage or record is not None or not gpu_operator.runs(labels) or gpu_operator.at_work(labels):
+    runs = gpu_operator.runs(labels)
+    if manage and record is not None and not runs:
+        # It took our values along, as when feature discovery fails for a while, and comes back with its own.
+        return Changes(labels=ours, annotations={ANNOTATION_OPERATOR_LABELS: None})
+    if not manage or record is not None or not runs or gpu_operator.at_work(labels):
         return Changes(labels=ours)
     # An absent one too: the operator adds it as soon as it finds the node capable of MIG.
     before = {key: labels.get(key) for key in gpu_operator.RIVALS if labels.get(key) != gpu_operator.OFF}

@@ -12,6 +12,8 @@ PREFIX = "nvidia.com/gpu.deploy."
 DEVICE_PLUGIN, MIG_MANAGER = f"{PREFIX}device-plugin", f"{PREFIX}mig-manager"
 RIVALS = (DEVICE_PLUGIN, MIG_MANAGER)
 """Parts that give out or partition the GPUs that gpuplan does."""
+OPERANDS = f"{PREFIX}operands"
+"""Places no part: with `false` the operator takes all of them, and their labels, off the node."""
 OFF = "false"
 PAUSED = "paused-for-"
 """A value with this is put back by the operator itself, at the end of an upgrade or a change of MIG instances."""
@@ -21,7 +23,7 @@ UPGRADE_STATE, UNLOADING = "nvidia.com/gpu-driver-upgrade-state", "pod-restart-r
 
 def runs(labels: Mapping[str, str]) -> bool:
     """The operator has placed parts on this node."""
-    return any(key.startswith(PREFIX) for key in labels)
+    return any(key.startswith(PREFIX) for key in labels.keys() - {OPERANDS})
 
 
 def switched_on(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from controller.actions.node_labels import Changes, NodeLabels, changes, values_before
 from controller.api import paths
-from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, OPERANDS
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
 from kube import apply
 from kube.metadata_patch import metadata_patch
@@ -19,7 +19,7 @@ OPERATOR = {DEVICE_PLUGIN: "true", MIG_MANAGER: "true", VALIDATOR: "true"}
 OFF = {DEVICE_PLUGIN: "false", MIG_MANAGER: "false"}
 ENABLED, HERE = {LABEL_PARTITIONING: "mig"}, {LABEL_NODE_AGENT: "true"}
 BOTH_WERE_ON = json.dumps({DEVICE_PLUGIN: "true", MIG_MANAGER: "true"})
-NOTHING = Changes()
+NOTHING, FORGOTTEN = Changes(), {ANNOTATION_OPERATOR_LABELS: None}
 
 
 def restored(**labels: str | None) -> Changes:
@@ -63,11 +63,10 @@ ENABLING = {
     "the operator came later": (
         {**ENABLED, **HERE, **OPERATOR},
         None,
-        Changes(
-            labels=OFF,
-            annotations={ANNOTATION_OPERATOR_LABELS: BOTH_WERE_ON},
-        ),
+        Changes(labels=OFF, annotations={ANNOTATION_OPERATOR_LABELS: BOTH_WERE_ON}),
     ),
+    "the operator has left": ({**ENABLED, **HERE, OPERANDS: "false"}, BOTH_WERE_ON, Changes(annotations=FORGOTTEN)),
+    "the operator may place nothing": ({**ENABLED, **HERE, OPERANDS: "false"}, None, NOTHING),
 }
 DISABLED = {
     "both were on": ({**HERE, **OPERATOR, **OFF}, BOTH_WERE_ON, restored(device_plugin="true", mig_manager="true")),

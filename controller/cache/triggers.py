@@ -96,7 +96,7 @@ def lacks_held(plan: PlanView) -> bool:
 
 def shares_due(node: NodeView | None, plan: PlanView | None, options: PlannerOptions) -> bool:
     """A GPU is to be shared in other equal parts than its item says: planned whether or not a pod is pending."""
-    if node is None or plan is None or plan.mode != Mode.AUTO or plan.paused:
+    if node is None or plan is None or not plan.agent_alive or plan.mode != Mode.AUTO or plan.paused:
         return False
     if node.partitioning not in (Partitioning.MPS, Partitioning.AUTO):
         return False

@@ -74,6 +74,11 @@ def test_shares_that_were_refused_start_one_when_others_are_requested(label: str
     shown = {**gpu(item=item, state="Failed", partitions=[FREE]), "migMode": "Disabled"}
     bench.plan(plan(planned=[item], status=status(shown)))
     assert bench.triggers() == (("node n1",) if due else ())
+    bench.clock.now += 60
+    bench.state.tick()
+    bench.triggers()
+    bench.node(labelled(**{"gpuplan.dev/mps-replicas": label, "news": "true"}))
+    assert bench.triggers() == (), "no pass could correct the plan of a silent agent"
 
 
 def ack_node(name: str) -> Json:

@@ -27,6 +27,7 @@ from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
 from sandbox.control_plane import ControlPlane, Embedded, Role, write_kubeconfig
 from sandbox.held_pods import HeldPods
+from sandbox.kubelet import ContainerRecord
 from sandbox.node import SandboxNode
 from sandbox.objects import PLANS, ClusterObjects, copy_of
 from sandbox.ports import HeldPort
@@ -155,6 +156,11 @@ class Cluster:
         held = self._held.bodies() if self._held else []
         found = apply.get(self.api, "/api/v1/pods")["items"]
         return [*(pod for pod in found if pod["metadata"]["namespace"] != names.NAMESPACE), *held]
+
+    def containers(self) -> list[ContainerRecord]:
+        """Those of every node but gpuplan's own, ended ones included."""
+        found = (one for node in self.nodes.values() for one in node.runtime.containers())
+        return [one for one in found if one.request.namespace != names.NAMESPACE]
 
     def plans(self) -> list[dict[str, Any]]:
         """Every GPUPartitionPlan, with apiVersion and kind."""

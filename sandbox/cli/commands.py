@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         seconds = round(time.monotonic() - began, 1)
         plans = cluster.plans()
-        containers = [record for node in cluster.nodes.values() for record in node.runtime.containers()]
+        containers = cluster.containers()
         troubles = [] if found.settled else cluster.troubles()
     except ControlPlaneFailed as failure:
         _warn(str(failure))

@@ -161,7 +161,9 @@ def _for_sandbox(manifest: dict[str, Any]) -> dict[str, Any]:
     if manifest["kind"] == "DaemonSet":
         pods = manifest["spec"]["template"]["spec"]
         terms = [{"matchExpressions": [{"key": LABEL_PRODUCT, "operator": "Exists"}]}]
-        pods["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms
+        if "affinity" in pods:  # the MPS daemons go by a label that the agent sets
+            nodes = pods["affinity"]["nodeAffinity"]
+            nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms
         for container in pods["containers"]:
             container.pop("resources", None)
     return manifest

@@ -89,8 +89,10 @@ class State(Known):
             old = self._nodes.pop(name, None)
             if new is not None:
                 self._nodes[name] = new
-            if any(not self._on_another(resource, new) for resource in odd_names(old) ^ odd_names(new)):
-                self._odd_names = frozenset().union(*map(odd_names, self._nodes.values()))
+            before, after = odd_names(old, self._options), odd_names(new, self._options)
+            if any(not self._on_another(resource, new) for resource in before ^ after):
+                found = (odd_names(other, self._options) for other in self._nodes.values())
+                self._odd_names = frozenset().union(*found)
                 self._judge_again()
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.needs_all_nodes()):
@@ -219,7 +221,8 @@ class State(Known):
 
     def _on_another(self, resource: str, node: NodeView | None) -> bool:
         """A node besides this one has it."""
-        return any(resource in other.allocatable for other in self._nodes.values() if other is not node)
+        others = (other for other in self._nodes.values() if other is not node)
+        return any(resource in odd_names(other, self._options) for other in others)
 
     def _serving(self) -> Serving:
         """Whose requests are served."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from controller.model.standing import is_as, refused_shares, standing_shares
+from controller.model.standing import is_as, refused_shares, shares_resource, standing_shares
 from controller.model.views import GpuView, MigDesired, NodeView, PlannerOptions, PlanView, PodView
 from crds.v1alpha1.names import Mode, Partitioning
 from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, classify, is_misnamed
@@ -48,11 +48,15 @@ def has_gpus(node: NodeView) -> bool:
     )
 
 
-def odd_names(node: NodeView | None) -> frozenset[str]:
-    """Its resources that make a request right: named like slices that they are not, or equal shares."""
+def odd_names(node: NodeView | None, options: PlannerOptions) -> frozenset[str]:
+    """Its resources that make a request right: named like slices that they are not, or equal shares, due ones too."""
     if node is None:
         return frozenset()
-    return frozenset(name for name in node.allocatable if name in (SHARED, ACK_MEMORY) or is_misnamed(name))
+    there = frozenset(name for name in node.allocatable if name in (SHARED, ACK_MEMORY) or is_misnamed(name))
+    if node.partitioning not in (Partitioning.MPS, Partitioning.AUTO):
+        return there
+    coming = shares_resource(node, replicas=options.mps_replicas, ack_units=options.ack_units)
+    return there if coming is None else there | {coming}
 
 
 def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int] = ()) -> bool:

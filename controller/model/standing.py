@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from controller.model.views import Desired, GpuView, MpsDesired, NodeView, PlanView
 from crds.v1alpha1.names import GpuState
 from partitioning.mps import MIB_PER_GIB, REPLICA, replicas_of, shareable_mib, units_of_gib
-from partitioning.resources import ACK_MEMORY
+from partitioning.resources import ACK_MEMORY, SHARED
 
 
 def standing_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: bool) -> MpsDesired | None:
@@ -23,6 +23,13 @@ def standing_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: b
         return MpsDesired(slices=units_of_gib(shareable_mib(gpu.model.memory_mib) // MIB_PER_GIB))
     count = replicas if node.mps_replicas is None else node.mps_replicas
     return MpsDesired(slices=replicas_of(gpu.model.memory_mib, count)) if count else None
+
+
+def shares_resource(node: NodeView, *, replicas: int, ack_units: bool) -> str | None:
+    """What pods request of such shares, under their default name; None where pending pods decide."""
+    if node.mps_replicas is None and node.shared_by_gib and ack_units:
+        return ACK_MEMORY
+    return SHARED if (replicas if node.mps_replicas is None else node.mps_replicas) else None
 
 
 def most_units(plans: Iterable[PlanView]) -> int:

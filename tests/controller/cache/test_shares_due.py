@@ -109,3 +109,23 @@ def test_a_request_for_units_is_judged_again_when_the_largest_gpu_changes() -> N
     assert refused(bench) == []
     bench.state.observe_plan("n2", None)
     assert refused(bench) == [UnplacedReason.NEVER_FITS]
+
+
+@pytest.mark.parametrize(
+    ("labels", "resource", "reasons"),
+    [
+        ({"gpuplan.dev/gpu-partitioning": "mps", **FOUR}, "nvidia.com/gpu.shared", []),
+        ({"ack.node.gpu.schedule": "mps"}, "aliyun.com/gpu-mem", []),
+        ({"gpuplan.dev/gpu-partitioning": "mig", **FOUR}, "nvidia.com/gpu.shared", [UnplacedReason.NOT_SERVED]),
+        ({"gpuplan.dev/gpu-partitioning": "mps"}, "nvidia.com/gpu.shared", [UnplacedReason.NOT_SERVED]),
+    ],
+)
+def test_shares_that_a_node_will_have_are_served(
+    labels: dict[str, str], resource: str, reasons: list[UnplacedReason]
+) -> None:
+    """Its agent has not answered yet: "no node has it" would be believed."""
+    bench = Bench()
+    bench.pod(pod("a", requests={resource: 1}))
+    assert refused(bench) == [UnplacedReason.NOT_SERVED]
+    bench.node(node(mode=None, labels=labels, allocatable={"cpu": "8"}))
+    assert refused(bench) == reasons

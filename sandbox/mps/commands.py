@@ -95,9 +95,7 @@ def _set_default_limit(state: State, arguments: list[str]) -> list[str]:
     return []
 
 
-@_on_server
-def _server_limit(_: State, __: dict[str, Any], ___: list[str]) -> list[str]:
-    return []
+_server_limit = _on_server(lambda *_: [])
 
 
 def _priority(state: State, arguments: list[str]) -> list[str]:

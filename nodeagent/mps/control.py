@@ -152,12 +152,15 @@ class MpsControl:
         shown, changed = {}, []
         for name, read, write in _settings(defaults, servers):
             found, before = self._run(read).text, self._shown.get(write)
-            if before is not None and found != before:
-                changed.append(f"{name} was changed from {before or 'none'} to {found or 'none'} and set back")
+            now = found
             if found != before:
                 self._run(write)
-                found = self._run(read).text
-            shown[write] = found
+                now = self._run(read).text
+            if before is not None and found != before:
+                # A daemon that talks to another program at that moment was seen to drop a command.
+                done = "set back" if now == before else "is set back at the next check"
+                changed.append(f"{name} was changed from {before or 'none'} to {found or 'none'} and {done}")
+            shown[write] = now if before is None else before
         self._shown = shown
         return tuple(changed)
 

@@ -190,7 +190,7 @@ def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: Node) -> N
         lambda: node.tell(GPU_A, "get_default_device_pinned_mem_limit 0") == "9G", "the memory limit is set back"
     )
     print(f"set back after {threads:.1f} s and {memory:.1f} s")
-    eventually(lambda: node.answering(GPU_A).alarms == alarms + 2, "two alarms")
+    eventually(lambda: node.answering(GPU_A).alarms >= alarms + 2, "two alarms")
     assert "the default thread percentage was changed from 50.0 to 1.0" in node.answering(GPU_A).alarm
     assert "the default memory limit was changed from 9G to 1M" in node.answering(GPU_A).alarm
 

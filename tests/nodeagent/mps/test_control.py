@@ -77,6 +77,25 @@ def test_what_a_client_changed_is_set_back_and_reported(node: Node, control: Mps
     assert control.ensure(GPU, TEN) == Check()
 
 
+def test_a_dropped_command_is_sent_again_by_the_next_check(node: Node) -> None:
+    stand_in = f"{node.environment['PATH'].partition(':')[0]}/nvidia-cuda-mps-control"
+    command, busy = node.root / "nvidia-cuda-mps-control", node.root / "busy"
+    command.write_text(
+        f'#!/bin/sh\nread line\ncase "$line" in set_*) test -e {busy} && rm {busy} && exit 0;; esac\n'
+        f'echo "$line" | exec {stand_in} "$@"\n'
+    )
+    command.chmod(0o755)
+    control = MpsControl(node.pipe(GPU), {**node.environment, "PATH": f"{node.root}:{node.environment['PATH']}"})
+    assert control.ensure(GPU, TEN) == Check()
+    held = json.loads(state(node).read_text())
+    state(node).write_text(json.dumps({**held, "percentage": 1.0}))
+    busy.touch()
+    changed = "the default thread percentage was changed from 50.0 to 1.0 and"
+    assert control.ensure(GPU, TEN).alarms == (f"{changed} is set back at the next check",)
+    assert control.ensure(GPU, TEN).alarms == (f"{changed} set back",)
+    assert json.loads(state(node).read_text()) == held
+
+
 def test_a_servers_own_limits_are_held_too(node: Node, control: MpsControl) -> None:
     """A tenant may lower those of the server that all clients share."""
     control.ensure(GPU, TEN)

@@ -21,7 +21,7 @@ SETTINGS = ClusterSettings(status_tick_seconds=2.0, batch_timeout_seconds=12.0, 
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def started() -> Iterator[Cluster]:
     found = Cluster(SETTINGS)
     try:
         found.start([manifest(node("n1"))])
@@ -43,7 +43,8 @@ def phase_of(cluster: Cluster, name: str) -> str:
     return next((str(one["status"].get("phase")) for one in cluster.pods() if one["metadata"]["name"] == name), "")
 
 
-def test_phases_add_up_to_the_wait(cluster: Cluster) -> None:
+def test_phases_add_up_to_the_wait(started: Cluster) -> None:
+    cluster = started
     eventually(lambda: cluster.plans() and cluster.plans()[0].get("status", {}).get("gpus"), "the agent's report")
     cluster.create(manifest(pod("p")))
     began = time.monotonic()  # the sandbox waits for the namespace's service account first

@@ -157,7 +157,7 @@ class MpsControl:
                 self._run(write)
                 now = self._run(read).text
             if before is not None and found != before:
-                # A daemon that talks to another program at that moment was seen to drop a command.
+                # A tenant may write again in between, and nothing confirms a command: what was set first is what holds.
                 done = "set back" if now == before else "is set back at the next check"
                 changed.append(f"{name} was changed from {before or 'none'} to {found or 'none'} and {done}")
             shown[write] = now if before is None else before

@@ -44,21 +44,20 @@ def phase_of(cluster: Cluster, name: str) -> str:
 
 
 def test_phases_add_up_to_the_wait(started: Cluster) -> None:
-    cluster = started
-    eventually(lambda: cluster.plans() and cluster.plans()[0].get("status", {}).get("gpus"), "the agent's report")
-    cluster.create(manifest(pod("p")))
+    eventually(lambda: started.plans() and started.plans()[0].get("status", {}).get("gpus"), "the agent's report")
+    started.create(manifest(pod("p")))
     began = time.monotonic()  # the sandbox waits for the namespace's service account first
-    eventually(lambda: phase_of(cluster, "p") == "Running", "the pod to run", 120)
+    eventually(lambda: phase_of(started, "p") == "Running", "the pod to run", 120)
     waited = time.monotonic() - began
 
-    wait = eventually(lambda: sums(cluster, "gpuplan_pod_wait_duration_seconds"), "its histogram")
-    phases = sums(cluster, "gpuplan_pod_phase_duration_seconds")
+    wait = eventually(lambda: sums(started, "gpuplan_pod_wait_duration_seconds"), "its histogram")
+    phases = sums(started, "gpuplan_pod_phase_duration_seconds")
     assert set(wait) == {"new"}
     assert {"window", "planning", "write", "actuate"} <= set(phases)
     assert sum(phases.values()) == pytest.approx(sum(wait.values()), abs=1e-6)
     assert sum(phases.values()) == pytest.approx(waited, rel=TOLERANCE)
-    generation = cluster.plans()[0]["metadata"]["generation"]
+    generation = started.plans()[0]["metadata"]["generation"]
     for name in ("controller", "agent-n1", "plugin-n1"):
-        log = (cluster.directory / "logs" / f"{name}.log").read_text()
+        log = (started.directory / "logs" / f"{name}.log").read_text()
         assert f" generation={generation}" in log, name
         assert "Traceback" not in log

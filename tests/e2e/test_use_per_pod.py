@@ -29,8 +29,9 @@ IDLE, BUSY = "GPU-" + "0" * 31 + "0", "GPU-" + "0" * 31 + "1"
 
 def documented() -> str:
     page = (ROOT / "docs/metrics.md").read_text()
-    (found,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
-    return found
+    found: list[str] = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
+    (query,) = found
+    return query
 
 
 def exported() -> dict[str, str]:

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 import yaml
 
-from deploy.generate.manifests import CHART, NAMESPACE
+from deploy.generate.manifests import CHART, NAMESPACE, split
 from kube import apply
 from sandbox.mps import directory as mps_directory
 from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
@@ -68,6 +68,10 @@ class Release:
         eventually(
             lambda: call(self.cluster.admin, "POST", PLANS, probe, dryRun="All").status == 403, "policies are in force"
         )
+
+    def templates(self) -> dict[str, str]:
+        """What is installed, by the chart's templates."""
+        return split(self.helm("get", "manifest", NAME))
 
     def remaining(self) -> list[str]:
         """Objects of gpuplan that are still there."""

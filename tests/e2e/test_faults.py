@@ -23,9 +23,10 @@ from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
 from sandbox.driver import machine
 from tests.e2e.real_cluster import CRDS, NODES, PLANS, quietly
+from tests.e2e.rig.controlplane.audit import audited
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.rig.controlplane.tenants import RealServers
-from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, start, starts
+from tests.e2e.test_scenarios import SETTLE_SECONDS, cluster, said, servers, start, starts
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
 from tests.waiting import eventually
 

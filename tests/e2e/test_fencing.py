@@ -4,7 +4,6 @@ The old leader's requests go over a wire that holds its writes to plans from the
 leader itself is frozen past its Lease, its successor plans and writes, and only then the old writes go on.
 """
 
-import json
 import os
 import re
 import signal
@@ -17,11 +16,11 @@ from cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
 from tests.e2e.real_cluster import PLANS
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane, audit
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.test_faults import add_rival, leader, spec_writes
-from tests.e2e.test_scenarios import AUDIT_POLICY, SETTLE_SECONDS, cluster, said, starts
+from tests.e2e.test_scenarios import SETTLE_SECONDS, cluster, said, starts
 from tests.e2e.wire import Wire
 from tests.sandbox.test_crashes import SURVIVORS, running
 from tests.waiting import eventually
@@ -45,10 +44,8 @@ class WiredServers(RealServers):
 
 @pytest.fixture
 def servers(programs: Binaries, tmp_path: Path) -> Iterator[WiredServers]:
-    policy = tmp_path / "audit-policy.json"
-    policy.write_text(json.dumps(AUDIT_POLICY))
-    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={tmp_path / 'audit.log'}"]
-    found = WiredServers(RealControlPlane(programs, directory=tmp_path / "plane", extra={API_SERVER: flags}))
+    extra = {API_SERVER: audit.flags(tmp_path)}
+    found = WiredServers(RealControlPlane(programs, directory=tmp_path / "plane", extra=extra))
     yield found
     if found.wire is not None:
         found.wire.close()

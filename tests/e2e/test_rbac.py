@@ -1,7 +1,7 @@
 """RBAC of deploy/ on the real API server: every resource and verb there is, tried with the accounts' own tokens.
 
 What is granted is a short table; everything else that discovery lists answers 403, by a request and not by a review.
-Verbs: what the programs use and no more (the scenario tests compare with the audit log).
+Verbs: what the programs use and no more (tests/e2e/containers/test_rights.py compares with the audit log).
 """
 
 from collections.abc import Iterator
@@ -41,8 +41,8 @@ GRANTED: dict[str, dict[str, set[str]]] = {
         "pods": {"list", "watch"},
         "pods/status": {"patch"},
         "nodes": {"get", "list", "watch", "patch"},
-        "events": {"get", "create", "patch"},
-        "leases.coordination.k8s.io": {"get", "list", "watch", "create"},
+        "events": {"create", "patch"},
+        "leases.coordination.k8s.io": {"list", "watch", "create"},
         **{title: {"list", "watch"} for title in READ_BY_FILTERS},
     },
     AGENT: {
@@ -51,7 +51,7 @@ GRANTED: dict[str, dict[str, set[str]]] = {
         "pods": {"list", "watch"},
         "nodes": {"get", "list", "watch", "patch"},
         "nodes/status": {"patch"},
-        "events": {"get", "create", "patch"},
+        "events": {"create", "patch"},
         "leases.coordination.k8s.io": {"create", "patch"},
     },
 }
@@ -257,7 +257,7 @@ def test_no_account_impersonates_another(cluster: RealCluster, node: EnabledNode
         assert call(api, "GET", path).status in (403, 404), path
 
 
-def test_the_controller_updates_its_own_lease_only(cluster: RealCluster) -> None:
+def test_the_controller_reads_and_updates_its_own_lease_only(cluster: RealCluster) -> None:
     api = fleet.controller(cluster)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"
     for name, allowed in ((names.CONTROLLER_LEASE, True), (names.agent_lease("n1"), False)):
@@ -265,6 +265,7 @@ def test_the_controller_updates_its_own_lease_only(cluster: RealCluster) -> None
         created = apply.create(cluster.admin, path, lease)
         answer = call(api, "PUT", f"{path}/{name}", created)
         assert answer.allowed is allowed, answer.message
+        assert call(api, "GET", f"{path}/{name}").allowed is allowed
         apply.delete(cluster.admin, f"{path}/{name}")
 
 

@@ -12,7 +12,8 @@ from kube import apply
 from kube.errors import ApiError
 from sandbox.cluster import Cluster
 from tests.e2e.real_cluster import PLANS
-from tests.e2e.test_scenarios import SETTLE_SECONDS, audited, cluster, said, servers, starts
+from tests.e2e.rig.controlplane.audit import audited
+from tests.e2e.test_scenarios import SETTLE_SECONDS, cluster, said, servers, starts
 from tests.sandbox.test_crashes import SURVIVORS, running
 from tests.waiting import eventually
 

@@ -6,7 +6,6 @@ are stand-ins. After each scenario the audit log must show no request of theirs 
 """
 
 import importlib
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,28 +19,20 @@ from crds.v1alpha1 import names
 from kube import apply
 from sandbox.cluster import Cluster
 from tests.e2e.real_cluster import ROOT, quietly
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane, audit
 from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.sandbox.test_crashes import SURVIVORS, running, settled
 from tests.waiting import eventually
 
 SETTLE_SECONDS = 150.0
-AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "rules": [{"level": "Metadata", "omitStages": ["RequestReceived", "ResponseStarted"]}],
-}
-ACCOUNTS = f"system:serviceaccount:{names.NAMESPACE}:"
 
 
 @pytest.fixture
 def servers(programs: Binaries, tmp_path: Path) -> RealServers:
     """A control plane of the test's own, which writes an audit log."""
-    policy = tmp_path / "audit-policy.json"
-    policy.write_text(json.dumps(AUDIT_POLICY))
-    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={tmp_path / 'audit.log'}"]
-    return RealServers(RealControlPlane(programs, directory=tmp_path / "plane", extra={API_SERVER: flags}))
+    extra = {API_SERVER: audit.flags(tmp_path)}
+    return RealServers(RealControlPlane(programs, directory=tmp_path / "plane", extra=extra))
 
 
 @pytest.fixture
@@ -64,29 +55,9 @@ def cluster(
     found = Cluster(control_plane=servers, report=said.append)
     try:
         yield found
-        assert forbidden(tmp_path / "audit.log", starts) == []
+        assert audit.forbidden(tmp_path / audit.LOG, starts) == []
     finally:
         found.stop()
-
-
-def audited(log: Path) -> Iterator[dict[str, Any]]:
-    """What the product's accounts requested of the API server."""
-    for line in log.read_text().splitlines():
-        event = json.loads(line)
-        if event["user"]["username"].startswith(ACCOUNTS):
-            yield event
-
-
-def forbidden(log: Path, starts: list[tuple[datetime, datetime]]) -> list[str]:
-    """Requests that RBAC or a policy refused."""
-    found = []
-    for event in audited(log):
-        when = datetime.fromisoformat(event["requestReceivedTimestamp"])
-        early = any(began <= when <= ended for began, ended in starts)
-        if event["responseStatus"]["code"] in (401, 403) and not early:
-            who, message = event["user"]["username"].removeprefix(ACCOUNTS), event["responseStatus"].get("message", "")
-            found.append(f"{who} {event['verb']} {event['requestURI']}: {message}")
-    return found
 
 
 def scenarios() -> list[ModuleType]:

@@ -7,6 +7,7 @@ what the Dockerfile makes; manifests, arguments, accounts and rights are those t
 import contextlib
 import shutil
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from tests.e2e.real_cluster import NODES, PLANS, ROOT, RealCluster
 from tests.e2e.rig.containers import images
 from tests.e2e.rig.containers.node import NODE, PAUSE, SERVICE_PORT, ContainerNode, for_containers, ready
 from tests.e2e.rig.containers.prepare import Prepared, product_layer
-from tests.e2e.rig.controlplane import RealControlPlane
+from tests.e2e.rig.controlplane import RealControlPlane, audit
+from tests.e2e.rig.controlplane.granted import Right, granted, used
 from tests.waiting import eventually
 
 PRODUCT_IMAGE = "registry.test/gpuplan:1"
@@ -44,9 +46,12 @@ class Lab:
     def __init__(self, prepared: Prepared, folder: Path) -> None:
         self._prepared, self._folder = prepared, folder
         plane = folder / "plane"
-        self.plane = RealControlPlane(
-            prepared.kubernetes, directory=plane, extra=for_containers(plane), api_port=SERVICE_PORT
-        )
+        extra = for_containers(plane, *audit.flags(folder))
+        self.plane = RealControlPlane(prepared.kubernetes, directory=plane, extra=extra, api_port=SERVICE_PORT)
+        self.granted: dict[Right, str] = {}
+        """Every right that gpuplan's accounts have had, with the template that grants it."""
+        self.removals: list[audit.Period] = []
+        """When rights were taken from programs that had not ended yet."""
 
     def start(self) -> None:
         """Return when the node is Ready and gpuplan's pods are."""
@@ -77,10 +82,30 @@ class Lab:
         self.kubectl("label", "namespace", names.NAMESPACE, "pod-security.kubernetes.io/enforce=privileged")
         self.release = Release(self.cluster, self._prepared.helm, self._folder / "clients")
         self.release.install(VALUES)
+        self.granted.update(granted(self.release.templates()))
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
         """The same with other values."""
         self.release.helm("upgrade", NAME, str(CHART), values={**VALUES, **values})
+        self.granted.update(granted(self.release.templates()))
+
+    def remove(self) -> None:
+        """Take the release off, and wait until its programs have ended."""
+        began = datetime.now(UTC)
+        self.release.helm("uninstall", NAME, "--wait")
+        eventually(lambda: not self._pods(), "gpuplan's programs have ended", START_SECONDS, seen=self._pods)
+        self.removals.append((began, datetime.now(UTC)))
+
+    def rights_used(self) -> set[Right]:
+        """What gpuplan's accounts were allowed to do until now."""
+        return used(audit.audited(self._folder / audit.LOG))
+
+    def forbidden(self) -> list[str]:
+        """What they were refused, while they had their rights."""
+        return audit.forbidden(self._folder / audit.LOG, self.removals)
+
+    def _pods(self) -> list[str]:
+        return self.kubectl("-n", names.NAMESPACE, "get", "pods", "-o", "name").split()
 
     def label(self, **labels: str | None) -> None:
         """Set or remove (None) gpuplan's labels of the node: gpu_partitioning is gpuplan.dev/gpu-partitioning."""

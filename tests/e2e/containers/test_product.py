@@ -177,7 +177,7 @@ def test_removal_leaves_pods_devices_and_plans(lab: Lab) -> None:
     before = {kind: lab.container_ids(kind) for kind in RUNNING}
     instances = lab.instances()
 
-    lab.release.helm("uninstall", NAME, "--wait")
+    lab.remove()
 
     eventually(lambda: all(lab.allocatable(name) == 0 for name in KINDS.values()), "nothing is given any more")
     assert {kind: lab.container_ids(kind) for kind in RUNNING} == before

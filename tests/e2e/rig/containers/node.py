@@ -29,8 +29,8 @@ START_SECONDS = 120.0
 IMPORT_SECONDS = 300.0
 
 
-def for_containers(directory: Path) -> dict[str, tuple[str, ...]]:
-    """What API server and controller manager need beyond the rig's flags; `directory` is the control plane's."""
+def for_containers(directory: Path, *api_server: str) -> dict[str, tuple[str, ...]]:
+    """What the servers need beyond the rig's flags, and the API server's further ones; `directory` is the plane's."""
     admin = directory / "pki" / "gpuplan-sandbox-admin"
     return {
         "kube-apiserver": (
@@ -39,6 +39,7 @@ def for_containers(directory: Path) -> dict[str, tuple[str, ...]]:
             "--kubelet-preferred-address-types=InternalIP",
             f"--kubelet-client-certificate={admin}.crt",
             f"--kubelet-client-key={admin}.key",
+            *api_server,
         ),
         "kube-controller-manager": ("--controllers=*,-nodeipam",),
     }

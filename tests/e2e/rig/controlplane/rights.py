@@ -29,16 +29,22 @@ def missing_rights(api: ApiClient, manifests: Iterable[Raw]) -> list[str]:
 
 def reviews(manifests: Iterable[Raw]) -> Iterator[dict[str, Any]]:
     """For each account of each binding, a question that only this binding answers with yes."""
+    for subject, role, namespace in bound(manifests):
+        yield {
+            "user": f"system:serviceaccount:{subject['namespace']}:{subject['name']}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": _attributes(role["rules"][0], namespace),
+        }
+
+
+def bound(manifests: Iterable[Raw]) -> Iterator[tuple[Raw, Raw, str]]:
+    """For each account of each binding: subject, role, and the namespace in which it has it; empty: all of them."""
     found = list(manifests)
-    roles = {_key(body["kind"], body["metadata"]): body["rules"] for body in found if body["kind"] in ROLES}
+    roles = {_key(body["kind"], body["metadata"]): body for body in found if body["kind"] in ROLES}
     for binding in (body for body in found if body["kind"] in BINDINGS):
-        rule = roles[_key(binding["roleRef"]["kind"], {**binding["metadata"], "name": binding["roleRef"]["name"]})][0]
+        role = roles[_key(binding["roleRef"]["kind"], {**binding["metadata"], "name": binding["roleRef"]["name"]})]
         for subject in binding["subjects"]:
-            yield {
-                "user": f"system:serviceaccount:{subject['namespace']}:{subject['name']}",
-                "groups": ["system:serviceaccounts", "system:authenticated"],
-                "resourceAttributes": _attributes(rule, binding["metadata"].get("namespace", "")),
-            }
+            yield subject, role, binding["metadata"].get("namespace", "")
 
 
 def _key(kind: str, metadata: Raw) -> tuple[str, str, str]:

@@ -196,7 +196,7 @@ def _parts(
     planner: Callable[[Snapshot], PlanningResult],
     recorder: EventRecorder,
 ) -> Parts:
-    writer = Writer(environment)
+    writer, manage = Writer(environment), settings.operator_labels == "manage"
     return Parts(
         environment=environment,
         window=window,
@@ -213,8 +213,8 @@ def _parts(
             agent_silent_seconds=settings.agent_silent_seconds,
             taint_removal_seconds=settings.taint_removal_seconds,
         ),
-        node_labels=NodeLabels(environment, manage_operator=settings.operator_labels == "manage"),
-        reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id),
+        node_labels=NodeLabels(environment, manage_operator=manage),
+        reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id, manage_operator=manage),
         pod_ways=PodWays(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),
     )

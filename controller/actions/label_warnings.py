@@ -1,20 +1,25 @@
 """Warn about labels of nodes that cannot be understood, or contradict each other.
 
 Takes the names of nodes that changed from the state, and writes a log line and an Event of the Node where what is wrong
-with its labels is new. Never decides whether a node is enabled: `crds.v1alpha1.enablement` does.
+with its labels is new, or with the annotation by which `operatorLabels: manage` restores the GPU Operator's. Never
+decides whether a node is enabled: `crds.v1alpha1.enablement` does.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 
+from controller.actions.node_labels import values_before
 from controller.actions.pod_events import Recorder
 from controller.api.nodes import replicas
 from controller.cache.agenda import Agenda
 from controller.cache.state import State
+from controller.model.views import NodeView
+from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import EventReason
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
 
@@ -24,8 +29,10 @@ log = logging.getLogger(__name__)
 class LabelWarnings:
     """Run often: a node that did not change costs nothing."""
 
-    def __init__(self, recorder: Recorder, state: State, *, clock: Callable[[], float]) -> None:
-        self._recorder = recorder
+    def __init__(
+        self, recorder: Recorder, state: State, *, clock: Callable[[], float], manage_operator: bool = False
+    ) -> None:
+        self._recorder, self._manage = recorder, manage_operator
         self._state = state
         self._log = ChangeLog(log)
         self._agenda = Agenda(clock=clock, every=state.names)
@@ -34,9 +41,28 @@ class LabelWarnings:
     def run(self) -> None:
         for name in self._agenda.take():
             node = self._state.node(name)
-            problems = (enablement(node.labels).warning, replicas(node.labels)[1]) if node is not None else ()
-            problem = "; ".join(filter(None, problems))
+            problem = self._problem(node) if node is not None else ""
             news = self._log.warn(f"node {name}: {problem}" if problem else "", about=name)
             if node is not None and news:
                 about = ObjectReference(api_version="v1", kind="Node", name=name, uid=node.uid)
                 self._recorder.emit(about, "Warning", EventReason.PARTITIONING_LABELS, problem)
+
+    def _problem(self, node: NodeView) -> str:
+        record = record_problem(node) if self._manage else ""
+        return "; ".join(filter(None, (enablement(node.labels).warning, replicas(node.labels)[1], record)))
+
+
+def record_problem(node: NodeView) -> str:
+    """Why the GPU Operator's labels of this node are not managed, with the command; empty where they are."""
+    if node.operator_record is None or values_before(node.operator_record) is not None:
+        return ""
+    # Where the labels are off, only the record can say what they were.
+    off = gpu_operator.runs(node.labels) and not gpu_operator.switched_on(node.labels)
+    before = json.dumps(dict.fromkeys(gpu_operator.RIVALS, "true"))
+    remedy, value = "write what they were", f" --overwrite {ANNOTATION_OPERATOR_LABELS}='{before}'"
+    if not off:
+        remedy, value = "remove it", f" {ANNOTATION_OPERATOR_LABELS}-"
+    return (
+        f"annotation {ANNOTATION_OPERATOR_LABELS} is not as the controller writes it, so that the labels of the GPU "
+        f"Operator are neither set nor restored: {remedy}: kubectl annotate node {node.name}{value}"
+    )

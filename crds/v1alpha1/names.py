@@ -250,8 +250,9 @@ class EventReason(StrEnum):
     DRIFT_REPAIRED = "DriftRepaired"
     """On a plan: instances that something else created or destroyed were put right. Remedy: find who changes them."""
     PARTITIONING_LABELS = "PartitioningLabels"
-    """On a Node: its labels cannot be understood, or contradict each other. Remedy: set `gpuplan.dev/gpu-partitioning`
-    to mig, mps or auto."""
+    """On a Node: its labels cannot be understood, or contradict each other; with `operatorLabels: manage` also the
+    annotation `gpuplan.dev/operator-labels`. Remedy: set `gpuplan.dev/gpu-partitioning` to mig, mps or auto; for the
+    annotation run the command in the message."""
 
 
 READY_OF_CONTROLLER = (Reason.AGENT_SILENT, Reason.CANNOT_REPORT, Reason.NODE_NOT_FOUND)

@@ -1,10 +1,14 @@
 """What is wrong with a node's labels is reported once, by a log line and an Event."""
 
+import json
 import logging
 
 import pytest
 
 from controller.actions.label_warnings import LabelWarnings
+from controller.actions.node_labels import values_before
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS
 from tests.builders.objects import node
 from tests.controller.actions.recorder import Recorder
 from tests.controller.cache.state_bench import Bench
@@ -41,3 +45,38 @@ def test_labels_that_are_mended_and_broken_again_are_warned_about_again() -> Non
     warnings.run()
 
     assert len(recorder.emitted) == 2
+
+
+WRITE = (
+    "kubectl annotate node n1 --overwrite gpuplan.dev/operator-labels="
+    """'{"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}'"""
+)
+REMOVE = "kubectl annotate node n1 gpuplan.dev/operator-labels-"
+RECORDS = {
+    "as the controller writes it": (json.dumps({DEVICE_PLUGIN: "true", MIG_MANAGER: None}), "false", True, ""),
+    "spoilt, and the labels are off": ("spoilt", "false", True, WRITE),
+    "spoilt, and a label is on": ("[]", "true", True, REMOVE),
+    "spoilt, and the operator has left": ("[]", None, True, REMOVE),
+    "spoilt, and nothing reads it": ("spoilt", "false", False, ""),
+}
+
+
+@pytest.mark.parametrize(("record", "value", "manage", "command"), RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize("mode", ["mig", None])
+def test_record_of_the_operators_labels_that_is_not_followed_is_warned_about(
+    record: str, value: str | None, manage: bool, command: str, mode: str | None
+) -> None:
+    bench, recorder = Bench(), Recorder()
+    raw = node(mode=mode, metadata={"annotations": {ANNOTATION_OPERATOR_LABELS: record}})
+    raw["metadata"]["labels"] |= dict.fromkeys((DEVICE_PLUGIN, MIG_MANAGER), value) if value else {}
+    bench.node(raw)
+
+    LabelWarnings(recorder, bench.state, clock=bench.clock, manage_operator=manage).run()
+
+    messages = [message for *_, message in recorder.emitted]
+    assert [message.endswith(command) for message in messages] == ([True] if command else [])
+    assert all("neither set nor restored" in message for message in messages)
+
+
+def test_record_that_the_warning_proposes_is_followed() -> None:
+    assert values_before(WRITE.partition("=")[2].strip("'")) == {DEVICE_PLUGIN: "true", MIG_MANAGER: "true"}

@@ -2,10 +2,11 @@
 
 Starts the daemon of one MPS directory unless it answers, holds its defaults at what they should be, and ends it unless
 it has clients. Any client may change the defaults, so each check compares what the daemon shows with what it showed
-after they were set: how that is printed differs between drivers. Each invocation has one command: several in one run
-are answered without labels, and the exit status shows only whether a daemon was reached. A command without an answer is
-killed; where the kernel does not let it end, it is left behind, and nothing is run for this directory until it has
-ended. Never ends a daemon that has clients. Not thread-safe: `MpsDaemons` lets one thread at a time in.
+after they were set: how that is printed differs between drivers. A daemon talks to one program at a time and turns
+others away, often without a word and with exit status 0: each run ends with a command that always prints something, and
+is repeated while that is missing. A run without an end is killed; where the kernel does not let it end, it is left
+behind, and nothing is run for this directory until it has ended. Never ends a daemon that has clients. Not thread-safe:
+`MpsDaemons` lets one thread at a time in.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import logging
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,8 @@ MAX_PIPE_DIRECTORY_BYTES = 87  # as tried with 535: its sockets lie in it, and w
 LIMITS_OF_CLIENTS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 ENDED = "it had ended and was started again: CUDA processes that used it have failed"
 COMM_CHARS = 15  # of a process's name, as the kernel keeps it
+PRINTS_ALWAYS = "get_default_active_thread_percentage"
+TRIES, PAUSE_SECONDS = 20, 0.05  # of a run that is turned away, against a program that asks in a loop
 KILL_SECONDS = 1.0  # within which a killed command ends, unless it waits for the driver in the kernel
 
 
@@ -52,6 +56,10 @@ class NoAnswerError(Exception):
     """The command was not answered; the text is the reason."""
 
 
+class NoDaemonError(NoAnswerError):
+    """No daemon runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     returncode: int
@@ -60,6 +68,11 @@ class Answer:
     @property
     def reached(self) -> bool:
         return self.returncode == 0
+
+    @property
+    def turned_away(self) -> bool:
+        """Of a run that always prints something: what driver 535 was seen to do while another program talks to it."""
+        return not self.text or (not self.reached and self.text.startswith("Cannot send command"))
 
 
 class MpsControl:
@@ -73,17 +86,18 @@ class MpsControl:
         timeout_seconds: float = 5.0,
         kill_seconds: float = KILL_SECONDS,
         spawn: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pipe, self._logs = pipe, logs or pipe.parent / "log"
         self._environment = {name: text for name, text in environment.items() if name not in LIMITS_OF_CLIENTS}
         self._environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(self._logs)}
         self._timeout_seconds, self._kill_seconds = timeout_seconds, kill_seconds
-        self._spawn, self._many_users = spawn, many_users
+        self._spawn, self._pause, self._many_users = spawn, pause, many_users
         self._left_behind: subprocess.Popen[bytes] | None = None
         self._answered = False
         """The daemon that runs now, if one does, was known to run before."""
         self._shown: dict[str, str] = {}
-        """What the daemon showed after each command that set something."""
+        """What the daemon showed after each command that set something, when it was first sent."""
 
     def ensure(self, gpu: str, defaults: Defaults) -> Check:
         """Start the GPU's daemon unless it answers, and set its defaults."""
@@ -100,29 +114,28 @@ class MpsControl:
     def end(self) -> bool:
         """End the daemon unless it has clients; True when none runs."""
         try:
-            return not self._pipe.is_dir() or self._end()
+            return self._end()
         except (OSError, NoAnswerError) as error:
             log.warning("the MPS daemon of %s was not ended: %s", self._pipe, error)
             return False
 
     def _ensure(self, gpu: str, defaults: Defaults) -> Check:
-        servers = self._run("get_server_list") if self._pipe.is_dir() else None
-        if servers is not None and servers.reached:
+        if (servers := self._servers()) is not None:
             self._answered = True
-            return Check(alarms=self._hold(defaults, servers.text.split()), pid=self._pid())
+            return Check(alarms=self._hold(defaults, servers), pid=self._pid())
         ended = self._answered
         self._answered, self._shown = False, {}
         for directory in (self._pipe, self._logs):
             directory.mkdir(parents=True, exist_ok=True)
         self._pipe.chmod(0o755)  # whatever our umask: clients run as any user
         started = self._start(gpu)
-        if not self._run("get_server_list").reached:
+        if self._servers() is None:
             why = started.text or f"exit {started.returncode}"
             return Check(problem=f"the MPS control daemon of {gpu} did not start: {why}", failed_start=True)
         log.info("MPS daemon of %s started", gpu)
         self._answered = True
         self._hold(defaults, ())
-        return Check(alarms=(ENDED,) if ended else (), pid=self._pid())
+        return Check(alarms=(ENDED,) if ended and started.reached else (), pid=self._pid())
 
     def _start(self, gpu: str) -> Answer:
         if self._many_users:
@@ -151,29 +164,50 @@ class MpsControl:
         """Set what does not show what it showed after it was set last; returns what a client has changed since."""
         shown, changed = {}, []
         for name, read, write in _settings(defaults, servers):
-            found, before = self._run(read).text, self._shown.get(write)
-            now = found
-            if found != before:
-                self._run(write)
-                now = self._run(read).text
-            if before is not None and found != before:
-                # A tenant may write again in between, and nothing confirms a command: what was set first is what holds.
-                done = "set back" if now == before else "is set back at the next check"
-                changed.append(f"{name} was changed from {before or 'none'} to {found or 'none'} and {done}")
-            shown[write] = now if before is None else before
+            found, before = self._ask(read), self._shown.get(write)
+            if before is None:
+                # Read in the same run, in which no other program can write.
+                before = "".join(self._ask(write, read).splitlines()[-1:])
+            elif found != before:
+                self._ask(write)
+                changed.append(f"{name} was changed from {before or 'none'} to {found or 'none'} and set back")
+            shown[write] = before
         self._shown = shown
         return tuple(changed)
 
     def _end(self) -> bool:
-        servers = self._run("get_server_list")
-        if not servers.reached:
+        servers = self._servers()
+        if servers is None:
             return True
-        for server in servers.text.split():
-            if any(word.isdigit() for word in self._run(f"get_client_list {server}").text.split()):
+        for server in servers:
+            if any(word.isdigit() for word in self._ask(f"get_client_list {server}").split()):
                 log.info("the MPS daemon of %s still has clients and is kept", self._pipe)
                 return False
         self._run("quit")
-        return not self._run("get_server_list").reached
+        return self._servers() is None
+
+    def _servers(self) -> list[str] | None:
+        """The servers of the daemon; None where none runs."""
+        try:
+            return self._ask("get_server_list").split() if self._pipe.is_dir() else None
+        except NoDaemonError:
+            return None
+
+    def _ask(self, *commands: str) -> str:
+        """What they print, in one run."""
+        for _ in range(TRIES):
+            answer = self._run("\n".join((*commands, PRINTS_ALWAYS)))
+            if not answer.turned_away:
+                break
+            self._pause(PAUSE_SECONDS)
+        else:
+            raise NoAnswerError(
+                f"the MPS control daemon talks to another program, and to one at a time: end {COMMAND} in the "
+                "pods that use this GPU, or wait for its end"
+            )
+        if not answer.reached:
+            raise NoDaemonError(answer.text)
+        return "\n".join(answer.text.splitlines()[:-1])
 
     def _run(self, command: str, *arguments: str, **environment: str) -> Answer:
         self._refuse_while_left_behind()

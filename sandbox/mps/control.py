@@ -1,7 +1,8 @@
 """Imitates the command `nvidia-cuda-mps-control` without a GPU.
 
 Takes arguments, environment and commands on stdin, and prints what the real command prints. There is no daemon process:
-`-d` leaves a state file in the pipe directory, `quit` removes it. It runs once per command, so it imports little.
+`-d` leaves a state file in the pipe directory, `quit` removes it. It runs once per command, so it imports little. Like
+the real daemon's, one run has it alone, from its start until the end of its input.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import time
 
 from sandbox.mps.commands import COMMANDS, percentage_of
-from sandbox.mps.statefile import load, locked, save, stop
+from sandbox.mps.statefile import alone, load, locked, save, stop
 
 TYPE_CHECKING = False  # `typing` would be a quarter of the command's start-up time
 if TYPE_CHECKING:
@@ -32,13 +33,16 @@ def main(arguments: list[str], environment: Mapping[str, str], stdin: TextIO, st
     if state is None:
         print("Cannot find MPS control daemon process", file=stderr)
         return 1
-    time.sleep(state.get("hang_seconds", 0))
-    for line in stdin.read().splitlines():
-        answer = execute(pipe, line)
-        if answer is None:
-            break
-        for text in answer:
-            print(text, file=stdout)
+    with alone(pipe) as served:
+        if not served:
+            return 0  # measured: without a word, or with 1 and "Cannot send command to MPS control daemon process"
+        time.sleep(state.get("hang_seconds", 0))
+        for line in stdin.read().splitlines():
+            answer = execute(pipe, line)
+            if answer is None:
+                break
+            for text in answer:
+                print(text, file=stdout)
     return 0
 
 

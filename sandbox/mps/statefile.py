@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STATE_FILE = ".sandbox-mps.json"
 LOCK_FILE = ".sandbox-mps.lock"
+SESSION_FILE = ".sandbox-mps.session"
 
 
 def load(pipe: str) -> State | None:
@@ -49,6 +50,24 @@ class locked:  # noqa: N801 - used as a context manager function; contextlib is 
     def __enter__(self) -> None:
         self._file = open(self._path, "w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+class alone:  # noqa: N801 - as above
+    """Whether no other program talks to the daemon; until the end of the block none can."""
+
+    def __init__(self, pipe: str) -> None:
+        self._path = os.path.join(pipe, SESSION_FILE)
+
+    def __enter__(self) -> bool:
+        self._file = open(self._path, "w")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, PluginFiles, write_config
-from nodeagent.handover.mps_state import MpsDaemon, MpsState, read_mps
-from nodeagent.mps.control import ENDED
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, is_running, read_mps
+from nodeagent.mps.control import ENDED, PRINTS_ALWAYS
 from tests.deploy.test_mounts import container
 from tests.e2e.rig.containers.debian import unpacked
 from tests.e2e.rig.containers.programs import MPS
@@ -62,10 +62,18 @@ class Node:
             start_new_session=True,
         )
 
-    def daemon(self, gpu: str) -> MpsDaemon | None:
+    def reported(self, gpu: str) -> MpsDaemon | None:
         found = read_mps(self.files)
         daemons = found.daemons if isinstance(found, MpsState) else ()
-        return next((daemon for daemon in daemons if daemon.gpu == gpu and daemon.ready and daemon.pid), None)
+        return next((daemon for daemon in daemons if daemon.gpu == gpu), None)
+
+    def daemon(self, gpu: str) -> MpsDaemon | None:
+        found = self.reported(gpu)
+        return found if found and found.ready and found.pid else None
+
+    def problem(self, gpu: str) -> str:
+        found = self.reported(gpu)
+        return found.problem if found else ""
 
     def answering(self, gpu: str) -> MpsDaemon:
         return eventually(lambda: self.daemon(gpu), f"the daemon of {gpu}", seen=lambda: read_mps(self.files))
@@ -73,27 +81,36 @@ class Node:
     def pipe(self, gpu: str) -> Path:
         return self.mps_root / gpu[:13] / "pipe"
 
-    def tell(self, gpu: str, command: str, *before: str) -> str:
-        """What the command prints; `before` are words that run it as another user or in other mounts."""
-        environment = {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe(gpu))}
-        done = subprocess.run(
-            [*before, COMMAND],
-            input=f"{command}\n",
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return (done.stdout + done.stderr).strip()
+    def tell(self, gpu: str, commands: str, *before: str) -> str:
+        """What they print; `before` are words that run them as another user or in other mounts.
 
-    def attack(self, gpu: str, command: str, user: tuple[str, ...] = ORDINARY_USER) -> str:
-        return self.tell(gpu, command, *self._jail(gpu), *user)
+        The daemon turns this run away while it talks to the supervisor: the last line shows whether it did not.
+        """
+        lines = eventually(lambda: self._told(gpu, f"{commands}\n{PRINTS_ALWAYS}\n", *before), "an answer")
+        return "\n".join(lines[:-1])
+
+    def _told(self, gpu: str, commands: str, *before: str) -> list[str]:
+        with self.talking(gpu, *before) as program:
+            return program.communicate(commands, timeout=60)[0].splitlines()
+
+    def talking(self, gpu: str, *before: str) -> subprocess.Popen[str]:
+        """A program that the daemon talks to until its input ends."""
+        environment = {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe(gpu))}
+        return subprocess.Popen(
+            [*before, COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        )
+
+    def attack(self, gpu: str, commands: str) -> str:
+        return self.tell(gpu, commands, *self.jail(gpu), *ORDINARY_USER)
+
+    def quit_as_root(self, gpu: str, pid: int) -> None:
+        """Until the process has ended, since this run can be turned away."""
+        eventually(lambda: not is_running(pid) or self._told(gpu, "quit\n", *self.jail(gpu)), "the daemon's end")
 
     def shell(self, gpu: str, line: str) -> str:
         """As root in a container, since an ordinary user may not write there in any case."""
         done = subprocess.run(
-            [*self._jail(gpu), "/bin/sh", "-c", f"cd {self.pipe(gpu)}; {line}"],
+            [*self.jail(gpu), "/bin/sh", "-c", f"cd {self.pipe(gpu)}; {line}"],
             capture_output=True,
             text=True,
             timeout=60,
@@ -101,7 +118,7 @@ class Node:
         )
         return done.stdout + done.stderr
 
-    def _jail(self, gpu: str) -> tuple[str, ...]:
+    def jail(self, gpu: str) -> tuple[str, ...]:
         return ("unshare", "--mount", "/bin/sh", "-c", AS_MOUNTED, str(self.pipe(gpu)))
 
     def supervisors(self) -> list[int]:
@@ -181,8 +198,9 @@ def test_a_config_that_cannot_be_read_costs_no_daemon(node: Node) -> None:
 def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: Node) -> None:
     """535 obeys any user here; 580 was seen to refuse."""
     alarms = node.answering(GPU_A).alarms
-    assert node.attack(GPU_A, "set_default_active_thread_percentage 1") == "1.0"
-    assert node.attack(GPU_A, "set_default_device_pinned_mem_limit 0 1M") == ""
+    assert (
+        node.attack(GPU_A, "set_default_active_thread_percentage 1\nset_default_device_pinned_mem_limit 0 1M") == "1.0"
+    )
     threads = seconds_until(
         lambda: node.tell(GPU_A, "get_default_active_thread_percentage") == "50.0", "the threads are set back"
     )
@@ -190,9 +208,28 @@ def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: Node) -> N
         lambda: node.tell(GPU_A, "get_default_device_pinned_mem_limit 0") == "9G", "the memory limit is set back"
     )
     print(f"set back after {threads:.1f} s and {memory:.1f} s")
-    eventually(lambda: node.answering(GPU_A).alarms >= alarms + 2, "two alarms")
+    eventually(lambda: node.answering(GPU_A).alarms == alarms + 2, "two alarms")
     assert "the default thread percentage was changed from 50.0 to 1.0" in node.answering(GPU_A).alarm
     assert "the default memory limit was changed from 9G to 1M" in node.answering(GPU_A).alarm
+
+
+def test_a_user_who_keeps_the_daemon_busy_is_reported_and_ends_nothing(node: Node) -> None:
+    before, other = node.answering(GPU_A), node.answering(GPU_B)
+    as_user = (*node.jail(GPU_A), *ORDINARY_USER)
+    users = [node.talking(GPU_A, *as_user)]
+
+    def problem() -> str:
+        if users[-1].poll() is not None:  # turned away itself
+            users.append(node.talking(GPU_A, *as_user))
+        return node.problem(GPU_A)
+
+    try:
+        assert eventually(problem, "a report").startswith("the MPS control daemon talks to another program")
+        assert node.answering(GPU_B) == other
+    finally:
+        for user in users:
+            user.communicate()
+    assert node.answering(GPU_A) == before, "the same process, and nothing is said to have ended"
 
 
 def test_what_the_read_only_mount_and_the_daemon_refuse(node: Node) -> None:
@@ -214,7 +251,7 @@ def test_a_daemon_that_ends_is_started_again_and_no_other_one(node: Node, end: s
     if end == "SIGKILL":
         os.kill(before, signal.SIGKILL)
     else:
-        node.attack(GPU_A, "quit", user=())
+        node.quit_as_root(GPU_A, before)
     seconds = seconds_until(
         lambda: (found := node.daemon(GPU_A)) is not None and found.pid != before, "another daemon answers"
     )

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -77,23 +78,28 @@ def test_what_a_client_changed_is_set_back_and_reported(node: Node, control: Mps
     assert control.ensure(GPU, TEN) == Check()
 
 
-def test_a_dropped_command_is_sent_again_by_the_next_check(node: Node) -> None:
-    stand_in = f"{node.environment['PATH'].partition(':')[0]}/nvidia-cuda-mps-control"
-    command, busy = node.root / "nvidia-cuda-mps-control", node.root / "busy"
-    command.write_text(
-        f'#!/bin/sh\nread line\ncase "$line" in set_*) test -e {busy} && rm {busy} && exit 0;; esac\n'
-        f'echo "$line" | exec {stand_in} "$@"\n'
-    )
-    command.chmod(0o755)
-    control = MpsControl(node.pipe(GPU), {**node.environment, "PATH": f"{node.root}:{node.environment['PATH']}"})
+def test_a_run_that_the_daemon_turned_away_is_repeated(node: Node, control: MpsControl) -> None:
     assert control.ensure(GPU, TEN) == Check()
     held = json.loads(state(node).read_text())
     state(node).write_text(json.dumps({**held, "percentage": 1.0}))
-    busy.touch()
-    changed = "the default thread percentage was changed from 50.0 to 1.0 and"
-    assert control.ensure(GPU, TEN).alarms == (f"{changed} is set back at the next check",)
-    assert control.ensure(GPU, TEN).alarms == (f"{changed} set back",)
+    with ExitStack() as other:
+        other.enter_context(mps.talking(node.pipe(GPU)))
+        pauses = iter([lambda: None, other.close])
+        control = MpsControl(node.pipe(GPU), node.environment, pause=lambda _: next(pauses)())
+        assert control.ensure(GPU, TEN) == Check()
+        assert list(pauses) == []
     assert json.loads(state(node).read_text()) == held
+
+
+def test_a_daemon_that_talks_to_another_program_is_reported_and_neither_started_nor_ended(node: Node) -> None:
+    control = MpsControl(node.pipe(GPU), node.environment, pause=lambda _: None)
+    assert control.ensure(GPU, TEN) == Check()
+    with mps.talking(node.pipe(GPU)):
+        check = control.ensure(GPU, TEN)
+        assert (check.problem or "").startswith("the MPS control daemon talks to another program")
+        assert (check.failed_start, check.alarms) == (False, ())
+        assert not control.end()
+    assert control.ensure(GPU, TEN) == Check()
 
 
 def test_a_servers_own_limits_are_held_too(node: Node, control: MpsControl) -> None:

@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 4
 PROFILE ?= quick
+# Many images for CI set it. Each of the processes that tests start would then compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-gitops \
   e2e-scale e2e-load e2e-programs hardware fmt lock manifests docs image audit clean

@@ -5,7 +5,6 @@ supervisor with the simulated nvidia-cuda-mps-control first on its PATH.
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from sandbox.driver import machine, toolkit
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, ContainerHooks, Kubelet, ScriptedRuntime, Switches
-from sandbox.mps import directory as mps_directory
+from sandbox.mps import search_path
 from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
 
@@ -96,10 +95,6 @@ class SandboxNode:
         minors = range(len(self._gpus))
         toolkit.install(self.root / "driver", self._cdi, machine.observe(self.machine)["driver_version"], minors)
 
-    def _programs(self) -> str:
-        """PATH of the programs that drive MPS. This Python before any other: the stand-in starts for every command."""
-        return f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-
     def _on_hardware(self, *program: str) -> tuple[str, list[str]]:
         """Module and arguments that run a program where it sees this node's GPUs."""
         return "sandbox.driver.run", [str(self.machine), "-m", *program]
@@ -124,7 +119,7 @@ class SandboxNode:
             self.mps,
             "nodeagent.mps",
             ["--state-dir", state, "--mps-root", mps],
-            env={"PATH": self._programs()},
+            env={"PATH": search_path(os.environ.get("PATH", ""))},
         )
         config = self.root / "agent.yaml"
         config.write_text(yaml.safe_dump(self._agent_settings(state, kubelet)))

@@ -22,7 +22,7 @@ settings.load_profile("quick")
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
-    """Modules and tests, millions of objects, stay to the end: to walk them again and again takes a third of the time."""
+    """Modules and tests stay to the end: the collector would walk these millions of objects again and again."""
     gc.disable()
     yield
     gc.collect()

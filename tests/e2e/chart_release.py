@@ -23,7 +23,7 @@ import yaml
 
 from deploy.generate.manifests import CHART, NAMESPACE, split
 from kube import apply
-from sandbox.mps import directory as mps_directory
+from sandbox.mps import search_path
 from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.waiting import eventually
@@ -119,9 +119,9 @@ class Program:
         """`before`: a command to which the program's arguments are added, instead of its own script."""
         program, *arguments = self.words
         command = [*before, *arguments, *extra] if before else [str(PROGRAMS / program), *arguments, *extra]
-        path = f"{mps_directory()}:{PROGRAMS}:{os.environ['PATH']}"
+        environ = {**os.environ, "PATH": search_path(os.environ["PATH"])}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PATH": path})
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
 
     def answers(self, probe: str) -> bool:
         """Whether it passes this probe of its container."""

@@ -7,7 +7,6 @@ through the real scheduler.
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from partitioning.models import model_for_product
 from sandbox.driver import machine, toolkit
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.procfs import proc_of
-from sandbox.mps import directory as mps_directory
+from sandbox.mps import search_path
 from sandbox.supervisor import Supervisor
 from tests.builders import objects
 from tests.e2e.fleet import daemon_pod
@@ -104,7 +103,7 @@ class GpuNode:
 
     def start_mps(self) -> None:
         arguments = ["--state-dir", str(self.folder / "state"), "--mps-root", str(self.folder / "mps")]
-        path = f"{mps_directory()}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+        path = search_path(os.environ.get("PATH", ""))
         self.supervisor.add("mps", "nodeagent.mps", arguments, env={"PATH": path})
 
     def start_agent(self) -> None:

@@ -11,18 +11,16 @@ from typing import IO
 
 import pytest
 
-import sandbox
 from nodeagent.device_plugin.registration import RegistrationTiming
 from nodeagent.device_plugin.service import PluginService, ServiceTiming
 from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, read_loaded, write_config
 from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
 from nodeagent.mps.daemons import DaemonTiming
 from nodeagent.mps.supervisor import MpsSupervisor
+from sandbox.mps import search_path
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
-
-STAND_IN = Path(next(iter(sandbox.__path__))) / "mps"
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Node:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, "PATH": f"{STAND_IN}:{os.environ['PATH']}"}
+        return {**os.environ, "PATH": search_path(os.environ["PATH"])}
 
     def pipe(self, gpu: str) -> Path:
         return self.mps_root / gpu[:13] / "pipe"

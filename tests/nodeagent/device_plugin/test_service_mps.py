@@ -191,7 +191,7 @@ def test_a_resource_that_turns_to_mps_is_registered_again(
 def test_a_missing_mps_command_is_reported(
     node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.nodeagent.device_plugin.conftest.STAND_IN", node.root)
+    monkeypatch.setattr("tests.nodeagent.device_plugin.conftest.search_path", lambda others: others)
     if any((os.access(f"{d}/nvidia-cuda-mps-control", os.X_OK)) for d in os.environ["PATH"].split(":")):
         pytest.skip("this machine has the real command")
     start_plugin()

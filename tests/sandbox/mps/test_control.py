@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -48,8 +47,7 @@ def control(pipe: Path, commands: str = "", *arguments: str, **environment: str)
 
 @pytest.fixture(autouse=True)
 def _on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    python = Path(sys.executable).parent
-    monkeypatch.setenv("PATH", f"{mps.directory()}:{python}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", mps.search_path(os.environ["PATH"]))
     assert shutil.which(COMMAND) == str(mps.directory() / COMMAND)
 
 

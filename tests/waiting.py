@@ -25,11 +25,13 @@ def eventually(
     began = time.monotonic()
     pause = threading.Event()
     while True:
+        before = time.monotonic()
         found = observe()
         if found:
             return found
-        waited = time.monotonic() - began
+        took, waited = time.monotonic() - before, time.monotonic() - began
         if waited > seconds:
             last = found if seen is None else seen()
             raise AssertionError(f"timed out after {seconds:g} s waiting for: {what}; last seen: {last!r}")
-        pause.wait(min(max(waited / 20, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+        # At most a third of the time goes into observing: what is awaited needs the processor, too.
+        pause.wait(max(min(max(waited / 20, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS), 2 * took))

@@ -5,7 +5,10 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,13 +27,15 @@ def run(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
 
 
-def result_of(folder: str) -> dict[str, Any]:
+@cache
+def result_of(folder: str) -> Mapping[str, Any]:
+    """One run of each example serves every test of it in this process."""
     done = run("-f", str(EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS), "-o", "json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # progress is for terminals
     result = json.loads(done.stdout)
     assert set(result) == {"seconds", "pods", "plans", "containers"}
-    return dict(result)
+    return MappingProxyType(result)
 
 
 def outcome(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -61,7 +66,7 @@ def test_the_mps_pod_of_nos_documentation_runs() -> None:
     }
 
 
-def given(result: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, str], list[str]]]:
+def given(result: Mapping[str, Any]) -> dict[str, tuple[list[str], dict[str, str], list[str]]]:
     """By pod, what its container got for its devices: device nodes, environment and mounts, as docs/mps.md shows it.
 
     Paths begin with the sandbox's folder, and those of GPUs with a part of their UUIDs: both are left out.

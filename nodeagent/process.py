@@ -14,7 +14,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from crds.v1alpha1 import names
+from crds.v1alpha1 import names, paths
 from kube.budget import RequestBudget
 from kube.clients import Client
 from kube.events import EventRecorder
@@ -23,7 +23,6 @@ from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
 from kube.telemetry import PlumbingGauges, RequestMetrics
 from kube.timestamps import api_time
-from nodeagent import paths
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer

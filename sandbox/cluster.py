@@ -21,7 +21,7 @@ import yaml
 from kubernetes.client import ApiClient
 
 from cli.hardware import Gpu, Problem, gpus_of
-from crds.v1alpha1 import names
+from crds.v1alpha1 import names, paths
 from kube import apply, clients
 from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
@@ -29,7 +29,7 @@ from sandbox.control_plane import ControlPlane, Embedded, Role, write_kubeconfig
 from sandbox.held_pods import HeldPods
 from sandbox.kubelet import ContainerRecord
 from sandbox.node import SandboxNode
-from sandbox.objects import PLANS, ClusterObjects, copy_of
+from sandbox.objects import ClusterObjects, copy_of
 from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
 
@@ -154,7 +154,7 @@ class Cluster:
         """Every pod but gpuplan's own, those that still wait for their node's plugin included."""
         # Held ones first: one that is created in between is there twice for a moment, not missing.
         held = self._held.bodies() if self._held else []
-        found = apply.get(self.api, "/api/v1/pods")["items"]
+        found = apply.get(self.api, paths.PODS)["items"]
         return [*(pod for pod in found if pod["metadata"]["namespace"] != names.NAMESPACE), *held]
 
     def containers(self) -> list[ContainerRecord]:
@@ -165,7 +165,7 @@ class Cluster:
     def plans(self) -> list[dict[str, Any]]:
         """Every GPUPartitionPlan, with apiVersion and kind."""
         kind = {"apiVersion": names.API_VERSION, "kind": names.KIND}
-        return [{**kind, **item} for item in apply.get(self.api, PLANS)["items"]]
+        return [{**kind, **item} for item in apply.get(self.api, paths.PLANS)["items"]]
 
     def decisions(self) -> dict[str, Any] | None:
         """The controller's account of its last finished pass; None while it has none or cannot be reached."""
@@ -188,7 +188,7 @@ class Cluster:
     # ----------------------------------------------------------------------------------------- parts
 
     def _node_watch(self) -> Reflector[dict[str, Any]]:
-        return Reflector(self.api, "/api/v1/nodes", project=lambda node: node, on_change=self._node_changed)
+        return Reflector(self.api, paths.NODES, project=lambda node: node, on_change=self._node_changed)
 
     def _node_changed(self, key: tuple[str, str], _old: object, new: dict[str, Any] | None) -> None:
         _, name = key
@@ -207,7 +207,7 @@ class Cluster:
 
     def _collect_pods(self, node: str) -> None:
         """Delete what was bound to a node that is gone, as the pod garbage collector does: no kubelet ends it."""
-        for pod in apply.get(self.api, "/api/v1/pods", query={"fieldSelector": f"spec.nodeName={node}"})["items"]:
+        for pod in apply.get(self.api, paths.PODS, query={"fieldSelector": f"spec.nodeName={node}"})["items"]:
             metadata = pod["metadata"]
             path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
             with contextlib.suppress(NotFound, Conflict):

@@ -14,13 +14,13 @@ from kubernetes.client import ApiClient
 
 from crds.definition import definition
 from crds.v1alpha1 import names
+from crds.v1alpha1.paths import NODES, PLANS
 from kube import apply
 from kube.errors import ApiError, Conflict
 
-PLANS = names.PLANS_PATH
 COLLECTIONS = {
     "Namespace": "/api/v1/namespaces",
-    "Node": "/api/v1/nodes",
+    "Node": NODES,
     "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "GPUPartitionPlan": PLANS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from controller.api import paths
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, NAMESPACE, agent_lease
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.memory.objects import Json, Sizes, collections
-from controller.api import paths
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE
 from kube.leases import lease_path
 from kube.timestamps import micro_time

@@ -18,9 +18,9 @@ from typing import Any
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
-from controller.api import paths
 from controller.api.plans import ConditionReading, PlanReading
 from controller.model.views import NodeView
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import (
     API_VERSION,
     CHANGING_TAINT,

@@ -20,9 +20,8 @@ from typing import Any
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
-from controller.api import paths
 from controller.api.reading import Unreadable
-from crds.v1alpha1 import gpu_operator
+from crds.v1alpha1 import gpu_operator, paths
 from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CONTROLLER_MANAGER, LABEL_NODE_AGENT
 from kube import apply, errors

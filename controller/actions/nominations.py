@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from controller.actions.environment import Environment
-from controller.api import paths
 from controller.model.demand import is_device, queue_order
 from controller.model.views import PlanView, PodView
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import CONTROLLER_MANAGER, PartitionState
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once

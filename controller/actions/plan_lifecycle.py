@@ -15,8 +15,8 @@ from functools import partial
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.plan_writer import Writer, Written
-from controller.api import paths
 from controller.api.plans import PlanReading
+from crds.v1alpha1 import paths
 from crds.v1alpha1.enablement import draining
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors

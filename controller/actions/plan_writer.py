@@ -18,13 +18,13 @@ from enum import Enum
 from typing import Any
 
 from controller.actions.environment import Environment
-from controller.api import paths
 from controller.api.plan_items import item_of
 from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
 from controller.model.results import NodeChange, NodeFailure, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlanView
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once

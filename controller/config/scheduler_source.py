@@ -15,10 +15,10 @@ from pathlib import Path
 
 from kubernetes.client import ApiClient
 
-from controller.api import paths
 from controller.config.scheduler_config import SchedulerConfigError, load_profiles, profile_warnings, read_profiles
 from controller.config.settings import ConfigMapKey, Settings
 from controller.model.scheduling import SchedulerProfiles
+from crds.v1alpha1 import paths
 from kube import apply
 from kube.change_log import ChangeLog
 from kube.errors import ApiError, NotFound

@@ -13,7 +13,6 @@ PLURAL = "gpupartitionplans"
 SINGULAR = "gpupartitionplan"
 SHORT_NAME = "gpp"
 CATEGORY = "gpu"
-PLANS_PATH = f"/apis/{API_VERSION}/{PLURAL}"
 
 CONTROLLER_MANAGER = "gpuplan-controller"
 AGENT_MANAGER = "gpuplan-agent"

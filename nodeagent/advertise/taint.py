@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
 
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, LABEL_MPS_DAEMONS, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
@@ -23,7 +24,6 @@ from kube.errors import ApiError, is_stale
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
 from kube.taints import taint_patch
-from nodeagent import paths
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)

@@ -15,14 +15,13 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from crds.v1alpha1 import names
+from crds.v1alpha1 import names, paths
 from kube import apply
 from kube.budget import RequestBudget
 from kube.change_log import ChangeLog
 from kube.errors import ApiError, Conflict, NotFound
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
-from nodeagent import paths
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.conditions import OURS
 from nodeagent.report.handback import Beats, Handback

@@ -6,11 +6,11 @@ import pytest
 
 from benchmarks.memory import __main__ as memory
 from benchmarks.memory.objects import Sizes, collections
-from controller.api import paths
 from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
 from controller.model.views import NodeView, PodView
+from crds.v1alpha1 import paths
 
 pytestmark = pytest.mark.slow
 

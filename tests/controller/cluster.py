@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from controller.actions.cluster_gauges import ClusterGauges
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
-from controller.api import paths
 from controller.api.nodes import read_node
 from controller.api.plans import read_plan
 from controller.api.pods import read_pod
@@ -20,6 +19,7 @@ from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.views import PlannerOptions
 from crds.definition import definition
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESPACE, agent_lease
 from kube import apply, clients
 from kube.leases import lease_path

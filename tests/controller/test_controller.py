@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from controller import wiring
-from controller.api import paths
 from controller.cache import watches
 from controller.cache.watches import Watches
 from controller.config.scheduler_source import SourceWatch
 from controller.loop import Loop
 from controller.wiring import Controller
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import NAMESPACE
 from crds.v1alpha1.plan import GPUPartitionPlan
 from kube.concurrency import REQUESTS

@@ -11,10 +11,10 @@ from urllib.request import urlopen
 
 import yaml
 
-from controller.api import paths
 from controller.config.settings import read_settings
 from controller.planning import plan
 from controller.wiring import Controller
+from crds.v1alpha1 import paths
 from kube import apply
 from tests.builders.objects import Json, gpu, status
 from tests.controller.cluster import Cluster

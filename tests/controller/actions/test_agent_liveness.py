@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from controller.actions.agent_liveness import AgentLiveness
-from controller.api import paths
 from controller.api.nodes import read_node
-from crds.v1alpha1 import names
+from crds.v1alpha1 import names, paths
 from kube import apply
 from tests.builders.objects import condition, gpu, item, node, status
 from tests.controller.cluster import Bench

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.actions.node_labels import Changes, NodeLabels, changes, values_before
-from controller.api import paths
+from crds.v1alpha1 import paths
 from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, OPERANDS
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
 from kube import apply

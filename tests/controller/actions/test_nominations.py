@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controller.actions.nominations import Nominator, coming, due
-from controller.api import paths
 from controller.model.views import PlanView
+from crds.v1alpha1 import paths
 from kube import apply
 from kube.concurrency import REQUESTS
 from tests.apiserver import Refuse

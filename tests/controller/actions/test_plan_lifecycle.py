@@ -4,9 +4,8 @@ import pytest
 
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
-from controller.api import paths
 from controller.api.nodes import read_node
-from crds.v1alpha1 import names
+from crds.v1alpha1 import names, paths
 from kube import apply
 from tests.builders.objects import Json, item, node
 from tests.controller.cluster import Bench

@@ -3,10 +3,10 @@
 import pytest
 
 from controller.actions.plan_writer import Written
-from controller.api import paths
 from controller.api.plans import PlanReading
 from controller.model.results import NodeChange
 from controller.model.views import PlannedGpu
+from crds.v1alpha1 import paths
 from kube import apply
 from tests.builders.objects import Json, item
 from tests.controller.actions.writing import change, planned, ready, write, writer

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from controller.actions.plan_writer import Outcome, Writer
-from controller.api import paths
 from controller.api.plan_items import desired_of
 from controller.model.results import NodeChange, Placed, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannedGpu
+from crds.v1alpha1 import paths
 from crds.v1alpha1.spec import GpuItem
 from kube import apply
 from partitioning.models import model_for_name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.api import paths
+from crds.v1alpha1 import paths
 from kube import apply
 from tests.builders.objects import node
 from tests.nodeagent.report.agent_and_controller import Rig

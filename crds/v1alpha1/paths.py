@@ -1,10 +1,10 @@
-"""Paths of the API objects that the controller reads and writes. Constants and one-line functions only."""
+"""Paths of the API objects that controller and agent read and write. Constants and one-line functions only."""
 
-from crds.v1alpha1.names import PLANS_PATH
+from crds.v1alpha1.names import API_VERSION, PLURAL
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
-PLANS = PLANS_PATH
+PLANS = f"/apis/{API_VERSION}/{PLURAL}"
 
 
 def plan(name: str) -> str:

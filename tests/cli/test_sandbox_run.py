@@ -16,6 +16,7 @@ import pytest
 from sandbox.cli.tables import CONTROL_NODES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+GUIDE = Path(__file__).parents[2] / "docs/mps.md"
 
 SETTLE_SECONDS = 90.0
 
@@ -89,6 +90,18 @@ def limits(memory_mib: int, percent: int = 100) -> dict[str, str]:
     return {**threads, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib}M"}
 
 
+def documented(folder: str) -> set[tuple[str, str]]:
+    """Environment and first device node in the guide's rows of this example."""
+    row = rf"^\| `examples/{folder}`: [^|]+ \| ([^|]+) \| [^|]+ \| `([^`]+)`"
+    return set(re.findall(row, GUIDE.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def in_words(environment: dict[str, str]) -> str:
+    """As the guide writes it."""
+    words = [f"{name.removeprefix('CUDA_MPS_')}={value}" for name, value in sorted(environment.items(), reverse=True)]
+    return ", ".join(f"`{word}`" for word in [*words, "PIPE_DIRECTORY"]) if words else "none"
+
+
 @pytest.mark.parametrize(
     ("folder", "expected"),
     [
@@ -114,6 +127,9 @@ def test_what_containers_get_of_each_way_of_sharing(
     assert {pod["phase"] for pod in result["pods"]} == {"Running"}
     found = given(result)
     assert {pod: (nodes[0], environment) for pod, (nodes, environment, _) in found.items()} == expected
+    rows = documented(folder)
+    assert rows
+    assert rows <= {(in_words(environment), nodes[0]) for nodes, environment, _ in found.values()}
     for nodes, environment, mounts in found.values():
         assert (len(mounts) > 0) is bool(environment)
         assert len(nodes) in (1, 3)  # a MIG instance has its capabilities besides

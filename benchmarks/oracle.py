@@ -18,6 +18,7 @@ import numpy as np
 
 from controller.model.demand import Demand, kind_of
 from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
@@ -124,7 +125,7 @@ def exact_levels(snapshot: Snapshot, *, per_node: bool = True, seconds: float = 
 
 def _solve(snapshot: Snapshot, worth: Callable[[Demand], int], *, per_node: bool, seconds: float) -> Bound:
     demands = snapshot.demands.helpable
-    stocks = take_stock(snapshot)
+    stocks = take_stock(snapshot, PlannerOptions())
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in demands])
     resources = sorted({resource for demand in demands for resource, _ in demand.wants})
     sets = _sets(stocks, groups, resources, per_node=per_node)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.actions.headroom import Headroom, headroom
 from controller.actions.metrics import PLACED, Metrics
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.reasons import UnplacedReason
 from controller.model.views import NodeView, PartitionView, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import node_stock
-from controller.planner.inventory.headroom import Headroom, headroom
 
 UNDECIDED = "Undecided"
 """Reason of a pending pod that no pass has judged yet, or that needs none."""

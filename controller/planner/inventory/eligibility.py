@@ -34,11 +34,8 @@ from partitioning.placements import occupancy, placement_of
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
 
-def take_stock(
-    snapshot: Snapshot, options: PlannerOptions | None = None, failed: Collection[str] = ()
-) -> list[NodeStock]:
+def take_stock(snapshot: Snapshot, options: PlannerOptions, failed: Collection[str] = ()) -> list[NodeStock]:
     """A pod for which a scheduler is preempting counts as bound where it is nominated. `failed` nodes are left out."""
-    chosen = options or PlannerOptions()
     plans = {plan.name: plan for plan in snapshot.plans}
     preempting = [
         replace(pod, node=pod.nominated_node)
@@ -52,7 +49,7 @@ def take_stock(
     def stock(_: int, node: NodeView) -> NodeStock:
         if node.name in failed:
             return NodeStock(node=node, plan=None, usage=Usage.of(()), ineligible=Ineligible.PLAN_FAILED)
-        return node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), chosen)
+        return node_stock(node, plans.get(node.name), pods_of.get(node.name, ()), options)
 
     return by_node(stock, snapshot.nodes)
 

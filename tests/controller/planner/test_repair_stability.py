@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.api.plan_items import item_of
 from controller.model.snapshot import Snapshot
-from controller.model.views import GpuView, PlannedGpu, PlanView
+from controller.model.views import GpuView, PlannedGpu, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.result.repair import repaired
 from crds.v1alpha1.names import PartitionState
@@ -28,7 +28,7 @@ def corrected(raw: Json) -> list[Json]:
     reading = plan_reading(raw)
     views = tuple(replace(found.view, settled=False) for found in reading.gpus)
     view = PlanView(name="n1", node_uid="uid-n1", agent_alive=True, planned=reading.planned, gpus=views)
-    (stock,) = take_stock(Snapshot(nodes=(node_view(node()),), plans=(view,)))
+    (stock,) = take_stock(Snapshot(nodes=(node_view(node()),), plans=(view,)), PlannerOptions())
     stored = reading.planned_items
     before = {found.index: found for found in reading.planned}
     return [_wire(found, before, stored) for _, found in sorted(repaired(stock).items())]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from controller.model.views import GpuView
+from controller.actions.headroom import Headroom, headroom
+from controller.model.views import GpuView, PlannerOptions
 from controller.planner.inventory.eligibility import take_stock
-from controller.planner.inventory.headroom import Headroom, headroom
 from tests.controller.planner.builders import A100, cluster, mig, mps, server
 
 NAME = A100.names[0]
 
 
 def of(*gpus: GpuView) -> Headroom:
-    (stock,) = take_stock(cluster(server("node-1", *gpus)))
+    (stock,) = take_stock(cluster(server("node-1", *gpus)), PlannerOptions())
     return headroom(stock)
 
 

@@ -19,7 +19,7 @@ from controller.model.views import PlannerOptions
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
-from controller.planner.bounds.aggregate import upper_bound
+from controller.planner.bound import upper_bound
 from controller.planner.improvement.consolidate import consolidate
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups

@@ -121,19 +121,19 @@ class MpsPool(Pool):
         super().__init__((*sizes_mib, *((WHOLE,) if whole else ())))
         self.whole = whole
         self.sizes_mib = sizes_mib
-        self._sizes_gb = {name: -(-mib * BYTES_PER_MIB // BYTES_PER_GB) for name, mib in sizes_mib.items()}
-        self._demanded = frozenset(self._sizes_gb.values())
+        self.sizes_gb = {name: -(-mib * BYTES_PER_MIB // BYTES_PER_GB) for name, mib in sizes_mib.items()}
+        self._demanded = frozenset(self.sizes_gb.values())
         self._fillable = fillable(self._demanded)
 
     def demand(self, resources: Iterable[str]) -> None:
-        demanded = frozenset(self._sizes_gb[name] for name in resources if name in self._sizes_gb)
+        demanded = frozenset(self.sizes_gb[name] for name in resources if name in self.sizes_gb)
         if demanded != self._demanded:
             self._demanded, self._fillable = demanded, fillable(demanded)
             self._rate_again()
 
     def potential(self, state: int) -> int:
         """The most GB that slices of the demanded sizes can still take; names of sizes are whole GB."""
-        return self._fillable[min((self.free_mib(state) + 1) * BYTES_PER_MIB // BYTES_PER_GB, len(self._fillable) - 1)]
+        return self._fillable[whole_gb(self.free_mib(state) + 1)]
 
     def space(self, state: int) -> int:
         return self.free_mib(state)
@@ -176,9 +176,13 @@ class MpsPool(Pool):
         return device.base - (taken_mib << _CLIENT_BITS) - len(shares)
 
 
+def whole_gb(mib: int) -> int:
+    return min(mib * BYTES_PER_MIB // BYTES_PER_GB, _MOST_GB)
+
+
 @lru_cache(maxsize=512)
 def fillable(sizes: frozenset[int]) -> tuple[int, ...]:
-    """Per amount of memory, how much of it slices of these sizes can take at most."""
+    """Per amount of memory in GB, how much of it slices of these sizes can take at most."""
     filled = [0] * (_MOST_GB + 1)
     for amount in range(1, _MOST_GB + 1):
         filled[amount] = max((filled[amount - size] + size for size in sizes if size <= amount), default=0)

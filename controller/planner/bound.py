@@ -10,17 +10,19 @@ only lower what is possible. Never smaller than what some plan can place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations_with_replacement
 
 from controller.model.demand import Demand
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
-from controller.planner.board.pools import MigPool, MpsPool
-from controller.planner.bounds.gpu_capacity import Weights, capacity_of
+from controller.planner.board.pools import MigPool, MpsPool, StockPool, fillable, whole_gb
 from controller.planner.placement.shares import competing
 from partitioning.models import ProfileSpec
+from partitioning.resources import WHOLE
+from partitioning.states import StateTable, state_table
 
 _STEPS = 10
 _SLACK = 1e-9
@@ -28,9 +30,10 @@ _SLACK = 1e-9
 _NOTHING = 1e-6
 """Capacity that stands for none at all."""
 
-
 Kinds = Sequence[tuple[Demand, int]]
 """A demand for each kind of pods that take the same, and how many they are."""
+Weights = Mapping[str, float]
+"""What one partition of a resource weighs."""
 
 
 def upper_bound(board: Board, assignments: Sequence[Assignment]) -> int:
@@ -87,7 +90,7 @@ def _measures(board: Board, kinds: Kinds) -> list[list[float]]:
     ]
     for weights in _gpu_weights(board, [pool for pool, _ in pools]):
         taken = [sum(count * weights.get(name, 0) for name, count in demand.wants) for demand, _ in kinds]
-        found.append(_relative(taken, sum(capacity_of(pool, states, weights) for pool, states in pools)))
+        found.append(_relative(taken, sum(_capacity_of(pool, states, weights) for pool, states in pools)))
     return found
 
 
@@ -98,7 +101,7 @@ def _relative(taken: Sequence[float], capacity: float) -> list[float]:
 def _gpu_weights(board: Board, pools: Sequence[Pool]) -> list[Weights]:
     """Each resource alone, then slices of MIG by compute and by memory, then memory of MPS."""
     mig = [pool for pool in pools if isinstance(pool, MigPool)]
-    mps = {name: float(mib) for pool in pools if isinstance(pool, MpsPool) for name, mib in pool.sizes_mib.items()}
+    mps = {name: float(gb) for pool in pools if isinstance(pool, MpsPool) for name, gb in pool.sizes_gb.items()}
     alone: list[Weights] = [{name: 1.0} for name in board.sizes]
     return [*alone, _least(mig, lambda spec: spec.compute_slices), _least(mig, lambda spec: spec.size), mps]
 
@@ -112,3 +115,46 @@ def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> W
             if spec is not None:
                 weights[name] = min(float(measure(spec)), weights.get(name, float("inf")))
     return weights
+
+
+def _capacity_of(pool: Pool, states: Mapping[int, int], weights: Weights) -> float:
+    """The most that partitions made from a pool, with so many devices in each state, can weigh."""
+    if isinstance(pool, StockPool):
+        return sum(count * state * weights.get(name, 0) for name in pool.serves for state, count in states.items())
+    if isinstance(pool, MigPool):
+        return _mig_capacity(pool, states, weights)
+    if isinstance(pool, MpsPool):
+        return _mps_capacity(pool, states, weights)
+    return 0.0
+
+
+def _mig_capacity(pool: MigPool, states: Mapping[int, int], weights: Weights) -> float:
+    table = state_table(pool.model, frozenset(pool.profiles.values()))
+    of_profile = {profile: weights.get(name, 0.0) for name, profile in pool.profiles.items()}
+    per_profile = tuple(of_profile[profile] for profile in table.profiles)
+    return sum(count * _heaviest(table, state, per_profile) for state, count in states.items())
+
+
+@lru_cache(maxsize=65536)
+def _heaviest(table: StateTable, state: int, per_profile: tuple[float, ...]) -> float:
+    """The most that one GPU in this state can weigh. Every group of nodes has GPUs in the same few states."""
+    return max(
+        sum(number * weight for number, weight in zip(vector, per_profile, strict=True))
+        for vector in table.pareto(state)
+    )
+
+
+def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) -> float:
+    """By memory where the weights are sizes in GB; by count where a single resource, or whole GPUs, are weighed."""
+    if pool.whole and weights.get(WHOLE):
+        return weights[WHOLE] * sum(count for state, count in states.items() if pool.uncut(state))
+    served = [name for name in weights if name in pool.sizes_mib]
+    if not served:
+        return 0.0
+    least_mib = min(pool.sizes_mib[name] for name in served)
+    most = {state: min(pool.clients(state), pool.free_mib(state) // least_mib) for state in states}
+    if len(served) == 1:
+        return weights[served[0]] * sum(count * most[state] for state, count in states.items())
+    filled = fillable(frozenset(pool.sizes_gb.values()))
+    # A slice of N GB takes up to one MiB less: a GPU is credited with all that its slices may save.
+    return sum(count * filled[whole_gb(pool.free_mib(state) + most[state])] for state, count in states.items())

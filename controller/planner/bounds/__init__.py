@@ -1,1 +1,0 @@
-"""How many pods any plan could place at most."""

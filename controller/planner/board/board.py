@@ -11,10 +11,9 @@ from heapq import heappush
 
 from controller.model.capacity import Capacity
 from controller.planner.board.assignment import Assignment, Taken
-from controller.planner.board.candidates import NodeLists, on_node
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
-from controller.planner.board.several import SeveralFinder
+from controller.planner.board.several import SeveralFinder, on_node
 from controller.planner.board.single import find_single
 
 
@@ -31,8 +30,7 @@ class Board:
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self._in_vain: set[tuple[Hashable, int, Reach]] = set()
         """Shapes that found no place in a group, within a reach."""
-        self._lists = NodeLists(groups, self.devices)
-        self._several = SeveralFinder(self, self._lists)
+        self._several = SeveralFinder(nodes, groups, self.devices, self.rank)
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""
@@ -43,7 +41,7 @@ class Board:
         if device.ready:
             self.groups[self.group_of[device.node]].gpus[device.node, device.gpu] = device
         if device.ready or device.gpu < 0:
-            self._lists.add(device)
+            self._several.add(device)
         self._enter(device)
 
     def fits(self, assignment: Assignment, node: int) -> bool:
@@ -61,11 +59,11 @@ class Board:
 
     def once_ready(self, resource: str) -> Mapping[int, int]:
         """Nodes that had some of it without any cut before this pass, and how much."""
-        return self._lists.ready(resource)
+        return self._several.ready(resource)
 
     def has_partitions(self, assignment: Assignment, node: int) -> bool:
         """Partitions alone: whether the node's devices could give them now."""
-        return on_node(self, assignment.demand, node, Reach.NEW) is not None
+        return on_node(self.devices[node], assignment.demand, self.rank, Reach.NEW) is not None
 
     # ------------------------------------------------------------------------------------------- place
 
@@ -77,7 +75,7 @@ class Board:
                 continue
             taken = self._find(assignment, group, reach)
             if taken is not None:
-                self._commit(assignment, taken[0][0].node, taken)
+                self.put(assignment, taken[0][0].node, taken)
                 return True
             # Capacity only shrinks until something is taken off, so whatever failed here goes on failing; only changed
             # devices become more.
@@ -87,11 +85,19 @@ class Board:
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
         demand = assignment.demand
-        found = on_node(self, demand, node, reach) if self.nodes[node].fits(demand) else None
+        if not self.nodes[node].fits(demand):
+            return False
+        found = on_node(self.devices[node], demand, self.rank, reach)
         if found is None:
             return False
-        self._commit(assignment, node, [(device, fitting.part) for device, fitting in found])
+        self.put(assignment, node, [(device, fitting.part) for device, fitting in found])
         return True
+
+    def put(self, assignment: Assignment, node: int, taken: Taken) -> None:
+        """On devices that have space for it: found now, or where it was before."""
+        self._assign(assignment, node, taken)
+        for device, _ in taken:
+            self._enter(device)
 
     def _find(self, assignment: Assignment, group: int, reach: Reach) -> Taken | None:
         demand = assignment.demand
@@ -104,7 +110,7 @@ class Board:
     # ------------------------------------------------------------------------------------------- take off
 
     def take_off(self, assignment: Assignment) -> tuple[int, Taken]:
-        """Returns where it was, for `put_back`."""
+        """Returns where it was, for `put`."""
         node, taken = self.lift(assignment)
         self.settle((node,))
         return node, taken
@@ -131,14 +137,10 @@ class Board:
             for device in self.devices[node]:
                 self._enter(device)
         self._in_vain.clear()
-        self._lists.renew()
-
-    def put_back(self, assignment: Assignment, node: int, taken: Taken) -> None:
-        """Exactly where it was before; nothing may have come in between."""
-        self._commit(assignment, node, taken)
+        self._several.renew()
 
     def restore(self, now: Iterable[Assignment], before: Iterable[tuple[Assignment, int, Taken]]) -> None:
-        """Take off those that are placed now, and put back those that were before: `clear` and `put_back` in one."""
+        """Take off those that are placed now, and put back those that were before: `clear` and `put` in one."""
         nodes = {self.lift(one)[0] for one in now if one.placed}
         for assignment, node, taken in before:
             self._assign(assignment, node, taken)
@@ -162,11 +164,6 @@ class Board:
         self.settle((device.node,))
 
     # ------------------------------------------------------------------------------------------- inside
-
-    def _commit(self, assignment: Assignment, node: int, taken: Taken) -> None:
-        self._assign(assignment, node, taken)
-        for device, _ in taken:
-            self._enter(device)
 
     def _assign(self, assignment: Assignment, node: int, taken: Taken) -> None:
         self.nodes[node].take(assignment.demand)

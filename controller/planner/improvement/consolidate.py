@@ -57,6 +57,6 @@ def _move(board: Board, members: Sequence[Assignment]) -> Assignment | None:
             for other in members[:position]:
                 board.take_off(other)
             for moved, node, taken in reversed(before):
-                board.put_back(moved, node, taken)
+                board.put(moved, node, taken)
             return assignment
     return None

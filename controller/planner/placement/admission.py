@@ -86,13 +86,12 @@ def _alike_in_gangs(priced: list[Priced]) -> list[Priced]:
             members.setdefault(gang, []).append(shares)
     if not members:
         return priced
-    means = {gang: _mean(shares) for gang, shares in members.items()}
+    means = {
+        gang: (gpu / len(shares), cpu / len(shares), memory / len(shares))
+        for gang, shares in members.items()
+        for gpu, cpu, memory in (map(sum, zip(*shares, strict=True)),)
+    }
     return [(one, means.get(key_of(one.pod) or ("", ""), shares)) for one, shares in priced]
-
-
-def _mean(shares: Sequence[Shares]) -> Shares:
-    gpu, cpu, memory = (sum(each) / len(shares) for each in zip(*shares, strict=True))
-    return (gpu, cpu, memory)
 
 
 def _tie_break(assignment: Assignment) -> tuple[str, int, tuple[str, str]]:

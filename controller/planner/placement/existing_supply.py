@@ -9,12 +9,12 @@ pods wait where a dozen idle partitions would go for each of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
-from controller.planner.board.devices import Device, Pool, Reach
+from controller.planner.board.devices import Reach
 from controller.planner.board.pools import MigPool
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.packing_check import PackingCheck
@@ -45,11 +45,6 @@ def place_untried(board: Board, assignments: Sequence[Assignment], constrained: 
             board.place(one, reach=Reach.EXISTING)
 
 
-def place_on_existing(board: Board, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Give pods, in this order, what is ready or under way; returns those that found nothing."""
-    return [one for one in assignments if not board.place(one, reach=Reach.UNDER_WAY)]
-
-
 def use_ready(
     board: Board, group: int, assignments: Sequence[Assignment], *, lowest: int = 0, spared: int = 0
 ) -> list[Assignment]:
@@ -63,12 +58,12 @@ def use_ready(
     wants = total_wants([one.wants for one in left])
     if not left or not served or PackingCheck.of(board, group).packs(wants):
         return left
-    most_harmful = sorted(served, key=_harm(), reverse=True)
+    most_harmful = sorted(served, key=_harm, reverse=True)
     off: list[tuple[Assignment, int, Taken]] = []
 
     def fits_without(count: int, waiting: Sequence[Assignment]) -> bool:
         while len(off) > count:
-            board.put_back(*off.pop())
+            board.put(*off.pop())
         off.extend((one, *board.lift(one)) for one in most_harmful[len(off) : count])
         back = total_wants([one.wants for one in most_harmful[:count]])
         return PackingCheck.of(board, group).packs(wants + back - total_wants([one.wants for one in waiting]))
@@ -87,25 +82,13 @@ def use_ready(
     return [one for one in assignments if not one.placed and one not in waiting]
 
 
-def _harm() -> Callable[[Assignment], int]:
-    """Sort key: how many compute slices its idle instances spoil for others, beyond those that they hold."""
-    known: dict[tuple[Pool, int, int, str], int] = {}
-
-    def harm(device: Device, what: Placement) -> int:
-        pool = device.pool
-        assert isinstance(pool, MigPool)
-        spec = pool.model.profile(what.instance.profile)
-        spoiled = pool.potential(device.base) - pool.potential(device.base | what.taken)
-        return spoiled - (spec.compute_slices if spec is not None else 0)
-
-    def key(assignment: Assignment) -> int:
-        total = 0
-        for device, part in assignment.taken:
-            if isinstance(part.what, Placement):
-                shape = (device.pool, device.base, part.what.taken, part.what.instance.profile)
-                if shape not in known:
-                    known[shape] = harm(device, part.what)
-                total += known[shape]
-        return total
-
-    return key
+def _harm(assignment: Assignment) -> int:
+    """How many compute slices its idle instances spoil for others, beyond those that they hold."""
+    total = 0
+    for device, part in assignment.taken:
+        pool, what = device.pool, part.what
+        if isinstance(pool, MigPool) and isinstance(what, Placement):
+            spec = pool.model.profile(what.instance.profile)
+            total += pool.potential(device.base) - pool.potential(device.base | what.taken)
+            total -= spec.compute_slices if spec is not None else 0
+    return total

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from controller.model.capacity import Capacity
@@ -20,38 +21,32 @@ Counts = Sequence[tuple[Pool, Counter[int]]]
 """Per pool, how many devices are in each state."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackingCheck:
-    def __init__(self, *, free: Capacity, counts: Counts, sizes: Sequence[str], packed: Counter[str]) -> None:
-        self.free = free
-        """What the group's nodes have left together."""
-        self._counts = counts
-        self._sizes = sizes
-        self._packed = packed
-        """Partitions that are packed in any case."""
+    """Of one group."""
+
+    free: Capacity
+    """What its nodes have left together."""
+    counts: Counts
+    sizes: Sequence[str]
+    packed: Counter[str] = field(default_factory=Counter)
+    """Partitions that are packed in any case."""
 
     @classmethod
     def of(cls, board: Board, group: int) -> PackingCheck:
-        return cls(
-            free=board.free_in(group),
-            counts=[(pool, Counter([device.state for device in pool.devices])) for pool in board.groups[group].pools],
-            sizes=board.sizes,
-            packed=Counter(),
-        )
+        counts = [(pool, Counter([device.state for device in pool.devices])) for pool in board.groups[group].pools]
+        return cls(free=board.free_in(group), counts=counts, sizes=board.sizes)
 
     def with_packed(self, assignments: Sequence[Assignment]) -> PackingCheck:
         """The same with these packed in any case."""
-        return PackingCheck(
-            free=self.free - Capacity.total(one.needs for one in assignments),
-            counts=self._counts,
-            sizes=self._sizes,
-            packed=self._packed + total_wants([one.wants for one in assignments]),
-        )
+        free = self.free - Capacity.total(one.needs for one in assignments)
+        return replace(self, free=free, packed=self.packed + total_wants([one.wants for one in assignments]))
 
     def packs(self, wants: Counter[str]) -> bool:
         """Hardest resources first, each into the devices that lose least by it. `wants` are partitions per resource."""
-        requested = self._packed + wants
-        counts = [(pool, Counter(states)) for pool, states in self._counts]
-        hardest_first = [resource for resource in self._sizes if requested.get(resource)]
+        requested = self.packed + wants
+        counts = [(pool, Counter(states)) for pool, states in self.counts]
+        hardest_first = [resource for resource in self.sizes if requested.get(resource)]
         for position, resource in enumerate(hardest_first):
             left = requested[resource]
             for pool, states in counts:

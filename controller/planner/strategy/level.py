@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from controller.model.demand import Wants, total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
+from controller.planner.board.devices import Reach
 from controller.planner.placement.admission import admit
-from controller.planner.placement.existing_supply import place_on_existing, use_ready
+from controller.planner.placement.existing_supply import use_ready
 from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.shares import Scale, measure
 from controller.planner.placement.split import split
@@ -185,9 +186,12 @@ def _place_new(
 
 
 def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
+    """Give them what is ready or under way, then what fits."""
     _demand_everywhere(board, ())
-    for assignment in place_on_existing(board, assignments):
-        board.place(assignment)
+    for reach in (Reach.UNDER_WAY, Reach.NEW):
+        for assignment in assignments:
+            if not assignment.placed:
+                board.place(assignment, reach=reach)
 
 
 def _cheapest_first(assignments: Iterable[Assignment], scales: Sequence[Scale]) -> list[Assignment]:

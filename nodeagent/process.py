@@ -23,12 +23,11 @@ from kube.reflector import Reflector
 from kube.serve import Server, check_page, metrics_page
 from kube.telemetry import PlumbingGauges, RequestMetrics
 from kube.timestamps import api_time
-from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
-from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.delivery import ContainerDelivery
-from nodeagent.advertise.taint import NodeGuard, NodeWriter
-from nodeagent.agent import Agent, Pacing
+from nodeagent.advertise.taint import NodeWriter
+from nodeagent.agent import Agent
+from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache
 from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.cdi.publisher import SpecificationPublisher
@@ -40,24 +39,17 @@ from nodeagent.handover.watch import DirectoryWatch
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
-from nodeagent.hardware.reading import HardwareReader
 from nodeagent.health import Health, Passes
-from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
 from nodeagent.observed.node import parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
-from nodeagent.observed.witnesses import Witnesses
 from nodeagent.report.metrics import AgentMetrics
-from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
-from nodeagent.steps.actuator import Actuator
-from nodeagent.steps.compute_modes import ComputeModes
-from nodeagent.steps.confirmations import Confirmations
 from nodeagent.steps.journal import Journal
 from partitioning import __version__
 
@@ -135,38 +127,23 @@ class AgentProcess:
         }
 
     def _build_agent(self) -> Agent:
-        settings, clock, cache, state = self._settings, time.monotonic, self._cache, self._state
-        journal, file = Journal(state.journal), ConfigFile(state.plugin, boot_id=boot_id())
-        holdings = Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
-        guard = NodeGuard(
-            NodeWriter(self._api, self._node_name, cache.node, self._budget, clock=clock),
-            write_allocatable=settings.write_allocatable,
-        )
-        confirmer = Confirmer(
-            clock=clock,
-            loaded_deadline_seconds=settings.loaded_deadline_seconds,
-            allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
-        )
-        delivery = self._build_delivery()
-        modes = ComputeModes(self._driver, state.compute_modes, exclusive=settings.mps_exclusive_process)
-        return Agent(
-            observer=Observer(
-                cache=cache,
-                plugin=file,
-                witnesses=Witnesses(
-                    self._kubelet, holdings, state.plugin, kubelet_start_seconds=settings.kubelet_start_seconds
-                ),
-                hardware=HardwareReader(self._driver),
-                journal=journal,
+        settings, clock, state = self._settings, time.monotonic, self._state
+        return assemble(
+            Parts(
+                state=state,
+                cache=self._cache,
+                driver=self._driver,
+                kubelet=self._kubelet,
+                file=ConfigFile(state.plugin, boot_id=boot_id()),
+                journal=Journal(state.journal),
+                holdings=Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                node=NodeWriter(self._api, self._node_name, self._cache.node, self._budget, clock=clock),
+                delivery=self._build_delivery(),
+                reporter=self._build_reporter(),
+                clock=clock,
+                stopping=self._stopping.is_set,
             ),
-            actuator=Actuator(
-                self._driver, journal, clock=clock, stopping=self._stopping.is_set, forget=delivery.forget
-            ),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, modes=modes, clock=clock),
-            confirmations=Confirmations(),
-            outcomes=Outcomes(clock),
-            reporter=self._build_reporter(),
-            pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
+            settings,
         )
 
     def _build_delivery(self) -> ContainerDelivery:

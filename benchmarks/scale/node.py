@@ -26,33 +26,25 @@ from kube.budget import RequestBudget
 from kube.events import EventRecorder
 from kube.leases import Heartbeat
 from kube.timestamps import api_time
-from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
-from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.delivery import ContainerDelivery
-from nodeagent.advertise.taint import NodeGuard, NodeWriter, stale
-from nodeagent.agent import Agent, Pacing
+from nodeagent.advertise.taint import NodeWriter, stale
+from nodeagent.agent import Agent
+from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache
 from nodeagent.cdi.publisher import SpecificationPublisher
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceListStrategy, Loaded, write_loaded
-from nodeagent.hardware.reading import HardwareReader
-from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
-from nodeagent.observed.witnesses import Witnesses
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics
-from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
-from nodeagent.steps.actuator import Actuator
-from nodeagent.steps.compute_modes import ComputeModes
-from nodeagent.steps.confirmations import Confirmations
 from nodeagent.steps.journal import Journal
 
 RESYNC_SECONDS = 600.0
@@ -120,39 +112,24 @@ class SimulatedNode:
         self._agent = self._build_agent()
 
     def _build_agent(self) -> Agent:
-        """As nodeagent.process makes it."""
-        settings, clock = self._settings, time.monotonic
-        journal, cache, file = Journal(self._state.journal), self._cache, self._file
-        modes = ComputeModes(self._driver, self._state.compute_modes, exclusive=True)
-        holdings = Holdings(self._state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds)
-        guard = NodeGuard(
-            NodeWriter(self._api, self.name, cache.node, self._budget, clock=clock),
-            write_allocatable=settings.write_allocatable,
-        )
-        confirmer = Confirmer(
-            clock=clock,
-            loaded_deadline_seconds=settings.loaded_deadline_seconds,
-            allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
-        )
+        settings, clock, state = self._settings, time.monotonic, self._state
         # No container runtime is simulated, so there is none to describe devices to.
-        publisher = SpecificationPublisher(self._state.root / "cdi", proc=self._state.root, folders=())
-        delivery = ContainerDelivery(publisher, strategy=DeviceListStrategy.ENVVAR, containerd=dict, clock=clock)
-        return Agent(
-            observer=Observer(
-                cache=cache,
-                plugin=file,
-                witnesses=Witnesses(
-                    self._kubelet, holdings, self._state.plugin, kubelet_start_seconds=settings.kubelet_start_seconds
-                ),
-                hardware=HardwareReader(self._driver),
-                journal=journal,
+        publisher = SpecificationPublisher(state.root / "cdi", proc=state.root, folders=())
+        return assemble(
+            Parts(
+                state=state,
+                cache=self._cache,
+                driver=self._driver,
+                kubelet=self._kubelet,
+                file=self._file,
+                journal=Journal(state.journal),
+                holdings=Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                node=NodeWriter(self._api, self.name, self._cache.node, self._budget, clock=clock),
+                delivery=ContainerDelivery(publisher, strategy=DeviceListStrategy.ENVVAR, containerd=dict, clock=clock),
+                reporter=self._build_reporter(),
+                clock=clock,
             ),
-            actuator=Actuator(self._driver, journal, clock=clock),
-            advertiser=Advertiser(file, guard, confirmer, cache.node, delivery, modes=modes, clock=clock),
-            confirmations=Confirmations(),
-            outcomes=Outcomes(clock),
-            reporter=self._build_reporter(),
-            pacing=Pacing(clock, resync_seconds=RESYNC_SECONDS),
+            settings.model_copy(update={"resync_seconds": RESYNC_SECONDS}),
         )
 
     def _build_reporter(self) -> Reporter:

@@ -11,29 +11,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.advertise.advertiser import Advertiser
-from nodeagent.advertise.confirm import Confirmer
-from nodeagent.advertise.taint import NodeGuard
-from nodeagent.agent import Agent, Pacing
+from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig
 from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
-from nodeagent.hardware.reading import HardwareReader
-from nodeagent.observation import Observer
 from nodeagent.observed.node import parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
-from nodeagent.observed.witnesses import Witnesses
 from nodeagent.report.metrics import AgentMetrics
-from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts
+from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
-from nodeagent.steps.actuator import Actuator
-from nodeagent.steps.compute_modes import ComputeModes
-from nodeagent.steps.confirmations import Confirmations
 from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions, create
@@ -99,9 +90,6 @@ class World(ApiMemory, PodsMemory):
         self.cache = NodeCache(PodBook(clock=self.clock, slack_seconds=30.0), wake=lambda: None)
         self.latest_plan, self.latest_node = self.cache.plan, self.cache.node
         self.agents_driver = driver
-        file = WatchedConfigFile(self.state.plugin, self.effect, self.plugin.boot)
-        journal = WatchedJournal(self.state.journal, self.effect)
-        holdings = WatchedHoldings(self.state.holdings, self.effect, self.clock)
         self.metrics = AgentMetrics("1", clock=self.clock)
         delivery = WatchedDelivery(
             self.cdi,
@@ -110,35 +98,30 @@ class World(ApiMemory, PodsMemory):
             strategy=self.device_list_strategy,
             clock=self.clock,
         )
-        self.agent = Agent(
-            observer=Observer(
+        reporter = Reporter(
+            write=self.write,
+            emit=self.emit,
+            metrics=self.metrics,
+            clock=self.clock,
+            now=lambda: f"t{self.clock.now:g}",
+            facts=AgentFacts(version="1", config_path="config.json"),
+        )
+        settings = {"writeAllocatable": self.write_allocatable, "mpsExclusiveProcess": self.exclusive}
+        self.agent = assemble(
+            Parts(
+                state=self.state,
                 cache=self.cache,
-                plugin=file,
-                witnesses=Witnesses(self.kubelet, holdings, self.state.plugin, kubelet_start_seconds=60.0),
-                hardware=HardwareReader(driver),
-                journal=journal,
-            ),
-            actuator=Actuator(driver, journal, clock=self.clock, forget=delivery.forget),
-            advertiser=Advertiser(
-                file,
-                NodeGuard(self, write_allocatable=self.write_allocatable),
-                Confirmer(clock=self.clock, loaded_deadline_seconds=60.0, allocatable_deadline_seconds=30.0),
-                self.cache.node,
-                delivery,
-                modes=ComputeModes(driver, self.state.compute_modes, exclusive=self.exclusive),
+                driver=driver,
+                kubelet=self.kubelet,
+                file=WatchedConfigFile(self.state.plugin, self.effect, self.plugin.boot),
+                journal=WatchedJournal(self.state.journal, self.effect),
+                holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock),
+                node=self,
+                delivery=delivery,
+                reporter=reporter,
                 clock=self.clock,
             ),
-            confirmations=Confirmations(),
-            outcomes=Outcomes(self.clock),
-            reporter=Reporter(
-                write=self.write,
-                emit=self.emit,
-                metrics=self.metrics,
-                clock=self.clock,
-                now=lambda: f"t{self.clock.now:g}",
-                facts=AgentFacts(version="1", config_path="config.json"),
-            ),
-            pacing=Pacing(self.clock, resync_seconds=10.0),
+            Settings.model_validate(settings),
         )
         self.pods_late = False
         self._feed()

@@ -1,0 +1,89 @@
+"""Assembles the stages of a pass into an agent.
+
+Takes the parts that reach outside of the process, which differ between a real node and a simulated one, and the
+settings. The agent's process, the tests' node and the load benchmark call it, so that all of them run the same agent.
+Must never start, read or write anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.config_file import ConfigFile
+from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.delivery import ContainerDelivery
+from nodeagent.advertise.taint import NodeGuard, NodeWriting
+from nodeagent.agent import Agent, Pacing
+from nodeagent.cache import NodeCache
+from nodeagent.hardware.driver import GpuDriver
+from nodeagent.hardware.reading import HardwareReader
+from nodeagent.observation import Observer
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.witnesses import KubeletReader, Witnesses
+from nodeagent.report.outcomes import Outcomes
+from nodeagent.report.reporter import Reporter
+from nodeagent.settings import Settings
+from nodeagent.statedir import StateDir
+from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.compute_modes import ComputeModes
+from nodeagent.steps.confirmations import Confirmations
+from nodeagent.steps.journal import Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What reaches outside of the process: driver, kubelet, files, API and clock."""
+
+    state: StateDir
+    cache: NodeCache
+    driver: GpuDriver
+    kubelet: KubeletReader
+    file: ConfigFile
+    journal: Journal
+    holdings: Holdings
+    node: NodeWriting
+    delivery: ContainerDelivery
+    reporter: Reporter
+    clock: Callable[[], float]
+    stopping: Callable[[], bool] = lambda: False
+    """True once the process is to end."""
+
+
+def assemble(parts: Parts, settings: Settings) -> Agent:
+    """The agent of one node."""
+    clock, cache, driver, file, journal = parts.clock, parts.cache, parts.driver, parts.file, parts.journal
+    confirmer = Confirmer(
+        clock=clock,
+        loaded_deadline_seconds=settings.loaded_deadline_seconds,
+        allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
+    )
+    return Agent(
+        observer=Observer(
+            cache=cache,
+            plugin=file,
+            witnesses=Witnesses(
+                parts.kubelet,
+                parts.holdings,
+                parts.state.plugin,
+                kubelet_start_seconds=settings.kubelet_start_seconds,
+            ),
+            hardware=HardwareReader(driver),
+            journal=journal,
+        ),
+        actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),
+        advertiser=Advertiser(
+            file,
+            NodeGuard(parts.node, write_allocatable=settings.write_allocatable),
+            confirmer,
+            cache.node,
+            parts.delivery,
+            modes=ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process),
+            clock=clock,
+        ),
+        confirmations=Confirmations(),
+        outcomes=Outcomes(clock),
+        reporter=parts.reporter,
+        pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
+    )

@@ -41,7 +41,7 @@ def config_map(name: str = "plugin-configs", **data: str) -> dict[str, Any]:
 
 def node(name: str = "n1", count: int | str = 2, **labels: str) -> dict[str, Any]:
     found = {"nvidia.com/gpu.count": str(count), **PRODUCT, **labels}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": found}}
+    return objects.node(name, labels=found)
 
 
 def items(plans: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,12 +112,7 @@ def test_a_key_of_two_config_maps_is_not_guessed(run: Run) -> None:
 
 
 def plan(name: str, *gpus: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "gpuplan.dev/v1alpha1",
-        "kind": "GPUPartitionPlan",
-        "metadata": {"name": name},
-        "spec": {"nodeName": name, "gpus": list(gpus), **spec},
-    }
+    return objects.manifest(objects.plan(name, spec={"gpus": list(gpus), **spec}))
 
 
 def test_plans_become_configs_named_by_their_content(run: Run) -> None:

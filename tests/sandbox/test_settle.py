@@ -5,43 +5,25 @@ from typing import Any
 import pytest
 
 from sandbox.settle import settlement
+from tests.builders import objects
+from tests.builders.objects import SLICE, Json, condition
 
-IDLE: dict[str, Any] = {"idle": True, "underWay": [], "pods": []}
-
-
-def containers(resource: str) -> list[dict[str, Any]]:
-    return [{"name": "c", "resources": {"limits": {resource: 1}}}]
+IDLE: Json = {"idle": True, "underWay": [], "pods": []}
 
 
-def pod(
-    phase: str = "Pending", node: str = "", scheduled: str | None = None, resource: str = "nvidia.com/mig-1g.10gb"
-) -> dict[str, Any]:
-    conditions = (
-        [{"type": "PodScheduled", "status": "False", "reason": scheduled, "message": "words"}] if scheduled else []
-    )
-    return {
-        "metadata": {"namespace": "default", "name": "p", "uid": "u"},
-        "spec": {"nodeName": node, "containers": containers(resource)},
-        "status": {"phase": phase, "conditions": conditions},
-    }
+def pod(phase: str = "Pending", node: str = "", *, refused: bool = False, resource: str = SLICE) -> Json:
+    return objects.pod(requests={resource: 1}, node=node, phase=phase, uid="u", unschedulable=refused)
 
 
 def plan(
     status: str = "True", reason: str = "Confirmed", seen: int = 1, stalled: str = "False", use: str = "Free"
-) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "n", "generation": 1},
-        "status": {
-            "gpus": [{"index": 0, "partitions": [{"resource": "nvidia.com/mig-1g.10gb", "state": use}]}],
-            "conditions": [
-                {"type": "Ready", "status": status, "reason": reason, "observedGeneration": seen},
-                {"type": "Stalled", "status": stalled, "reason": "x", "observedGeneration": seen},
-            ],
-        },
-    }
+) -> Json:
+    conditions = [condition("Ready", status, reason, seen), condition("Stalled", stalled, "x", seen)]
+    gpu = objects.gpu(partitions=[objects.partition(state=use)])
+    return objects.plan("n", status=objects.status(gpu, conditions=conditions))
 
 
-def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
+def decided(outcome: str, reason: str = "NoCapacity") -> Json:
     entry = {"uid": "u", "outcome": outcome, "node": "n", "reason": reason, "message": "add a node"}
     return {**IDLE, "pods": [entry]}
 
@@ -52,13 +34,13 @@ def decided(outcome: str, reason: str = "NoCapacity") -> dict[str, Any]:
         pytest.param([pod("Running", "n")], [plan(use="Used")], IDLE, True, id="running"),
         pytest.param([pod("Succeeded", "n")], [], IDLE, True, id="finished"),
         pytest.param([pod("Pending", "n")], [], IDLE, False, id="bound-not-running"),
-        pytest.param([pod(scheduled="Unschedulable")], [], decided("unplaced"), True, id="explained"),
-        pytest.param([pod(scheduled="Unschedulable")], [], decided("underWay"), False, id="supply-under-way"),
+        pytest.param([pod(refused=True)], [], decided("unplaced"), True, id="explained"),
+        pytest.param([pod(refused=True)], [], decided("underWay"), False, id="supply-under-way"),
         pytest.param([pod()], [], decided("unplaced", "AwaitingAgent"), False, id="may-still-be-served"),
-        pytest.param([pod(scheduled="Unschedulable")], [], IDLE, False, id="not-decided-yet"),
-        pytest.param([pod(scheduled="Unschedulable", resource="cpu")], [], IDLE, True, id="explained-by-the-scheduler"),
+        pytest.param([pod(refused=True)], [], IDLE, False, id="not-decided-yet"),
+        pytest.param([pod(refused=True, resource="cpu")], [], IDLE, True, id="explained-by-the-scheduler"),
         pytest.param([pod()], [], IDLE, False, id="not-looked-at"),
-        pytest.param([pod(scheduled="Unschedulable", resource="nvidia.com/gpu")], [], IDLE, True, id="whole-gpu"),
+        pytest.param([pod(refused=True, resource="nvidia.com/gpu")], [], IDLE, True, id="whole-gpu"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "idle": False}, False, id="window-open"),
         pytest.param([pod("Running", "n")], [], {**IDLE, "underWay": ["n"]}, False, id="in-flight"),
         pytest.param([], [], None, False, id="no-pass-yet"),
@@ -78,7 +60,7 @@ def test_settled(pods: list[Any], plans: list[Any], decisions: Any, settled: boo
 
 
 def test_an_explained_pod_carries_the_controllers_words() -> None:
-    found = settlement([pod(scheduled="Unschedulable")], [], decided("unplaced"))
+    found = settlement([pod(refused=True)], [], decided("unplaced"))
 
     assert found.pods[0].as_json() == {
         "namespace": "default",
@@ -90,15 +72,11 @@ def test_an_explained_pod_carries_the_controllers_words() -> None:
     }
 
 
-def condition(kind: str, reason: str, status: str = "Unknown") -> dict[str, Any]:
-    return {"type": kind, "status": status, "reason": reason, "observedGeneration": 1}
-
-
 def test_nobody_answers_a_plan_without_a_node_or_without_an_agent() -> None:
     lonely = plan(seen=0)
     assert not settlement([], [lonely], IDLE).settled
     assert settlement([], [lonely], IDLE, without_agent={"n"}).settled
-    lonely["status"]["conditions"].append(condition("AgentAlive", "NodeNotFound"))
+    lonely["status"]["conditions"].append(condition("AgentAlive", "Unknown", "NodeNotFound"))
     assert settlement([], [lonely], IDLE).settled
 
 
@@ -112,11 +90,11 @@ def test_a_held_pod_is_explained_by_what_its_node_does_not_offer() -> None:
 
 def test_amounts_are_quantities() -> None:
     big = pod("Running", "n")
-    big["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-1g.10gb": "1k"}
+    big["spec"]["containers"][0]["resources"]["limits"] = {SLICE: "1k"}
     assert not settlement([big], [plan(use="Used")], IDLE).settled
 
 
-def sleeper(seconds: str, phase: str = "Running") -> dict[str, Any]:
+def sleeper(seconds: str, phase: str = "Running") -> Json:
     found = pod(phase, "n")
     found["metadata"] |= {"name": "s", "uid": "s"}
     found["spec"]["containers"][0]["command"] = ["sleep", seconds]
@@ -134,7 +112,7 @@ def sleeper(seconds: str, phase: str = "Running") -> dict[str, Any]:
     ],
 )
 def test_pods_that_end_soon_are_waited_for(seconds: str, reason: str, settled: bool) -> None:
-    pods = [pod(scheduled="Unschedulable"), sleeper(seconds)]
+    pods = [pod(refused=True), sleeper(seconds)]
     decisions = decided("unplaced", reason)
 
     assert settlement(pods, [plan(use="Used")], decisions, patience_until=200.0).settled is settled

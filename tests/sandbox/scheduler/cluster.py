@@ -11,15 +11,16 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
+from crds.v1alpha1 import paths
 from kube import apply, clients
 from sandbox.scheduler import BackOff, Scheduler
 from tests.apiserver import ApiServer
+from tests.builders import objects
+from tests.builders.objects import SLICE, Json, manifest
 from tests.waiting import eventually
 
-SLICE = "nvidia.com/mig-1g.10gb"
 PODS = "/api/v1/namespaces/default/pods"
 DEADLINE_SECONDS = 30.0
-Json = dict[str, Any]
 
 
 class Cluster:
@@ -31,14 +32,8 @@ class Cluster:
         self._knows_node = knows_node
 
     def add_node(self, name: str, *, cpu: int = 8, **extended: int) -> None:
-        amounts = {"cpu": str(cpu), "memory": "32Gi", "pods": "2000"}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name},
-            "status": {"capacity": amounts, "allocatable": amounts},
-        }
-        apply.create(self.api, "/api/v1/nodes", body)
+        allocatable = {"cpu": str(cpu), "memory": "32Gi", "pods": "2000"}
+        apply.create(self.api, paths.NODES, manifest(objects.node(name, allocatable=allocatable)))
         eventually(lambda: self._knows_node(name), f"{name} is heard of")
         if extended:
             self.offer(name, extended.get("slices", 0))
@@ -46,20 +41,13 @@ class Cluster:
     def offer(self, node: str, slices: int) -> None:
         amounts = {SLICE: str(slices)}
         body = {"status": {"capacity": amounts, "allocatable": amounts}}
-        apply.merge_patch(self.api, f"/api/v1/nodes/{node}/status", body)
+        apply.merge_patch(self.api, f"{paths.node(node)}/status", body)
 
-    def add_pod(self, name: str, *, slices: int = 0, cpu: str = "", **spec: object) -> None:
+    def add_pod(self, name: str, *, slices: int = 0, cpu: str = "", **spec: Any) -> None:
         limits = {
             resource: amount for resource, amount in ((SLICE, str(slices)), ("cpu", cpu)) if amount not in ("", "0")
         }
-        container = {"name": "c", "image": "x", "resources": {"limits": limits}}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {"containers": [container], **spec},
-        }
-        apply.create(self.api, PODS, body)
+        apply.create(self.api, PODS, manifest(objects.pod(name, requests=limits, unschedulable=False, **spec)))
 
     def nominate(self, name: str, node: str) -> None:
         apply.merge_patch(self.api, f"{PODS}/{name}/status", {"status": {"nominatedNodeName": node}})

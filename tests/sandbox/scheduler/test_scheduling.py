@@ -10,7 +10,8 @@ import pytest
 from kube import apply
 from kube.errors import NotFound
 from tests.apiserver import ApiServer, Disconnect, Refuse
-from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, Cluster, Json, scheduling
+from tests.builders.objects import Json
+from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, Cluster, scheduling
 from tests.waiting import eventually
 
 

@@ -70,6 +70,11 @@ class Life:
         found = read_loaded(self.files)
         return found if isinstance(found, Loaded) else None
 
+    def taken_over_from(self, before: Loaded | None) -> bool:
+        """Whether another process serves."""
+        now = self.loaded()
+        return bool(before and now and now.boot_token != before.boot_token and now.registered.get(RESOURCE))
+
     def push(self, ids: Iterable[str], unhealthy: Iterable[str] = ()) -> None:
         """Return when the kubelet was sent this list."""
         self.advertised = tuple(sorted(ids))
@@ -159,20 +164,19 @@ def test_no_id_is_doubled_or_lost_in_a_plugins_life(life: Life) -> None:
     life.bench.restart()
     life.check()
 
-    pid = life.supervisor.children["plugin"].pid
+    before, pid = life.loaded(), life.supervisor.children["plugin"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
+    life.bench.wait(lambda: life.taken_over_from(before), "the plugin is started again")
     life.check()
 
     before = life.loaded()
     life.start("update")
-    log = life.supervisor.children["update"].log
-    life.bench.wait(lambda: "another device plugin runs" in log.read_text(), "the newer one is kept away")
+    newer = life.supervisor.children["update"]
+    life.bench.wait(lambda: newer.restarts, "the newer one ends")
+    assert "another device plugin runs" in newer.tail()
     life.supervisor.remove("plugin")
-    life.bench.wait(
-        lambda: before and (now := life.loaded()) and now.boot_token != before.boot_token and now.registered[RESOURCE],
-        "the newer one has taken over",
-    )
+    life.bench.wait(lambda: life.taken_over_from(before), "the newer one has taken over")
     life.check()
 
     used = sorted(life.held.values())

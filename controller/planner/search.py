@@ -20,7 +20,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bound import upper_bound
-from controller.planner.improvement.consolidate import consolidate
+from controller.planner.improvement import consolidate
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock

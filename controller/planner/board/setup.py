@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from controller.model.demand import Demand, kind_of
 from controller.model.views import PartitionView
@@ -102,16 +101,6 @@ def _add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyPa
     by_node(add, stocks)
 
 
-class _Alike(NamedTuple):
-    """What GPUs of one model, cut in one way, have in common in one group."""
-
-    group: int
-    model: GpuModel
-    cut: Cut | None
-    pool: Pool | None
-    places: _Places
-
-
 class _DeviceSetup:
     """Pools by group and model, made as their first GPU comes."""
 
@@ -120,24 +109,23 @@ class _DeviceSetup:
         self._sizes_mib = {name: slice_mib(name) for name in board.sizes if slice_mib(name)}
         self._pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
         self._places: dict[GpuModel, _Places] = {}
-        self._last: _Alike | None = None
-        """The next GPU is mostly like it, and finding a model by its hash would cost more than all the rest."""
 
     def add(self, gpu: GpuStock, model: GpuModel, node: int, position: int, ready: Sequence[PartitionView]) -> None:
-        alike, group = self._last, self._board.group_of[node]
-        if alike is None or alike.group != group or alike.model is not model or alike.cut is not gpu.cut:
-            places = self._places.setdefault(model, _Places(model))
-            alike = self._last = _Alike(group, model, gpu.cut, self._pool_of(group, model, gpu.cut), places)
-        if alike.pool is not None:
-            device = Device(
-                node=node,
-                pool=alike.pool,
-                base=state_of(gpu, model, alike.places),
-                tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
-                gpu=position,
-                ready=_ready_parts(gpu, alike.places, ready, alike.pool) if ready else NO_PARTS,
-            )
-            self._board.add(device)
+        pool = self._pool_of(self._board.group_of[node], model, gpu.cut)
+        if pool is None:
+            return
+        places = self._places.get(model)
+        if places is None:
+            places = self._places[model] = _Places(model)
+        device = Device(
+            node=node,
+            pool=pool,
+            base=state_of(gpu, model, places),
+            tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
+            gpu=position,
+            ready=_ready_parts(gpu, places, ready, pool) if ready else NO_PARTS,
+        )
+        self._board.add(device)
 
     def _pool_of(self, group: int, model: GpuModel, cut: Cut | None) -> Pool | None:
         key = (group, model if cut is Cut.MIG else None)

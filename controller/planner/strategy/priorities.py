@@ -17,7 +17,7 @@ from itertools import chain
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.bound import upper_bound
-from controller.planner.improvement.exchange import exchange
+from controller.planner.improvement import exchange
 from controller.planner.placement.ageing import Ageing, GpuReservation, reserve_gpu
 from controller.planner.placement.existing_supply import keep_reservations, place_untried
 from controller.planner.placement.gangs import GangKey, Gangs, key_of

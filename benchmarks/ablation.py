@@ -39,7 +39,7 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
     "dividing again": ((level, "_DIVISIONS", 1),),
     "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
-    "failed pods first": ((level, "_REPEATED", -1),),
+    "placing again": ((level, "_REPEATED", -1),),
     "the price of idle partitions": ((existing_supply, "_PRICE", 10**9),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {

@@ -29,7 +29,7 @@ _DIVISIONS = 3
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
-"""Groups of up to so many GPUs are placed twice where a pod is left out; one pod of a larger group is no per cent."""
+"""Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
 _SPARED, _ONE_OF = 2, 300
 """So many pods of the lowest level, and at most one of 300, may wait so that idle partitions stay."""
 
@@ -89,7 +89,10 @@ def _place_in_group(
     left_out = [one for one in members if not one.placed and id(one) not in to_place]
     failed = _place_on_few_gpus(board, group, left) if roomy else _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
-        _failed_first(board, group, hardest_first, failed)
+        _place_again(board, group, hardest_first, failed)
+        several = [one for one in hardest_first if one.demand.single is None]
+        if several and not all(one.placed for one in hardest_first):
+            _place_again(board, group, hardest_first, several)
     return left_out
 
 
@@ -142,19 +145,17 @@ def _place_on_few_gpus(board: Board, group: int, assignments: Sequence[Assignmen
     return _place_new(board, group, assignments)
 
 
-def _failed_first(board: Board, group: int, assignments: Sequence[Assignment], failed: Sequence[Assignment]) -> None:
-    """Place all again, first those that found no node, before they get anything idle; what serves more stays."""
-    all_of_them = list({id(one): one for one in (*assignments, *failed)}.values())
-    before = [(one, one.node, one.taken) for one in all_of_them if one.placed]
-    board.clear(all_of_them)
-    _demand(board, group, {resource for one in all_of_them for resource, _ in one.wants})
-    for assignment in failed:
+def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
+    """Place all again, `first` before any of them gets something idle; kept if it serves more."""
+    before = [(one, one.node, one.taken) for one in assignments if one.placed]
+    board.clear(assignments)
+    _demand(board, group, {resource for one in assignments for resource, _ in one.wants})
+    for assignment in first:
         board.place(assignment, (group,))
-    waiting = {id(one) for one in failed}
-    rest = [one for one in assignments if id(one) not in waiting]
-    _place_new(board, group, use_ready(board, group, rest))
-    if sum(one.placed for one in all_of_them) <= len(before):
-        board.restore(all_of_them, before)
+    earlier = set(map(id, first))
+    _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in earlier]))
+    if sum(one.placed for one in assignments) <= len(before):
+        board.restore(assignments, before)
 
 
 def _prefer_few(board: Board, group: int, few: bool) -> None:

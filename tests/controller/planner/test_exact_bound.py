@@ -135,6 +135,12 @@ def test_small_clusters_that_greedy_placing_served_worse(case: Drawn) -> None:
     assert 0 <= bound - len(plan(snapshot).placed) <= limit(snapshot, bound)
 
 
+@pytest.mark.parametrize("seed", [50035, 60013, 60023])
+def test_a_pod_with_several_partitions_takes_no_place_that_another_needs(seed: int) -> None:
+    snapshot = instance(nodes=10, gpus=8, pods=120, seed=seed, mix=MIXES["several"])
+    assert len(plan(snapshot).placed) == 120
+
+
 def test_small_clusters_are_within_three_pods_and_together_within_half_a_per_cent() -> None:
     dice = random.Random(20)
     missed, gaps, bounds = [], 0, 0

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,19 +87,7 @@ class PluginConfig:
 
     @property
     def hash(self) -> str:
-        # Without `mergeable`: a plugin that does not know it agrees on the hash, and hands out one at a time.
-        devices = _DEVICES.dump_python(self.devices, by_alias=True, mode="json", exclude={"__all__": {"mergeable"}})
-        body: dict[str, object] = {
-            "devices": devices,
-            "withdrawn": self.withdrawn,
-        }
-        if self.unhealthy:
-            # Absent where it is empty: a plugin that does not know the list agrees on every other config.
-            body["unhealthy"] = self.unhealthy
-        if self.device_list_strategy is not DeviceListStrategy.ENVVAR:
-            body["deviceListStrategy"] = self.device_list_strategy
-        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
+        return _hash_of(self)
 
     def advertised(self) -> tuple[Device, ...]:
         """Devices in the kubelet's list, healthy or not: its capacity."""
@@ -114,6 +103,24 @@ class PluginConfig:
             return self
         gone = {device.id for device in self.devices if device.kind is DeviceKind.MIG}
         return replace(self, unhealthy=tuple(sorted(gone.union(self.unhealthy))))
+
+
+@lru_cache(maxsize=4)
+def _hash_of(config: PluginConfig) -> str:
+    """A pass compares the same one or two configs several times."""
+    # Without `mergeable`: a plugin that does not know it agrees on the hash, and hands out one at a time.
+    devices = _DEVICES.dump_python(config.devices, by_alias=True, mode="json", exclude={"__all__": {"mergeable"}})
+    body: dict[str, object] = {
+        "devices": devices,
+        "withdrawn": config.withdrawn,
+    }
+    if config.unhealthy:
+        # Absent where it is empty: a plugin that does not know the list agrees on every other config.
+        body["unhealthy"] = config.unhealthy
+    if config.device_list_strategy is not DeviceListStrategy.ENVVAR:
+        body["deviceListStrategy"] = config.device_list_strategy
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
 
 
 @with_config(WIRE)

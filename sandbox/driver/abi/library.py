@@ -66,11 +66,14 @@ class Library:
         """Make one call on the machine; raises Refused."""
         if export.needs_init and not self.session.initialised:
             return Status.UNINITIALIZED
-        with self.session.store.reading() as machine:
+        store = self.session.store
+        with store.reading() as machine:
             # A process keeps the library it has loaded; the kernel driver refuses one of another version.
             if machine["driver_version"] != self._version:
                 return Status.LIB_RM_VERSION_MISMATCH
-        store = self.session.store
-        with store.writing() if export.access is Access.WRITE else store.reading() as machine:
+            if export.access is not Access.WRITE:
+                export.function(self.session, machine, *arguments)
+                return Status.SUCCESS
+        with store.writing() as machine:
             export.function(self.session, machine, *arguments)
         return Status.SUCCESS

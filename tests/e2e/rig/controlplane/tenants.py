@@ -151,7 +151,7 @@ def manifests_of(folder: Path) -> Iterator[dict[str, Any]]:
 
 def objects_of(text: str) -> Iterator[dict[str, Any]]:
     """The objects of a file, those of its Lists one by one."""
-    for document in yaml.safe_load_all(text):
+    for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
         if document:
             yield from document["items"] if document["kind"] == "List" else [document]
 

@@ -68,6 +68,7 @@ def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
                 yield str(path.relative_to(ROOT)), node
 
 
+@pytest.mark.slow
 def test_no_event_has_a_reason_outside_the_enumerations() -> None:
     """Types prove it where the reason is passed on; a literal would pass as text where a type is lost."""
     emitted = [(path, call) for name in ("emit", "_emit") for path, call in calls(name) if len(call.args) >= 4]

@@ -27,6 +27,7 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_page_of_the_repository_is_on_the_site(copied: Path) -> None:
     (copied / "docs/new-page.md").write_text("# New\n\n[operating](operating.md)\n")
     built = copied / "site"
@@ -41,6 +42,7 @@ def test_every_page_of_the_repository_is_on_the_site(copied: Path) -> None:
     assert 'href="runbooks/GpuplanDrift.html"' in front
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["[x](nowhere.md)", "[x](operating.md#no-such-heading)", "[x](../nowhere.py)"])
 def test_a_broken_link_stops_the_build(copied: Path, link: str) -> None:
     (copied / "docs/new-page.md").write_text(f"# New\n\n{link}\n")

@@ -32,6 +32,7 @@ def test_a_broken_pod_is_a_value_with_a_reason(raw: Json) -> None:
     assert read.reason
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -148,6 +148,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.lists(steps, max_size=4), st.sampled_from(SECONDS)), max_size=8))
 def test_judging_what_is_due_is_as_good_as_judging_everything(turns: list[tuple[list[Any], float]]) -> None:

@@ -98,6 +98,7 @@ print([plan(instance(nodes=4, gpus=8, pods=120, seed=1, mix=MIXES[mix])) for mix
 """
 
 
+@pytest.mark.slow
 def test_is_the_same_in_every_process() -> None:
     """Sets of strings are ordered by the process's hash seed: none may reach the result."""
     printed = {

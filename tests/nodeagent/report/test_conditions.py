@@ -153,6 +153,7 @@ def test_one_gpu_is_and_two_are(make_world: MakeWorld, managed: int, gpus: int, 
     assert world.condition("Ready")["message"] == message
 
 
+@pytest.mark.slow
 def test_while_the_device_plugin_is_down_one_sentence_names_its_pod(make_world: MakeWorld) -> None:
     world = make_world(*empty(3))
     world.apply(*(mig(index, "1g.10gb*7") for index in range(3)))

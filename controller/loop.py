@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +29,7 @@ from controller.actions.pod_ways import PassTimes, PodWays
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
+from controller.explanation.phrases import listed
 from controller.gc_pause import collector_paused
 from controller.lifetime import Lifetime
 from controller.model.results import PlanningResult, Supply
@@ -144,9 +144,9 @@ class Loop:
     def _pass(self) -> None:
         self._in_pass = True
         try:
-            why = causes(self._parts.window.take())
+            keys = self._parts.window.take()
             self._at_once = False
-            if self._step("planning", lambda: self._plan_and_write(why)):
+            if self._step("planning", lambda: self._plan_and_write(keys)):
                 self._failed_passes = 0
                 self._backoff.reset()
             else:
@@ -155,9 +155,10 @@ class Loop:
         finally:
             self._in_pass = False
 
-    def _plan_and_write(self, why: str) -> None:
+    def _plan_and_write(self, keys: Iterable[str]) -> None:
         parts = self._parts
         snapshot = self._state.snapshot()
+        why = causes(keys, {pod.uid: "/".join(pod.key) for pod in snapshot.pending})
         began = self._clock()
         with collector_paused():
             result = parts.planner(snapshot)
@@ -226,14 +227,17 @@ def rest_seconds(spent_seconds: float) -> float:
     return min(max(PAUSE_SECONDS, REST_SHARE * spent_seconds), LONGEST_REST_SECONDS)
 
 
-def causes(keys: Iterable[str]) -> str:
-    """Why a pass runs, for the log: how many pods and nodes changed, and every other key of the window."""
-    counts: Counter[str] = Counter()
+def causes(keys: Iterable[str], pods: Mapping[str, str]) -> str:
+    """Why a pass runs, for the log: which pods and nodes changed, and every other key of the window.
+
+    `pods` are the names of pending pods by uid.
+    """
+    named: dict[str, list[str]] = {}
     others = []
     for key in keys:
         kind, _, name = key.partition(" ")
         if name and kind in ("pod", "node"):
-            counts[kind] += 1
+            named.setdefault(kind, []).append(pods.get(name, "one that is gone") if kind == "pod" else name)
         else:
             others.append(key)
-    return ", ".join([*(f"{kind}s: {count}" for kind, count in counts.items()), *others]) or "plans not written"
+    return "; ".join([*(f"{kind}s: {listed(names)}" for kind, names in named.items()), *others]) or "plans not written"

@@ -85,14 +85,16 @@ def test_a_follower_watches_and_a_new_leader_plans(rig: Rig) -> None:
     [
         (("start",), "start"),
         (
-            ("pod a", "node n1", "pod b", "objects of /api/v1/namespaces"),
-            "pods: 2, nodes: 1, objects of /api/v1/namespaces",
+            ("pod uid-a", "node n1", "pod uid-b", "objects of /api/v1/namespaces"),
+            "pods: default/a and default/b; nodes: n1; objects of /api/v1/namespaces",
         ),
+        (("node n1", "node n2", "node n3", "node n4", "node n5"), "nodes: n1, n2, n3 and 2 more"),
+        (("pod uid-gone", "pod uid-a"), "pods: one that is gone and default/a"),
         ((), "plans not written"),
     ],
 )
 def test_the_keys_of_the_window_show_why_a_pass_runs(keys: tuple[str, ...], why: str) -> None:
-    assert causes(keys) == why
+    assert causes(keys, {"uid-a": "default/a", "uid-b": "default/b"}) == why
 
 
 def test_the_log_shows_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -105,7 +107,7 @@ def test_the_log_shows_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture
 
     (record,) = caplog.records
     assert record.message.startswith("pass 2: ")
-    assert vars(record)["fields"]["why"] == "pods: 1"
+    assert vars(record)["fields"]["why"] == "pods: default/p"
 
 
 def test_nodes_under_way_are_named(rig: Rig) -> None:

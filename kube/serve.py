@@ -48,13 +48,16 @@ def metrics_page(registry: CollectorRegistry) -> Callable[[], Page]:
 
 
 def check_page(problems: Callable[[], list[str]]) -> Callable[[], Page]:
-    """200 `ok` without problems, else 503 and one line for each."""
+    """200 `ok` without problems, else 500, as Kubernetes' own servers, and one line for each.
+
+    `kubectl get --raw` prints what a 500 says, and of a 503 nothing but that the server is unavailable.
+    """
 
     def page() -> Page:
         found = problems()
         if not found:
             return Page(body=b"ok\n")
-        return Page(body="".join(f"{line}\n" for line in found).encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+        return Page(body="".join(f"{line}\n" for line in found).encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
     return page
 

@@ -137,8 +137,14 @@ class ClusterGauges(Collector):
             plan=view,
             node=node,
             partitions=Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions),
-            headroom=Headroom() if node is None else headroom(node_stock(node, view, (), self._options)),
+            headroom=Headroom() if node is None else self._headroom(node, view),
         )
+
+    def _headroom(self, node: NodeView, view: PlanView) -> Headroom:
+        try:
+            return headroom(node_stock(node, view, (), self._options))
+        except Exception:  # noqa: BLE001 - planning fails in the same way and reports it, for which it needs /metrics
+            return Headroom()
 
     def _plans(self) -> Iterable[Metric]:
         conditions = _family(

@@ -60,7 +60,7 @@ def test_pages(desk: Desk) -> None:
 def test_a_check_reports_what_is_wrong(desk: Desk) -> None:
     assert desk.get("/healthz")[::2] == (200, "ok\n")
     desk.problems = ["this", "that"]
-    assert desk.get("/healthz")[::2] == (503, "this\nthat\n")
+    assert desk.get("/healthz")[::2] == (500, "this\nthat\n")
 
 
 def test_an_unknown_path_names_the_known_ones(desk: Desk) -> None:

@@ -1,0 +1,31 @@
+"""The gauges that are read at each scrape: what one node breaks in them."""
+
+import pytest
+
+from controller.actions import cluster_gauges
+from controller.model.views import NodeView
+from controller.planner.inventory.eligibility import node_stock
+from controller.planner.inventory.stock import NodeStock
+from tests.builders.objects import gpu, node, partition, status
+from tests.controller.cluster import Bench
+
+
+def test_a_node_whose_stock_cannot_be_taken_leaves_the_page_as_it_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning fails for it in the same way, and the alert about that needs the page."""
+
+    def defective(found: NodeView, *rest: object) -> NodeStock:
+        if found.name == "n1":
+            raise LookupError("a defect")
+        return node_stock(found, *rest)  # type: ignore[arg-type] # as it was called
+
+    monkeypatch.setattr(cluster_gauges, "node_stock", defective)
+    for name in ("n1", "n2"):
+        bench.cluster.node(node(name))
+        bench.cluster.plan(name)
+        bench.cluster.agent_status(name, status(gpu(partitions=[partition(0)])))
+    bench.load()
+
+    read = bench.metrics.registry.get_sample_value
+    assert read("gpuplan_partitions", {"profile": "1g.10gb", "state": "Free"}) == 2

@@ -76,6 +76,11 @@ class SandboxNode:
         return f"agent-{self.name}"
 
     @property
+    def agent_settings(self) -> Path:
+        """The agent's settings file."""
+        return self.root / "agent.yaml"
+
+    @property
     def plugin(self) -> str:
         """Name of the device plugin among the supervised processes."""
         return f"plugin-{self.name}"
@@ -121,15 +126,19 @@ class SandboxNode:
             ["--state-dir", state, "--mps-root", mps],
             env={"PATH": search_path(os.environ.get("PATH", ""))},
         )
-        config = self.root / "agent.yaml"
-        config.write_text(yaml.safe_dump(self._agent_settings(state, kubelet)))
-        agent = ("nodeagent", "--node-name", self.name, "--config", str(config), "--kubeconfig", str(self._kubeconfig))
+        self.agent_settings.write_text(yaml.safe_dump(self._agent_settings()))
+        self.start_agent()
+
+    def start_agent(self) -> None:
+        """Run the agent; again, where it was removed from the supervised processes."""
+        files = ("--config", str(self.agent_settings), "--kubeconfig", str(self._kubeconfig))
+        agent = ("nodeagent", "--node-name", self.name, *files)
         self._supervisor.add(self.agent, *self._on_hardware(*agent))
 
-    def _agent_settings(self, state: str, kubelet: str) -> dict[str, Any]:
+    def _agent_settings(self) -> dict[str, Any]:
         return {
-            "stateDir": state,
-            "kubeletDir": kubelet,
+            "stateDir": str(self.root / "state"),
+            "kubeletDir": str(self.root / "kubelet"),
             "cdiSpecDirs": [str(self._cdi)],
             "procDir": str(self._proc),
             "metricsPort": self._metrics_port.number,

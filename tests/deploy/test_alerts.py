@@ -135,7 +135,9 @@ def test_commands_name_what_is_installed(page: Path) -> None:
 
 
 CAN_I = re.compile(
-    r"kubectl auth can-i (\w+) ([\w/-]+)[^`]*?--as=system:serviceaccount:gpuplan-system:([\w-]+)", re.DOTALL
+    r"kubectl auth can-i (\w+) ([\w/-]+)(?: --subresource=(\w+))?[^`]*?"
+    r"--as=system:serviceaccount:gpuplan-system:([\w-]+)",
+    re.DOTALL,
 )
 
 
@@ -145,9 +147,9 @@ def test_rights_that_a_runbook_checks_are_those_that_are_granted() -> None:
         rules[role["metadata"]["name"]] += role["rules"]
     checked = [found for page in sorted(RUNBOOKS.glob("*.md")) for found in CAN_I.findall(page.read_text())]
     assert checked
-    for verb, resource, account in checked:
-        kind, _, name = resource.partition("/")
-        meant = {resource, kind} if name == account else {resource}
-        granted = [rule for rule in rules[account] if verb in rule["verbs"] and meant & set(rule["resources"])]
+    for verb, resource, subresource, account in checked:
+        kind, _, name = resource.partition("/")  # kubectl takes what follows a slash as a name
+        meant = f"{kind}/{subresource}" if subresource else kind
+        granted = [rule for rule in rules[account] if verb in rule["verbs"] and meant in rule["resources"]]
         assert granted, (verb, resource, account)
         assert all(rule.get("resourceNames", [name]) == [name] for rule in granted)

@@ -1,17 +1,16 @@
 """A sandbox with load and faults that a real Prometheus scrapes, with the chart's rules and dashboards.
 
 Takes a folder; starts Prometheus of Debian's package on loopback, scraping controller and agents each second under the
-labels that the chart's ServiceMonitors give them. `story` is what happens: pods come, run and wait, a GPU is lost, an
-agent falls silent. Alerts fire after seconds instead of minutes.
+labels that the chart's ServiceMonitors give them. The story of `load`, `want` and `end`: pods come, run and wait, a GPU
+is lost, an agent falls silent. Alerts fire after seconds instead of minutes: `hastened` says how.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +29,19 @@ from tests.waiting import eventually
 
 ROOT = alert_cases.ROOT
 PODS = "/api/v1/namespaces/default/pods"
+EXAMPLES = ("mig/cluster.yaml", "mps/cluster.yaml")
+HASTENED = (
+    ("[5m]", "[10s]"),  # some scrapes and passes of an agent
+    ("[10m]", "[10s]"),
+    ("[1h]", "[20s]"),
+    ("offset 1h", "offset 20s"),
+    ("> 4 * 3600", "> 8"),
+    ("> 120", "> 15"),  # a heartbeat comes every 10 s
+    ('le="60.0"', 'le="5.0"'),
+)
+"""Times in the rules' expressions and their shorter ones here. Counts, shares, states and labels are the chart's."""
+FOR = "2s"
+START_SECONDS = 180.0
 Json = dict[str, Any]
 
 
@@ -42,21 +54,28 @@ def prometheus_folder() -> Path | Missing:
 class Monitored:
     """Use as a context; `folder` is for Prometheus."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, cluster: Cluster | None = None) -> None:
+        """`cluster`: another one than that of the examples."""
         self._folder, self._programs = folder, programs
-        self.cluster = Cluster(ClusterSettings())
+        self.cluster = cluster or Cluster(ClusterSettings())
         self._port = HeldPort()
         self._prometheus: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Monitored:
+        self.start([body for path in EXAMPLES for body in _objects(path)])
+        return self
+
+    def start(self, manifests: Sequence[Json]) -> None:
+        """Everything, with these objects."""
+        expected = {body["metadata"]["name"] for body in manifests if body["kind"] == "Node"}
         try:
-            self.cluster.start(_objects("mig/cluster.yaml") + _objects("mps/cluster.yaml"))
-            eventually(self._all_started, "the nodes")
+            self.cluster.start(manifests)
+            eventually(lambda: self._agents().keys() == expected, "the nodes", START_SECONDS)
+            self.scrape()
             self._start_prometheus()
         except BaseException:
             self.__exit__()
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._prometheus is not None:
@@ -65,14 +84,26 @@ class Monitored:
         self._port.close()
         self.cluster.stop()
 
-    def _all_started(self) -> bool:
-        expected = sum(one["kind"] == "Node" for one in _objects("mig/cluster.yaml") + _objects("mps/cluster.yaml"))
-        nodes = self.cluster.nodes.values()
-        return len(nodes) == expected and all((node.root / "agent.yaml").exists() for node in nodes)
+    def _agents(self) -> dict[str, Path]:
+        """Settings of the agents by node."""
+        nodes = self.cluster.nodes.items()
+        return {name: node.agent_settings for name, node in nodes if node.agent_settings.exists()}
+
+    def scrape(self, *, without: Collection[str] = ()) -> None:
+        """Let Prometheus scrape what there is, but agents `without` a pod; it reads the file when it changes."""
+        agents = [_target(path, node=name) for name, path in sorted(self._agents().items()) if name not in without]
+        jobs = {
+            "gpuplan-controller": [_target(self.cluster.directory / "controller.yaml", pod="controller-0")],
+            "gpuplan-agent": agents,
+        }
+        for name, targets in jobs.items():
+            path = self._folder / f"{name}.json"
+            path.with_suffix(".new").write_text(json.dumps(targets))
+            path.with_suffix(".new").replace(path)
 
     def _start_prometheus(self) -> None:
         rules = self._folder / "rules.yaml"
-        rules.write_text(re.sub(r"for: \w+", "for: 2s", "\n".join(_groups())))
+        rules.write_text(yaml.safe_dump({"groups": [{"name": "gpuplan", "rules": hastened()}]}, sort_keys=False))
         config = self._folder / "prometheus.yml"
         config.write_text(yaml.safe_dump(self._config(rules)))
         address = f"127.0.0.1:{self._port.number}"
@@ -97,19 +128,13 @@ class Monitored:
             return False
 
     def _config(self, rules: Path) -> Json:
-        def port(path: Path) -> int:
-            return int(yaml.safe_load(path.read_text())["metricsPort"])
-
-        def target(number: int, **labels: str) -> Json:
-            return {"targets": [f"127.0.0.1:{number}"], "labels": {"namespace": "gpuplan-system", **labels}}
-
-        agents = [target(port(one.root / "agent.yaml"), node=name) for name, one in sorted(self.cluster.nodes.items())]
-        controller = [target(port(self.cluster.directory / "controller.yaml"), pod="controller-0")]
-        jobs = {"gpuplan-controller": controller, "gpuplan-agent": agents}
         return {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(rules)],
-            "scrape_configs": [{"job_name": name, "static_configs": targets} for name, targets in jobs.items()],
+            "scrape_configs": [
+                {"job_name": name, "file_sd_configs": [{"files": [str(self._folder / f"{name}.json")]}]}
+                for name in ("gpuplan-controller", "gpuplan-agent")
+            ],
         }
 
     # ------------------------------------------------------------------------------------------ questions
@@ -124,7 +149,11 @@ class Monitored:
 
     def firing(self) -> set[str]:
         """Names of the alerts that fire now."""
-        return {sample["metric"]["alertname"] for sample in self.query('ALERTS{alertstate="firing"}')}
+        return {labels["alertname"] for labels in self.alerts()}
+
+    def alerts(self) -> list[dict[str, str]]:
+        """The labels of each alert that fires now."""
+        return [sample["metric"] for sample in self.query('ALERTS{alertstate="firing"}')]
 
     def _ask(self, path: str, **parameters: str) -> list[Json]:
         with urlopen(f"{self._url}/api/v1/{path}?{urlencode(parameters)}", timeout=30) as answer:
@@ -187,6 +216,16 @@ def _objects(path: str) -> list[Json]:
     return [body for body in yaml.safe_load_all((ROOT / "examples" / path).read_text()) if body]
 
 
-def _groups() -> Iterable[str]:
-    groups = [group for path in alert_cases.RULES for group in yaml.safe_load(path.read_text())["groups"]]
-    return [yaml.safe_dump({"groups": groups}, sort_keys=False)]
+def _target(settings: Path, **labels: str) -> Json:
+    port = yaml.safe_load(settings.read_text())["metricsPort"]
+    return {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "gpuplan-system", **labels}}
+
+
+def hastened() -> list[Json]:
+    """The chart's alerts with shorter times."""
+    rules = [dict(rule) for rule in alert_cases.alerts().values()]
+    for written, short in HASTENED:
+        assert any(written in rule["expr"] for rule in rules), f"no alert has {written} any more"
+        for rule in rules:
+            rule["expr"] = rule["expr"].replace(written, short)
+    return [{**rule, "for": FOR} if "for" in rule else rule for rule in rules]

@@ -51,8 +51,14 @@ def pod_spec(scenario: str, resource: str) -> dict[str, Any]:
     return {"nodeSelector": {"scenario": scenario}, "terminationGracePeriodSeconds": 1, "containers": [main]}
 
 
-def add_pod(found: Cluster, name: str, scenario: str, resource: str) -> None:
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod_spec(scenario, resource)}
+def add_pod(found: Cluster, name: str, scenario: str, resource: str, **spec: Any) -> None:
+    """`spec` goes before what `pod_spec` has."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {**pod_spec(scenario, resource), **spec},
+    }
     apply.create(found.api, PODS, body)
 
 
@@ -75,6 +81,13 @@ def conditions(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def ready(found: Cluster, name: str) -> str:
     """The status of Ready, or the empty string."""
     return str(conditions(apply.get(found.api, f"{PLANS}/{name}")).get("Ready", {}).get("status", ""))
+
+
+def partitions(found: Cluster, name: str) -> list[str]:
+    """Resources of the MIG partitions in the plan's status."""
+    gpus = apply.get(found.api, f"{PLANS}/{name}")["status"].get("gpus", [])
+    resources = [each["resource"] for gpu in gpus for each in gpu.get("partitions", [])]
+    return sorted(each for each in resources if "/mig-" in each)
 
 
 def kstatus(plan: Mapping[str, Any]) -> str:

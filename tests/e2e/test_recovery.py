@@ -32,6 +32,7 @@ from tests.e2e.recovery import (
     conditions,
     gpu_node,
     kstatus,
+    partitions,
     pod_spec,
     ready,
     runs,
@@ -178,13 +179,6 @@ def test_the_destruction_of_the_last_partition_is_reported(cluster: Cluster) -> 
 
     eventually(reported, "status says that nothing is left", 30)
     print(f"\nstatus right after {time.monotonic() - began:.1f} s")
-
-
-def partitions(found: Cluster, name: str) -> list[str]:
-    """Resources of the MIG partitions in the plan's status."""
-    gpus = apply.get(found.api, f"{PLANS}/{name}")["status"].get("gpus", [])
-    resources = [each["resource"] for gpu in gpus for each in gpu.get("partitions", [])]
-    return sorted(each for each in resources if "/mig-" in each)
 
 
 @pytest.mark.timeout(900)

@@ -118,10 +118,10 @@ class RealNode(SandboxNode):
     def _proc(self) -> Path:
         return Path("/proc")
 
-    def _agent_settings(self, state: str, kubelet: str) -> dict[str, Any]:
+    def _agent_settings(self) -> dict[str, Any]:
         # No mode of the machine's GPUs is changed here.
         kept = {"refreshHostDevices": False, "mpsExclusiveProcess": False}
-        return {**super()._agent_settings(state, kubelet), **kept}
+        return {**super()._agent_settings(), **kept}
 
     def stop(self) -> None:
         super().stop()

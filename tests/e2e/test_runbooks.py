@@ -99,10 +99,14 @@ def await_seen(stage: Stage, alert: str, row: Row) -> None:
 
 
 def unseen(row: Row, printed: Mapping[str, str]) -> dict[str, str]:
-    """Commands whose output lacks what the row expects, with the output."""
-    lacking = {}
+    """Commands whose output lacks what the row expects, or is an error that it does not expect; with the output."""
+    lacking = {line: output for line, output in printed.items() if output.lower().startswith("error")}
     for begins, words in row.sees.items():
-        outputs = [output for line, output in printed.items() if line.startswith(f"kubectl {begins}")]
-        if not any(words in output for output in outputs):
-            lacking[f"{begins}: {words}"] = "\n".join(outputs)[-2000:] or "nothing, or no such command on the page"
+        outputs = {line: output for line, output in printed.items() if line.startswith(f"kubectl {begins}")}
+        shown = [line for line, output in outputs.items() if words in output]
+        if not shown:
+            text = "\n".join(outputs.values())[-2000:]
+            lacking[f"{begins}: {words}"] = text or "nothing, or no such command on the page"
+        for line in shown:
+            lacking.pop(line, None)
     return lacking

@@ -202,7 +202,7 @@ LEADER = {
         sees={
             "-n gpuplan-system get pods -l app.kubernetes.io/name=gpuplan-controller": "gpuplan-controller-",
             "-n gpuplan-system get lease gpuplan-controller -o yaml": "renewTime",
-            CONTROLLER_LOGS: "cannot update resource",
+            CONTROLLER_LOGS: "is forbidden",
         },
         mitigate=_reinstate,
     ),

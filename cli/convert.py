@@ -8,7 +8,6 @@ what has no equal in the other form, by node. Never writes to a cluster.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,17 +17,16 @@ import yaml
 
 from cli.examples import add_command
 from cli.manifests import load_cluster
-from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, read, text_of
+from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, read
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COUNT, LABEL_PRODUCT
 from partitioning.models import model_for_product
 from partitioning.mps import check_replicas
+from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 from partitioning.resources import WHOLE
 
 Json = dict[str, Any]
-LABEL_CONFIG = "nvidia.com/device-plugin.config"
 SECTIONS = ("version", "flags", "sharing", "resources")
 CONFIG_MAP = "gpuplan-device-plugin-configs"
-KEY_HASH_DIGITS = 8
 
 
 class CannotSayError(ValueError):
@@ -47,7 +45,7 @@ def add_convert(commands: Any) -> None:
     imports.add_argument(
         "--key",
         default="",
-        help=f"the config of nodes without the label {LABEL_CONFIG} (default: `default`, or the only one)",
+        help=f"the config of nodes without the label {CONFIG_LABEL} (default: `default`, or the only one)",
     )
     imports.set_defaults(run=_import)
     exports = add_command(
@@ -81,10 +79,10 @@ def _export(arguments: argparse.Namespace) -> int:
     texts: dict[str, str] = {}
 
     def add(plan: Json) -> None:
-        text = config_of(plan["spec"])
-        key = _key(plan["spec"], text)
-        texts[key] = text
-        _note(f"{plan['metadata']['name']}: kubectl label node {plan['metadata']['name']} {LABEL_CONFIG}={key}")
+        config = config_of(plan["spec"])
+        key = config.key
+        texts[key] = config.text
+        _note(f"{plan['metadata']['name']}: kubectl label node {plan['metadata']['name']} {CONFIG_LABEL}={key}")
 
     code = _each(plans, add)
     if texts:
@@ -131,7 +129,7 @@ def _looks_like_one(text: str) -> bool:
 
 
 def _config_of(node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: str) -> tuple[str, PluginSharing]:
-    key = _labels(node).get(LABEL_CONFIG) or given or ("default" if "default" in configs else "")
+    key = _labels(node).get(CONFIG_LABEL) or given or ("default" if "default" in configs else "")
     if not key and len(configs) == 1:
         key = next(iter(configs))
     if key not in configs:
@@ -212,8 +210,8 @@ def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:
 # -------------------------------------------------------------------------------------------- to configs
 
 
-def config_of(spec: Mapping[str, Any]) -> str:
-    """The text for NVIDIA's plugin that shares a node as this plan does; CannotSayError where there is none."""
+def config_of(spec: Mapping[str, Any]) -> NodeConfig:
+    """The config for NVIDIA's plugin that shares a node as this plan does; CannotSayError where there is none."""
     planned = (spec.get("planned") or {}).get("gpus") or []
     items = {item["index"]: item for item in (*planned, *(spec.get("gpus") or []))}
     shares = {_share(item, spec) for item in items.values()}
@@ -224,7 +222,7 @@ def config_of(spec: Mapping[str, Any]) -> str:
             "its GPUs differ, and the plugin shares all GPUs of a node alike: one number of replicas for all"
         )
     replicas, renamed, mergeable = shares.pop()
-    return text_of(replicas, renamed=renamed, mergeable=mergeable)
+    return NodeConfig(replicas=replicas, renamed=renamed, mergeable=mergeable)
 
 
 def _share(item: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[int, bool, bool]:
@@ -234,14 +232,6 @@ def _share(item: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[int, bool,
         raise CannotSayError(f"GPU {item['index']} is {kind}: only equal MPS replicas can be said")
     otherwise = (spec.get("devicePlugin") or {}).get("renameByDefault", True)
     return mps["replicas"], mps.get("renameByDefault", otherwise), not mps.get("failRequestsGreaterThanOne", True)
-
-
-def _key(spec: Mapping[str, Any], text: str) -> str:
-    """Named by its content, so that another content is never behind a name that a node uses."""
-    replicas = next(
-        item["mps"]["replicas"] for item in (*(spec.get("gpus") or ()), *(spec.get("planned") or {}).get("gpus", ()))
-    )
-    return f"mps-{replicas}-{hashlib.sha256(text.encode()).hexdigest()[:KEY_HASH_DIGITS]}"
 
 
 def _labels(node: Json) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Reads and writes config files of NVIDIA's k8s-device-plugin (version v1), and of nebuly's fork of it.
+"""Reads config files of NVIDIA's k8s-device-plugin (version v1), and of nebuly's fork of it.
 
 Takes a text and returns what it says of sharing, or every problem with its field. What the plugin would refuse, and
 take all GPU resources off the node for, is found here first (api/config/v1 of k8s-device-plugin 0.20). What the plugin
@@ -189,16 +189,6 @@ def read(text: str) -> PluginSharing | Unusable:
             if one.memory_gb is None and one.devices != "all":
                 remarks.append(f"sharing.{name}.resources[{index}].devices: ignored, all devices are shared")
     return PluginSharing(mps=mps, time_slicing=None if mps else slicing, remarks=tuple(remarks))
-
-
-def text_of(replicas: int, *, renamed: bool, mergeable: bool, mps_root: str = "/run/nvidia/mps") -> str:
-    """A config of NVIDIA's plugin that shares every GPU of a node as so many MPS replicas."""
-    # Its own default is to refuse requests greater than one: what equals a default is left out.
-    choices = {"renameByDefault": True} if renamed else {}
-    choices |= {"failRequestsGreaterThanOne": False} if mergeable else {}
-    mps = {**choices, "resources": [{"name": f"{VENDOR}gpu", "replicas": replicas}]}
-    document = {"version": "v1", "flags": {"migStrategy": "none", "mpsRoot": mps_root}, "sharing": {"mps": mps}}
-    return str(yaml.safe_dump(document, sort_keys=False))
 
 
 def _extras(part: BaseModel, place: str = "") -> Iterator[str]:

@@ -5,7 +5,8 @@
                                                                                     │   simulator · partitioning │
     API ◄─ plan.spec.planned (apply) ◄──── plan_writer ◄──── PlanningResult ◄───────┴────────────────────────────┘
     API ◄─ Events, metrics, one log line ◄─ reporter ◄──────┘
-    API ◄─ nominations, AgentAlive, plans, labels ◄─ nominator, agent_liveness, plan_lifecycle, node_labels: every turn
+    API ◄─ nominations, AgentAlive, plans ◄─ nominator, agent_liveness, plan_lifecycle: every turn
+    API ◄─ labels, NVIDIA's ConfigMap ◄─ node_labels, nvidia_configs: every turn
 
 Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
 counted, and retried after a back-off; nothing is lost, since everything is read again from the state.
@@ -23,6 +24,7 @@ from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
+from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Outcome, Writer, Written
 from controller.actions.pod_ways import PassTimes, PodWays
@@ -65,6 +67,7 @@ class Parts:
     plan_lifecycle: PlanLifecycle
     agent_liveness: AgentLiveness
     node_labels: NodeLabels
+    nvidia_configs: NvidiaConfigs
     planner: Callable[[Snapshot], PlanningResult]
     writer: Writer
     nominator: Nominator
@@ -123,6 +126,7 @@ class Loop:
         self._step("lifecycle", self._run_plan_lifecycle)
         self._step("agents", self._parts.agent_liveness.run)
         self._step("labels", self._parts.node_labels.run)
+        self._step("configs", self._parts.nvidia_configs.run)
         if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None
             self._parts.window.add("retry")

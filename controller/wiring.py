@@ -20,6 +20,7 @@ from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
+from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.actions.pod_ways import PodWays
@@ -214,6 +215,7 @@ def _parts(
             taint_removal_seconds=settings.taint_removal_seconds,
         ),
         node_labels=NodeLabels(environment, manage_operator=manage),
+        nvidia_configs=NvidiaConfigs(environment, settings.nvidia_config),
         reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id, manage_operator=manage),
         pod_ways=PodWays(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),

@@ -13,7 +13,7 @@ observed, so it does not matter where the last one was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from crds.v1alpha1.names import GpuState
@@ -22,6 +22,7 @@ from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItems, desired_items
 from nodeagent.hardware.driver import DriverError
+from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.observation import Observation, Observer
 from nodeagent.report.conditions import UNDER_WAY
 from nodeagent.report.outcome import PassResult, PassWork
@@ -58,13 +59,51 @@ class Agent:
     outcomes: Outcomes
     reporter: Reporter
     pacing: Pacing
+    nvidia: NvidiaBackend | None = None
+    """None where this agent does not see what it must of NVIDIA's device plugin."""
 
     def reconcile(self) -> PassEnd:
         """One pass."""
         observation = self.observer.observe()
         bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))
         confirmed = self.confirmations.load(observation.plan)
-        desired = _desired(observation)
+        desired = self._desired(observation)
+        work = self._served(observation, desired, confirmed) if desired.by_nvidia else None
+        work = work or self._worked(observation, desired, confirmed)
+        result = self.outcomes.of(work)
+        self._confirm(result)
+        report_seconds = self.reporter.report(result)
+        retry_seconds = self.actuator.seconds_to_retry(work.actuated)
+        return PassEnd(
+            due_seconds=self.pacing.due_seconds(result, report_seconds, retry_seconds),
+            driver_problem=observation.driver_problem,
+        )
+
+    def _desired(self, observation: Observation) -> DesiredItems:
+        return desired_items(
+            observation.plan,
+            observation.gpus,
+            driver_version=observation.driver_version,
+            draining=observation.draining,
+            drives_nvidia=self.nvidia is not None,
+        )
+
+    def _served(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork | None:
+        """On a node that NVIDIA's device plugin serves."""
+        if self.nvidia is None:
+            return None
+        served = self.nvidia.serve(observation, desired)
+        return PassWork(
+            observation=served.observation,
+            desired=desired,
+            changes=served.changes,
+            actuated={},
+            advertised=served.advertised,
+            confirmed=confirmed,
+        )
+
+    def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
+        """On a node that our own device plugin serves."""
         changes = _changes(desired, observation)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
         acting = () if self.advertiser.rival(observation) else changes.values()
@@ -72,23 +111,15 @@ class Agent:
         actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
         if any(done.acted for done in actuated.values()):
             observation = self.observer.observe_hardware(observation)
-            desired = _desired(observation)
+            desired = self._desired(observation)
             changes = _changes(desired, observation)
-        work = PassWork(
+        return PassWork(
             observation=observation,
             desired=desired,
             changes=changes,
             actuated=actuated,
             advertised=self.advertiser.advertise(observation, changes.values()),
             confirmed=confirmed,
-        )
-        result = self.outcomes.of(work)
-        self._confirm(result)
-        report_seconds = self.reporter.report(result)
-        retry_seconds = self.actuator.seconds_to_retry(actuated)
-        return PassEnd(
-            due_seconds=self.pacing.due_seconds(result, report_seconds, retry_seconds),
-            driver_problem=observation.driver_problem,
         )
 
     def _confirm(self, result: PassResult) -> None:
@@ -97,11 +128,6 @@ class Agent:
                 self.confirmations.forget(outcome.gpu.uuid)
             elif outcome.gpu is not None and outcome.state is GpuState.READY:
                 self.confirmations.confirm(outcome.gpu.uuid, outcome.item_hash)
-
-
-def _desired(observation: Observation) -> DesiredItems:
-    version, draining = observation.driver_version, observation.draining
-    return desired_items(observation.plan, observation.gpus, driver_version=version, draining=draining)
 
 
 def _changes(desired: DesiredItems, observation: Observation) -> dict[int, GpuChange]:

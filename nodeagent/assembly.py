@@ -19,6 +19,9 @@ from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.reading import HardwareReader
+from nodeagent.nvidia.backend import NvidiaBackend
+from nodeagent.nvidia.node_files import NodeFiles
+from nodeagent.nvidia.switch import HangUpCall, Switch
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses
@@ -47,6 +50,8 @@ class Parts:
     delivery: ContainerDelivery
     reporter: Reporter
     clock: Callable[[], float]
+    hang_up: HangUpCall = lambda _pod_uid, _program: "this agent signals no process"
+    """Used where NVIDIA's device plugin is the backend."""
     stopping: Callable[[], bool] = lambda: False
     """True once the process is to end."""
 
@@ -54,6 +59,8 @@ class Parts:
 def assemble(parts: Parts, settings: Settings) -> Agent:
     """The agent of one node."""
     clock, cache, driver, file, journal = parts.clock, parts.cache, parts.driver, parts.file, parts.journal
+    guard = NodeGuard(parts.node, write_allocatable=settings.write_allocatable)
+    modes = ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process)
     confirmer = Confirmer(
         clock=clock,
         loaded_deadline_seconds=settings.loaded_deadline_seconds,
@@ -75,15 +82,21 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
         actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),
         advertiser=Advertiser(
             file,
-            NodeGuard(parts.node, write_allocatable=settings.write_allocatable),
+            guard,
             confirmer,
             cache.node,
             parts.delivery,
-            modes=ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process),
+            modes=modes,
             clock=clock,
         ),
         confirmations=Confirmations(),
         outcomes=Outcomes(clock),
         reporter=parts.reporter,
         pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
+        nvidia=NvidiaBackend(file, guard, modes, _switch(parts, guard, settings)) if settings.nvidia_backend else None,
     )
+
+
+def _switch(parts: Parts, guard: NodeGuard, settings: Settings) -> Switch:
+    files = NodeFiles(settings.kubelet_dir, settings.nvidia_mps_root)
+    return Switch(files, guard, parts.state.nvidia_switch, hang_up=parts.hang_up, clock=parts.clock)

@@ -141,7 +141,7 @@ class Observer:
         """Read everything, in the order that the module's docstring gives."""
         plan, loaded = self.cache.plan.get(), self.plugin.loaded()
         found = self.witnesses.read(self.cache.pods.observed)
-        node = self.cache.node.get()
+        node, plugin = self.cache.node.get(), found.pods.device_plugin
         hardware = self.hardware.read(unloads=node.driver_unloads if node is not None else "")
         return Observation(
             plan=plan,
@@ -155,7 +155,7 @@ class Observer:
                 mps=self.plugin.mps(),
             ),
             draining=self._draining(plan, node),
-            rival=rival(found.pods.device_plugin, found.rival_sockets),
+            rival=rival(plugin.title if plugin is not None else "", found.rival_sockets),
             usage=found.usage,
             gpus=hardware.gpus,
             driver_version=hardware.driver_version,

@@ -40,6 +40,7 @@ from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.health import Health, Passes
+from nodeagent.nvidia.hang_up import HangUp
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
 from nodeagent.observed.node import parse_node
@@ -141,6 +142,7 @@ class AgentProcess:
                 delivery=self._build_delivery(),
                 reporter=self._build_reporter(),
                 clock=clock,
+                hang_up=HangUp(),
                 stopping=self._stopping.is_set,
             ),
             settings,

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from crds.v1alpha1.names import NAMESPACE
 from kube.settings import Section
+from partitioning.nvidia_plugin import MPS_ROOT
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 Interval = Annotated[float, Field(gt=0, le=86_400)]
@@ -66,6 +67,10 @@ class Settings(Section):
     write_allocatable: bool = False
     """Write the Node's capacity and allocatable of our resources at once, instead of waiting for the kubelet's tick
     behind a taint. Needs the right to patch nodes/status."""
+    nvidia_backend: bool = False
+    """Plans may have devicePlugin.backend nvidia: the agent sees the kubelet's directory pods, and nvidiaMpsRoot."""
+    nvidia_mps_root: Path = Path(MPS_ROOT)
+    """Where the MPS control daemons of NVIDIA's device plugin keep their files."""
     metrics_address: str = "127.0.0.1"
     """Address on which /metrics, /healthz and /readyz are served; 0.0.0.0 inside a pod."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 9841

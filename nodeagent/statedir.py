@@ -22,6 +22,7 @@ class StateDir:
         self.root, self.plugin = root, PluginFiles(root)
         self.journal, self.holdings = root / "journal", root / "holdings.json"
         self.compute_modes = root / "compute-modes.json"
+        self.nvidia_switch = root / "nvidia-switch.json"
 
     def lock(self) -> AgentLock:
         """Raises AnotherAgentError where another process holds it."""

@@ -116,7 +116,7 @@ class NodeLabels:
         if node is None:
             return
         released = reading is not None and reading.handed_back and reading.node_uid == node.uid
-        if changes(node.labels, node.operator_record, manage=self._manage, released=released):
+        if changes(node.labels, node.operator_record, manage=self._manages(name, node.labels), released=released):
             yield Duty(what=f"labels of node {name}", about=name, act=partial(self._write, name))
 
     def _write(self, name: str) -> None:
@@ -124,7 +124,8 @@ class NodeLabels:
         raw = apply.get(self._api, paths.node(name))
         labels, annotations = (raw["metadata"].get(part) or {} for part in ("labels", "annotations"))
         released = LABEL_NODE_AGENT in labels and enablement(labels).ended and self._released(raw)
-        due = changes(labels, annotations.get(ANNOTATION_OPERATOR_LABELS), manage=self._manage, released=released)
+        manage = self._manages(name, labels)
+        due = changes(labels, annotations.get(ANNOTATION_OPERATOR_LABELS), manage=manage, released=released)
         operations = metadata_patch(raw, labels=due.labels, annotations=due.annotations)
         if not operations:
             return
@@ -136,6 +137,12 @@ class NodeLabels:
             return  # another client has just written it: the watch brings it
         texts = (f"{key}={value}" if value is not None else f"{key} removed" for key, value in due.labels.items())
         log.info("node %s: labels written: %s", name, ", ".join(texts) or "none")
+
+    def _manages(self, name: str, labels: Labels) -> bool:
+        """An enabled node with NVIDIA's plugin as backend keeps the operator's labels: a person decides about them."""
+        reading = self._state.plan(name)
+        by_nvidia = reading is not None and reading.by_nvidia and enablement(labels).mode is not None
+        return self._manage and not by_nvidia
 
     def _released(self, node: Mapping[str, Any]) -> bool:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]

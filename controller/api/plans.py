@@ -18,11 +18,13 @@ from typing import Any, Final
 from controller.api.plan_items import desired_of
 from controller.api.reading import Unreadable, readable
 from controller.model.views import Desired, GpuView, PartitionView, PlannedGpu
-from crds.v1alpha1.names import Condition, GpuState, Mode
+from crds.v1alpha1.names import Backend, Condition, GpuState, Mode
+from crds.v1alpha1.nvidia_backend import node_config
 from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from crds.v1alpha1.status import ConditionStatus, GpuStatus, ModelReport, PartitionStatus, PlanStatus, ProfileReport
 from partitioning.models import GpuModel, ProfileSpec, model_for_name, model_for_product, model_from_report
+from partitioning.nvidia_plugin import NodeConfig
 from partitioning.resources import profile_of_resource
 
 RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
@@ -85,6 +87,12 @@ class PlanReading:
     ready: ConditionReading | None
     conditions: tuple[tuple[str, str, str], ...] = ()
     """Type, status and reason of each, by type."""
+    by_nvidia: bool = False
+    """NVIDIA's device plugin is its backend."""
+    nvidia: NodeConfig | None = None
+    """The config that NVIDIA's plugin is to have; None also where the plan has none that it can do."""
+    named_config: str = ""
+    """The key with which the agent says that the node may be labelled."""
 
     @property
     def version(self) -> str:
@@ -120,6 +128,8 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
     items = effective_items(spec)
     planned = sorted(spec.planned.gpus if spec.planned else (), key=lambda item: item.index)
     pinned = frozenset(item.index for item in spec.gpus or ())
+    plugin, by_nvidia = status.device_plugin, _backend(spec) == Backend.NVIDIA.value
+    nvidia = node_config(spec) if by_nvidia else None
     return PlanReading(
         name=plan.metadata.name,
         uid=plan.metadata.uid,
@@ -138,6 +148,9 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         node_uid=(status.node.uid or "") if status.node else "",
         handed_back=_holds(conditions.get(Condition.HANDED_BACK)),
         relabels=_relabels(spec, status),
+        by_nvidia=by_nvidia,
+        nvidia=nvidia if isinstance(nvidia, NodeConfig) else None,
+        named_config=(plugin.config or "") if plugin is not None and plugin.backend == Backend.NVIDIA.value else "",
         gpus=tuple(
             _gpu(gpu, items.get(index), reported, pinned=index in pinned)
             for index, gpu in sorted(reported.by_index.items())
@@ -185,10 +198,12 @@ def _condition(found: ConditionStatus | None) -> ConditionReading | None:
 
 
 def _relabels(spec: PlanSpec, status: PlanStatus) -> bool:
-    configured, there = spec.device_plugin, status.device_plugin
-    if configured is not None and configured.rename_by_default:
-        return False
-    return ((configured and configured.backend) or (there and there.backend)) in RELABELLING_BACKENDS
+    there = status.device_plugin
+    return not spec.renames_replicas and (_backend(spec) or (there and there.backend)) in RELABELLING_BACKENDS
+
+
+def _backend(spec: PlanSpec) -> str | None:
+    return spec.device_plugin.backend if spec.device_plugin is not None else None
 
 
 def _authored(spec: PlanSpec) -> bool:

@@ -94,6 +94,7 @@ class PlanStore:
             paused=reading.paused,
             node_uid=reading.node_uid,
             relabels=reading.relabels,
+            by_nvidia=reading.by_nvidia,
             agent_alive=alive,
             write_refused=refusal,
             planned=reading.planned,

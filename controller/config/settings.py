@@ -54,6 +54,15 @@ class ConfigMapKey(Section):
     """Which of its keys; may be left out where it has but one."""
 
 
+class NvidiaConfigMap(Section):
+    """The ConfigMap that NVIDIA's device plugin mounts."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """Empty: no plan can have devicePlugin.backend nvidia. Its namespace must have it already."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "gpu-operator"
+    """Where that plugin runs."""
+
+
 class Scheduler(Section):
     """The schedulers whose filters are simulated."""
 
@@ -113,6 +122,8 @@ class Settings(Section):
     operator_labels: Literal["report", "manage"] = "report"
     """The GPU Operator's labels that switch its device plugin and mig-manager off: manage, the controller sets them on
     nodes that you enable and restores what was there; report, the plan says which are missing, with the command."""
+    nvidia_config: NvidiaConfigMap = NvidiaConfigMap()
+    """Where the configs of plans with devicePlugin.backend nvidia are written: keys gpuplan-*, no others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""
     log_format: Literal["text", "json"] = "text"

@@ -93,6 +93,11 @@ _ROWS = {
     Ineligible.PLAN_FAILED: _Row(
         _BLOCKED, "Planning {nodes} failed.", "Ask an administrator to check the Events of {plans}."
     ),
+    Ineligible.BY_NVIDIA: _Row(
+        _BLOCKED,
+        "{gpus} {are} served by NVIDIA's device plugin, which shares all GPUs of a node alike.",
+        "Ask an administrator for a node with devicePlugin.backend gpuplan.",
+    ),
     Ineligible.NODE_NOT_READY: _Row(
         _BLOCKED, "{nodes} {are} not ready.", "Ask an administrator to check the conditions of the node."
     ),

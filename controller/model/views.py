@@ -245,6 +245,8 @@ class PlanView:
     node_uid: str = ""
     relabels: bool = False
     """Its device plugin has the node relabelled when it begins to share GPUs: gpu.product gains -SHARED."""
+    by_nvidia: bool = False
+    """NVIDIA's device plugin serves it: nothing is planned there for single pods."""
     agent_alive: bool = False
     write_refused: str = ""
     """The API server's sentence where it refused our last write, until we try again; '' otherwise."""

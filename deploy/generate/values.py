@@ -67,6 +67,7 @@ ControllerSettings = _settings(
         "scheduler_config_file",
         "known_mig_geometries_file",
         "operator_labels",
+        "nvidia_config",
     ),
 )
 OF_THE_POD = (
@@ -77,6 +78,8 @@ OF_THE_POD = (
     "containerd_config_dir",
     "mps_read_only_pipes",
     "mps_exclusive_process",
+    "nvidia_backend",
+    "nvidia_mps_root",
 )
 AgentSettings = _settings("AgentSettings", AgentProgram, (*COMMON, *OF_THE_POD))
 
@@ -162,17 +165,20 @@ class Agent(Program):
 
 
 class PluginConfig(Section):
-    """A ConfigMap of NVIDIA's device plugin."""
+    """The ConfigMap that NVIDIA's device plugin mounts."""
 
     name: Annotated[str, Field(max_length=253)] = ""
-    """Must be empty: gpuplan has a device plugin of its own and does not drive NVIDIA's yet."""
+    """Its name, which allows plans with devicePlugin.backend nvidia. It adds the right to write this one, and agents
+    mount the kubelet's directory pods, read-only. Empty: NVIDIA's device plugin is not driven."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "gpu-operator"
+    """Where that plugin runs. The ConfigMap must be there already."""
 
 
 class DevicePlugin(Program):
     """The DaemonSet that advertises partitions to the kubelet."""
 
     config: PluginConfig = PluginConfig()
-    """nos' setting for NVIDIA's device plugin."""
+    """NVIDIA's device plugin as the backend of nodes whose plan says so; docs/mps.md."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severity that is logged."""
     service_account: Account = Account(name="gpuplan-device-plugin")

@@ -32,6 +32,16 @@ FAULT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServedBy:
+    """NVIDIA's device plugin, where it is the backend."""
+
+    key: str
+    """Of its config: the one that the node may be labelled with."""
+    confirmed: bool
+    """It is in force."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
     """What one pass advertises, and how far it has come."""
 
@@ -50,6 +60,8 @@ class Advertised:
     """By GPU UUID, why a client that does not use MPS is not kept off a GPU that is shared, or one that is not."""
     fault_is_young: bool = False
     """Some GPU has reported a fault, and not for long enough to count."""
+    served_by: ServedBy | None = None
+    """None where our own plugin serves the node."""
 
     @property
     def message(self) -> str:

@@ -101,6 +101,10 @@ class NodeGuard:
             return ""
         return self._writer.set_daemons(needed)
 
+    def close(self, node: ObservedNode) -> str:
+        """Set the taint, whatever the Node counts; returns why it could not be written."""
+        return "" if node.changing else self._writer.set_taint(True)
+
     def lift(self, node: ObservedNode | None) -> str:
         """Remove the taint, whatever the Node counts."""
         return self._writer.set_taint(False) if node is not None and node.changing else ""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from crds.v1alpha1.names import Reason
+from crds.v1alpha1.names import Backend, Reason
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem
+from nodeagent.desired.for_nvidia import config_for
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.desired.target import (
     OF_ANY_NODE,
@@ -28,6 +29,7 @@ from nodeagent.desired.target import (
 )
 from nodeagent.hardware.driver import ObservedGpu
 from partitioning.layouts import Instance
+from partitioning.nvidia_plugin import NodeConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ class DesiredItems:
     items: tuple[DesiredItem, ...] = ()
     """Sorted by index."""
     of_node: OfNode = OF_ANY_NODE
+    by_nvidia: bool = False
+    """NVIDIA's device plugin serves the node."""
+    nvidia: NodeConfig | Refused | None = None
+    """Which config it is to have, or why it cannot; None: it keeps the one that it has."""
 
     def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
         """What a GPU is to become in this pass, given the pod of NVIDIA's mig-manager if there is one."""
@@ -70,9 +76,17 @@ class DesiredItems:
 
 
 def desired_items(
-    plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], *, driver_version: str = "", draining: bool = False
+    plan: ObservedPlan | None,
+    gpus: Iterable[ObservedGpu],
+    *,
+    driver_version: str = "",
+    draining: bool = False,
+    drives_nvidia: bool = False,
 ) -> DesiredItems:
-    """Without a plan, or with one that cannot be read, every GPU is left as it is."""
+    """Without a plan, or with one that cannot be read, every GPU is left as it is.
+
+    `drives_nvidia`: this agent sees what it must of NVIDIA's device plugin.
+    """
     by_index = {gpu.index: gpu for gpu in gpus}
     if plan is None or plan.content is None:
         left = tuple(DesiredItem(index=index, gpu=gpu) for index, gpu in sorted(by_index.items()))
@@ -95,11 +109,16 @@ def desired_items(
         )
         for index in sorted({*by_index, *items})
     ]
+    of_node = OfNode(driver_version=driver_version, renames_replicas=spec.renames_replicas)
+    by_nvidia = drives_nvidia and spec.device_plugin is not None and spec.device_plugin.backend == Backend.NVIDIA.value
+    nvidia = config_for(spec, items, by_index.values(), of_node) if by_nvidia else refused_for_all(spec)
     return DesiredItems(
         spec_version=plan.spec_version,
         paused=bool(spec.paused),
         draining=draining,
-        refused=refused_for_all(spec),
+        refused=nvidia if isinstance(nvidia, Refused) else None,
         items=tuple(found),
-        of_node=OfNode(driver_version=driver_version, renames_replicas=spec.renames_replicas),
+        of_node=of_node,
+        by_nvidia=by_nvidia,
+        nvidia=nvidia if by_nvidia else None,
     )

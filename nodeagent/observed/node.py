@@ -16,7 +16,10 @@ from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, TAINT_CHANGING
 from kube.quantities import to_int
 from kube.taints import has_taint
+from partitioning.nvidia_plugin import CONFIG_LABEL
 from partitioning.resources import classify
+
+SHARING = ("gpu.product", "gpu.replicas", "gpu.sharing-strategy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,10 @@ class ObservedNode:
     """Labels by which it runs parts here that must not run alongside gpuplan."""
     mps_daemons: bool = False
     """Our label that keeps the supervisor of MPS daemons is on the Node."""
+    plugin_config: str = ""
+    """The label that names the config of NVIDIA's device plugin."""
+    discovered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What NVIDIA's feature discovery says of sharing: its labels, without their prefix."""
     driver_unloads: str = ""
     """The label by which the operator announces that it unloads the driver."""
     container_runtime: str = ""
@@ -78,6 +85,8 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),
         mps_daemons=labels.get(LABEL_MPS_DAEMONS) == "true",
+        plugin_config=labels.get(CONFIG_LABEL, ""),
+        discovered={name: labels[f"nvidia.com/{name}"] for name in SHARING if f"nvidia.com/{name}" in labels},
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )

@@ -29,6 +29,8 @@ DEVICE_PLUGINS = (
     ("k8s-app", "nvidia-gpu-device-plugin"),
 )
 """Labels of the pods of NVIDIA's device plugin: GPU Operator, static manifest, Helm chart, GKE."""
+MPS_DAEMON = "mps-control-daemon-ctr"
+"""Container of NVIDIA's MPS control daemon: its pods have the labels of the device plugin's."""
 ENDED = ("Succeeded", "Failed")
 _RESOURCE_NAME = re.compile(r"[\w.-]+/[\w.-]*\w", re.ASCII)
 REMEMBERED_ENDS = 4096
@@ -65,6 +67,10 @@ class NodePod:
     """It partitions GPUs by a node label, and removes other partitions when it starts and when that label changes."""
     device_plugin: bool = False
     """It is NVIDIA's device plugin, and can reach the kubelet's directory of plugins."""
+    mig_strategy: str = ""
+    """In its environment, where NVIDIA's programs take it before any config file."""
+    mps_daemon: bool = False
+    """It is NVIDIA's MPS control daemon, and can reach directories of the node."""
 
     @property
     def title(self) -> str:
@@ -108,9 +114,18 @@ class ObservedPods:
         return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")
 
     @property
-    def device_plugin(self) -> str:
-        """The pod of NVIDIA's device plugin on this node, if there is one."""
-        return next((pod.title for pod in self.pods if pod.device_plugin and not pod.ended), "")
+    def device_plugin(self) -> NodePod | None:
+        """The pod of NVIDIA's device plugin on this node, if there is one; of several the youngest."""
+        return _youngest(pod for pod in self.pods if pod.device_plugin)
+
+    @property
+    def mps_daemon(self) -> NodePod | None:
+        """The pod of NVIDIA's MPS control daemon, likewise."""
+        return _youngest(pod for pod in self.pods if pod.mps_daemon)
+
+
+def _youngest(pods: Iterable[NodePod]) -> NodePod | None:
+    return max((pod for pod in pods if not pod.ended), key=lambda pod: (pod.began, pod.uid), default=None)
 
 
 def parse_pod(raw: Mapping[str, Any]) -> NodePod:
@@ -121,6 +136,8 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
     running = any("running" in (found.get("state") or {}) for found in statuses)
     labels = (metadata.get("labels") or {}).items()
     requests = [(container["name"], _requested(container)) for container in staying_containers(spec)]
+    paths = _host_paths(spec)
+    environment = [entry for container in all_containers(spec) for entry in container.get("env") or ()]
     return NodePod(
         uid=metadata.get("uid", ""),
         namespace=metadata.get("namespace", ""),
@@ -135,14 +152,17 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         reported=tuple(sorted(_reported(statuses))),
         refused=_refused(status, {name for c in all_containers(spec) for name, _ in _requested(c)}),
         mig_manager=MIG_MANAGER in labels,
-        device_plugin=any(label in labels for label in DEVICE_PLUGINS) and _serves_plugins(spec),
+        device_plugin=any(label in labels for label in DEVICE_PLUGINS)
+        and any(path.endswith("/device-plugins") for path in paths),
+        mig_strategy=next((e.get("value", "") for e in environment if e["name"] == "MIG_STRATEGY"), ""),
+        mps_daemon=bool(paths) and any(container["name"] == MPS_DAEMON for container in spec.get("containers") or ()),
     )
 
 
-def _serves_plugins(spec: Mapping[str, Any]) -> bool:
-    """Its labels alone prove nothing: every tenant can write them, and few may mount a path of the node."""
+def _host_paths(spec: Mapping[str, Any]) -> list[str]:
+    """Labels and names alone prove nothing: every tenant can write them, and few may mount a path of the node."""
     paths = ((volume.get("hostPath") or {}).get("path") or "" for volume in spec.get("volumes") or ())
-    return any(path.rstrip("/").endswith("/device-plugins") for path in paths)
+    return [path.rstrip("/") for path in paths if path]
 
 
 def _requested(container: Mapping[str, Any]) -> Amounts:

@@ -26,7 +26,8 @@ def release(work: PassWork) -> Release:
         return _waits(Reason.USE_UNKNOWN, why)
     waiting = [(index, change) for index, change in sorted(work.changes.items()) if change.blocking]
     in_the_way = [f"GPU {index}: {holders(change)}" for index, change in waiting]
-    others = list(_others(work))
+    # NVIDIA's plugin goes on serving them.
+    others = [] if work.desired.by_nvidia else list(_others(work))
     if in_the_way or others:
         used = bool(others) or any(waiting_reason(change) is Reason.WAITING_FOR_RELEASE for _, change in waiting)
         more = f"and {len(others) - NAMED_HOLDERS} more pods" if len(others) > NAMED_HOLDERS else ""

@@ -139,12 +139,14 @@ def _partition(entry: PartitionOutcome) -> PartitionStatus:
 
 
 def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
-    desired, known = result.work.advertised.config.hash, live.get("confirmedHash")
-    confirmed = desired if result.work.advertised.confirmation.all_allocatable else known
+    advertised, known = result.work.advertised, live.get("confirmedHash")
+    nvidia = advertised.served_by
+    desired = advertised.config.hash if nvidia is None else nvidia.key or None
+    confirmed = desired if advertised.confirmation.all_allocatable else known
     return DevicePluginStatus(
-        backend="gpuplan",
-        config=config_path[:253],
-        device_list_strategy=result.work.advertised.config.device_list_strategy.value,
+        backend="gpuplan" if nvidia is None else "nvidia",
+        config=config_path[:253] if nvidia is None else nvidia.key or None,
+        device_list_strategy=advertised.config.device_list_strategy.value if nvidia is None else None,
         desired_hash=desired,
         confirmed_hash=confirmed,
         confirmed_at=live.get("confirmedAt") if confirmed == known else now,

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.__main__ import main
-from cli.convert import LABEL_CONFIG, config_of
+from cli.convert import config_of
 from cli.nvidia_config import PluginSharing, read
+from partitioning.nvidia_plugin import CONFIG_LABEL
 from tests.builders import objects
 
 Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
@@ -50,7 +51,7 @@ def items(plans: list[dict[str, Any]]) -> dict[str, Any]:
 
 def test_each_node_gets_the_sharing_of_its_config(run: Run) -> None:
     eight = "version: v1\nsharing: {mps: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 8}]}}"
-    nodes = [node("a", 1), node("b", 1, **{LABEL_CONFIG: "eight"}), node("c", 1, **{LABEL_CONFIG: "plain"})]
+    nodes = [node("a", 1), node("b", 1, **{CONFIG_LABEL: "eight"}), node("c", 1, **{CONFIG_LABEL: "plain"})]
     code, plans, notes = run("import", [config_map(default=MPS_4, eight=eight, plain="version: v1"), *nodes])
     assert code == 0
     assert items(plans) == {
@@ -89,7 +90,7 @@ def test_slices_of_nebulys_fork(run: Run) -> None:
     ("text", "labels", "problem"),
     [
         ("version: v1\nsharing: {mps: {}}", {}, "gpu-operator/plugin-configs any: sharing.mps.resources: is missing"),
-        (MPS_4, {LABEL_CONFIG: "gone"}, "no ConfigMap in the input has its config 'gone': known are any"),
+        (MPS_4, {CONFIG_LABEL: "gone"}, "no ConfigMap in the input has its config 'gone': known are any"),
         (MPS_4.replace("gpu,", "mig-1g.10gb,"), {}, "sharing of nvidia.com/mig-1g.10gb has no equal"),
         (MPS_4.replace("4", "99"), {}, "mps.replicas is 99, and MPS serves 48 clients"),
         (MPS_4, {"nvidia.com/gpu.count": "two"}, "its label nvidia.com/gpu.count is 'two'"),
@@ -98,7 +99,7 @@ def test_slices_of_nebulys_fork(run: Run) -> None:
 def test_a_node_that_cannot_be_imported_is_named_and_the_others_are(
     run: Run, text: str, labels: Mapping[str, str], problem: str
 ) -> None:
-    good = node("good", 1, **{LABEL_CONFIG: "fine"})
+    good = node("good", 1, **{CONFIG_LABEL: "fine"})
     code, plans, notes = run("import", [config_map(any=text, fine=MPS_4), node("bad", **labels), good], "--key", "any")
     assert code == 1
     assert list(items(plans)) == ["good"]
@@ -129,10 +130,10 @@ def test_plans_become_configs_named_by_their_content(run: Run) -> None:
     assert len(printed) == 1
     data = printed[0]["data"]
     assert len(data) == 2  # a and b share alike
-    assert all(key.startswith("mps-4-") for key in data)
+    assert all(key.startswith("gpuplan-mps-4-") for key in data)
     assert "d: GPU 0 is whole: only equal MPS replicas can be said" in notes
     assert "e: its GPUs differ" in notes
-    assert f"kubectl label node a {LABEL_CONFIG}=mps-4-" in notes
+    assert f"kubectl label node a {CONFIG_LABEL}=gpuplan-mps-4-" in notes
 
 
 @given(replicas=st.integers(2, 48), renamed=st.booleans(), mergeable=st.booleans(), gpus=st.integers(1, 8))
@@ -140,7 +141,7 @@ def test_a_round_trip_changes_nothing(replicas: int, renamed: bool, mergeable: b
     mps: dict[str, Any] = {"replicas": replicas, "renameByDefault": renamed}
     if mergeable:
         mps["failRequestsGreaterThanOne"] = False
-    found = read(config_of({"gpus": [{"index": index, "mps": mps} for index in range(gpus)]}))
+    found = read(config_of({"gpus": [{"index": index, "mps": mps} for index in range(gpus)]}).text)
     assert isinstance(found, PluginSharing)
     assert found.remarks == ()
     assert found.mps is not None

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
+from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.actions.pod_ways import PodWays
 from controller.actions.reporter import Reporter
+from controller.config.settings import NvidiaConfigMap
 from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
@@ -40,6 +42,7 @@ class Rig:
             plan_lifecycle=PlanLifecycle(environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600),
             agent_liveness=AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180),
             node_labels=NodeLabels(environment, manage_operator=False),
+            nvidia_configs=NvidiaConfigs(environment, NvidiaConfigMap()),
             reporter=Reporter(environment, self.recorder),
             nominator=Nominator(environment, enabled=True),
             pod_ways=PodWays(environment),

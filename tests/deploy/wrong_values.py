@@ -59,7 +59,6 @@ CONTRADICTIONS: dict[str, tuple[str, str]] = {
         "batchWindowIdleSeconds: 90",
         "batchWindowIdleSeconds (90) must not be greater than",
     ),
-    "NVIDIA's device plugin": ("devicePlugin: {config: {name: nos-configs}}", "devicePlugin.config.name must be empty"),
     "two replicas that both write": (
         "controller: {settings: {leaderElection: {enabled: false}}}",
         "controller.settings.leaderElection.enabled is false",

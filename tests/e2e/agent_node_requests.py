@@ -14,9 +14,9 @@ CHANGING = {"key": names.TAINT_CHANGING, "effect": "NoSchedule"}
 EVICTING = {**KEPT_TAINT, "effect": "NoExecute"}
 OWN_NODE, OTHER_NODE = f"{NODES}/OWN", f"{NODES}/OTHER"
 OWN_STATUS = f"{OWN_NODE}/status"
-LABEL = "nvidia.com/device-plugin.config"
+LABEL = names.LABEL_MPS_DAEMONS
 ADD_TAINT = {"op": "add", "path": "/spec/taints/-"}
-ONLY_LABEL = "the only node labels that it may change are gpuplan.dev/mps-daemons and nvidia.com/device-plugin.config"
+ONLY_LABEL = "the only node label that it may change is gpuplan.dev/mps-daemons"
 ONLY_TAINT = "the only taint that it may change is gpuplan.dev/changing"
 NOT_ITS_META = "annotations, finalizers and owners of a node are not its own"
 NOT_ITS_SPEC = "the spec of a node is not its own"
@@ -34,9 +34,9 @@ def node(**fields: Any) -> dict[str, Any]:
 
 
 NODE_CASES = [
-    strategic("own label", OWN_NODE, {"metadata": {"labels": {LABEL: "mig-b"}}}),
+    strategic("own label", OWN_NODE, {"metadata": {"labels": {LABEL: "true"}}}),
     strategic("own label off", OWN_NODE, {"metadata": {"labels": {LABEL: None}}}),
-    strategic("the label of MPS daemons", OWN_NODE, {"metadata": {"labels": {names.LABEL_MPS_DAEMONS: "true"}}}),
+    strategic("a config", OWN_NODE, {"metadata": {"labels": {"nvidia.com/device-plugin.config": "a"}}}, ONLY_LABEL),
     strategic("another label", OWN_NODE, labels(zone="q"), ONLY_LABEL),
     strategic("another label off", OWN_NODE, labels(zone=None), ONLY_LABEL),
     applied("another label by apply", OWN_NODE, node(metadata={"name": "OWN", "labels": {"zone": "q"}}), ONLY_LABEL),

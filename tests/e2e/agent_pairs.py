@@ -80,7 +80,7 @@ AGENTS = [
         "may not create secrets",
     ),
 ]
-LABEL = "nvidia.com/device-plugin.config"
+LABEL = "gpuplan.dev/mps-daemons"
 AGENTS_NODE = [
     of_agent_node(
         "the only node label",

@@ -31,36 +31,21 @@ def metadata(api: ApiClient, **fields: Json) -> Answer:
     return call(api, "PATCH", PATH, {"metadata": fields}, MERGE, dryRun="All")
 
 
-def policies(helm: Path, folder: Path, value: str) -> str:
-    folder.mkdir()
-    found = Rendered(helm, folder, f"operatorLabels: {value}").all("ValidatingAdmissionPolicy")
+def put_policies(cluster: RealCluster, helm: Path, folder: Path, values: str) -> None:
+    """The controller's policies as the chart has them with these values."""
+    found = Rendered(helm, folder, values).all("ValidatingAdmissionPolicy")
     ours = [body for body in found if body["metadata"]["name"].startswith("gpuplan-controller")]
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": ours})
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": ours})
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", check=True, stdin=text)
 
 
 @pytest.fixture
 def managed(cluster: RealCluster, controller: ApiClient, helm: Path, tmp_path: Path) -> Iterator[ApiClient]:
     """The controller, once the policies of `manage` are in force."""
-    cluster.kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "-f",
-        "-",
-        check=True,
-        stdin=policies(helm, tmp_path / "a", "manage"),
-    )
+    put_policies(cluster, helm, tmp_path, "operatorLabels: manage")
     eventually(lambda: metadata(controller, labels=OFF).allowed, "the policies are in force")
     yield controller
-    cluster.kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "-f",
-        "-",
-        check=True,
-        stdin=policies(helm, tmp_path / "b", "report"),
-    )
+    put_policies(cluster, helm, tmp_path, "")
     eventually(lambda: not metadata(controller, labels=OFF).allowed, "the default policies are in force again")
 
 

@@ -106,7 +106,6 @@ class World(ApiMemory, PodsMemory):
             now=lambda: f"t{self.clock.now:g}",
             facts=AgentFacts(version="1", config_path="config.json"),
         )
-        settings = {"writeAllocatable": self.write_allocatable, "mpsExclusiveProcess": self.exclusive}
         self.agent = assemble(
             Parts(
                 state=self.state,
@@ -120,11 +119,20 @@ class World(ApiMemory, PodsMemory):
                 delivery=delivery,
                 reporter=reporter,
                 clock=self.clock,
+                hang_up=self.hang_up,
             ),
-            Settings.model_validate(settings),
+            Settings.model_validate(self.settings()),
         )
         self.pods_late = False
         self._feed()
+
+    def settings(self) -> Raw:
+        """As in the agent's file."""
+        return {"writeAllocatable": self.write_allocatable, "mpsExclusiveProcess": self.exclusive}
+
+    def hang_up(self, pod_uid: str, program: str) -> str:
+        """No program of NVIDIA's runs here."""
+        return f"no {program} in {pod_uid}"
 
     def reboot(self) -> None:
         """The machine starts: no process and no MIG instance is left, and the plugin runs before the agent does."""

@@ -107,6 +107,8 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuSt
     ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, cut, staying)
     if standing is not None and ineligible is None:
         ineligible = Ineligible.SHARED_ALIKE
+    if stock.plan is not None and stock.plan.by_nvidia and ineligible is None:
+        ineligible = Ineligible.BY_NVIDIA
     model, known = gpu.model, options.geometries
     if model is not None and known is not None and known.entries:
         model = known.restrict(model, mig_layout(gpu.partitions))

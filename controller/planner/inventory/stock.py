@@ -39,6 +39,7 @@ class Ineligible(Enum):
     WRITE_REFUSED = "the API server refused its plan"
     PINNED = "in spec.gpus"
     SHARED_ALIKE = "shared in equal parts, by its node's label or the setting"
+    BY_NVIDIA = "served by NVIDIA's device plugin"
     RESERVED = "reserved for a pod that has waited longer"
     NO_PLACEMENT = "a partition without its placement, as of a lost GPU"
     WAITING = "waits for a partition in use that its plan lacks"

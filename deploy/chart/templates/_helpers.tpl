@@ -44,6 +44,9 @@ ackMemory: slices
 {{- if .Values.knownMigGeometries }}
 knownMigGeometriesFile: /etc/gpuplan/known-mig-geometries.yaml
 {{- end }}
+{{- if .Values.devicePlugin.config.name }}
+nvidiaConfig: {{ toJson .Values.devicePlugin.config }}
+{{- end }}
 {{- if .Values.scheduler.config.name }}
 scheduler:
   config: {{ toJson .Values.scheduler.config }}
@@ -62,6 +65,9 @@ containerdConfigDir: /host/etc/containerd
 procDir: /host/proc
 mpsReadOnlyPipes: {{ .Values.mps.readOnlyPipes }}
 mpsExclusiveProcess: {{ .Values.mps.exclusiveProcess }}
+{{- if .Values.devicePlugin.config.name }}
+nvidiaBackend: true
+{{- end }}
 metricsAddress: 0.0.0.0
 metricsPort: {{ .Values.agent.metricsPort }}
 {{- if ne .Values.logFormat "text" }}
@@ -115,9 +121,6 @@ affinity:
 {{- define "gpuplan.check" -}}
 {{- if gt (float64 .Values.batchWindowIdleSeconds) (float64 .Values.batchWindowTimeoutSeconds) }}
 {{- fail (printf "batchWindowIdleSeconds (%v) must not be greater than batchWindowTimeoutSeconds (%v)" .Values.batchWindowIdleSeconds .Values.batchWindowTimeoutSeconds) }}
-{{- end }}
-{{- if .Values.devicePlugin.config.name }}
-{{- fail "devicePlugin.config.name must be empty: gpuplan advertises with a device plugin of its own and does not drive NVIDIA's. Its ConfigMap has no effect; leave the value out" }}
 {{- end }}
 {{- $election := .Values.controller.settings.leaderElection | default dict }}
 {{- if and (gt (int .Values.controller.replicas) 1) (eq (toString $election.enabled) "false") }}

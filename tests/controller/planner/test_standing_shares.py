@@ -57,6 +57,17 @@ def test_a_label_goes_before_the_setting(setting: int, label: int | None, replic
     assert written(result) == ({} if replicas is None else {0: {"replicas": replicas}})
 
 
+@pytest.mark.parametrize(("replicas", "items"), [(0, {}), (4, {0: {"replicas": 4}})])
+def test_what_nvidias_plugin_serves_is_planned_for_a_whole_node_and_for_no_pod(
+    replicas: int, items: dict[int, object]
+) -> None:
+    node, view = server("node-1", IDLE, partitioning="mps")
+    pending = pod("p", "10gb")
+    options = PlannerOptions(mps_replicas=replicas)
+    assert written(plan(cluster((node, view), pending=[pending]), PlannerOptions())) != {}
+    assert written(plan(cluster((node, replace(view, by_nvidia=True)), pending=[pending]), options)) == items
+
+
 def test_nothing_is_written_again() -> None:
     assert planned(shared(4)).node_changes == ()
     named_otherwise = MpsDesired(slices=replicas_of(H100.memory_mib, 4, renamed=False))

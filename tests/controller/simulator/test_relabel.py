@@ -48,15 +48,19 @@ def test_the_device_plugin_decides_which_node_is_relabelled(relabels: bool, mps:
     assert all(one.name == "node-1" for one in found)
 
 
+NVIDIA = {"devicePlugin": {"backend": "nvidia"}}
+
+
 @pytest.mark.parametrize(
     ("spec", "status", "relabels"),
     [
         ({}, {}, False),
-        ({"devicePlugin": {"backend": "nvidia"}}, {}, True),
-        ({"devicePlugin": {"backend": "nebuly"}}, {}, True),
-        ({"devicePlugin": {"backend": "gpuplan"}}, {"devicePlugin": {"backend": "nvidia"}}, False),
-        ({}, {"devicePlugin": {"backend": "nvidia"}}, True),
-        ({"devicePlugin": {"backend": "nvidia", "renameByDefault": True}}, {}, False),
+        ({"devicePlugin": {"backend": "nvidia", "renameByDefault": False}}, {}, True),
+        ({"devicePlugin": {"backend": "nebuly", "renameByDefault": False}}, {}, True),
+        ({"devicePlugin": {"backend": "gpuplan", "renameByDefault": False}}, NVIDIA, False),
+        ({"devicePlugin": {"renameByDefault": False}}, NVIDIA, True),
+        ({"devicePlugin": {"backend": "nvidia"}}, {}, False),
+        ({}, NVIDIA, False),
     ],
 )
 def test_the_plan_shows_which_plugin_it_is(spec: Json, status: Json, relabels: bool) -> None:

@@ -1,0 +1,202 @@
+"""The pass of a node whose GPUs NVIDIA's device plugin serves, in place of the steps on hardware and our own plugin.
+
+Takes an observation and the desired items, first makes our own plugin advertise nothing, then has `switch` bring
+NVIDIA's to the config of the plan; returns what the report reads of any pass. All GPUs of the node share one config, so
+one of them that cannot have it stops all. Must never change hardware, nor name a new config while a device is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from crds.v1alpha1 import gpu_operator
+from crds.v1alpha1.names import Reason
+from nodeagent.advertise.advertiser import Advertised, ServedBy, needs_daemons
+from nodeagent.advertise.config_file import ConfigFile, withdraw_all, without
+from nodeagent.advertise.confirm import Confirmation, Stage
+from nodeagent.advertise.delivery import Delivery
+from nodeagent.advertise.taint import NodeGuard
+from nodeagent.desired.items import DesiredItems
+from nodeagent.desired.target import Refused, Target, Unchanged
+from nodeagent.handover.config import DeviceKind, PluginConfig
+from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.hardware.partitions import Partition, whole
+from nodeagent.nvidia.served import exactly, served
+from nodeagent.nvidia.switch import DONE, Moment, Progress, Switch
+from nodeagent.observation import Observation
+from nodeagent.observed.kubelet import Allocatable, Held
+from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.usage import Verdict
+from nodeagent.steps.changes import GpuChange
+from nodeagent.steps.compute_modes import EXCLUSIVE_PROCESS, ComputeModes
+from partitioning.nvidia_plugin import CONFIG_LABEL, OWN_KEY, NodeConfig
+from partitioning.resources import SHARED
+
+Blocking = tuple[tuple[Partition, Verdict], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a pass did, in the terms of the report."""
+
+    observation: Observation
+    changes: Mapping[int, GpuChange]
+    advertised: Advertised
+
+
+class NvidiaBackend:
+    """Call `serve` once a pass, in place of actuator and advertiser."""
+
+    def __init__(self, file: ConfigFile, guard: NodeGuard, modes: ComputeModes, switch: Switch) -> None:
+        self._file, self._guard, self._modes, self._switch = file, guard, modes, switch
+        self._ids: Held = {}
+        """Those that the kubelet showed last."""
+
+    def serve(self, before: Observation, desired: DesiredItems) -> Served:
+        pending, ours = self._silence(before)
+        observation = self._as_served(before)
+        holders = {gpu.uuid: _holders(observation, gpu) for gpu in observation.gpus}
+        progress = self._progress(observation, desired, pending=pending, held=any(holders.values()))
+        waits = progress.stage.reason is Reason.WAITING_FOR_RELEASE
+        changes = {
+            item.index: _change(item.gpu, desired.target(item, ()), observation, desired.nvidia)
+            for item in desired.items
+            if item.gpu is not None
+        }
+        for index, change in changes.items():
+            blocking = ours[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
+            unreleased = (whole(change.gpu),) if pending else ()
+            changes[index] = replace(change, blocking=blocking, unreleased=unreleased)
+        return Served(observation=observation, changes=changes, advertised=self._advertised(observation, progress))
+
+    def _silence(self, observation: Observation) -> tuple[str, Mapping[str, Blocking]]:
+        """Why our plugin may still advertise something, and what of ours is in use, by GPU UUID."""
+        file, readings = self._file, observation.readings
+        config = withdraw_all(file.config)
+        held = {gpu.uuid: _held_slices(observation, gpu) for gpu in observation.gpus}
+        if readings.in_force and not file.config.advertised():
+            kept = {partition.id for found in held.values() for partition, _ in found}
+            config = without(config, {device.id for device in config.devices} - kept)
+            shared = {device.gpu for device in config.devices if device.kind is DeviceKind.MPS}
+            self._modes.hold(observation.gpus, shared)
+        try:
+            written = file.write(config, in_force=readings.in_force, overdue=False)
+        except OSError as error:
+            return f"the device plugin's config cannot be written: {error}", held
+        silent = written and not config.devices and file.in_force(readings.loaded)
+        self._guard.hold_daemons(readings.node, needed=needs_daemons(replace(readings, config=config)))
+        return "" if silent else "gpuplan's own device plugin still withdraws its devices", held
+
+    def _as_served(self, observation: Observation) -> Observation:
+        """The same, read as a node whose devices NVIDIA's plugin advertises."""
+        readings = observation.readings
+        if isinstance(readings.allocatable, Allocatable):
+            self._ids = readings.allocatable.ids
+        node = readings.node
+        if node is not None:
+            parts = tuple(part for part in node.operator_parts if part != gpu_operator.DEVICE_PLUGIN)
+            node = replace(node, operator_parts=parts)
+        config = served(self._ids, observation.gpus)
+        return replace(observation, readings=replace(readings, config=config, node=node), rival=_foreign_label(node))
+
+    def _progress(self, observation: Observation, desired: DesiredItems, *, pending: str, held: bool) -> Progress:
+        node, config = observation.readings.node, desired.nvidia
+        if node is None:
+            return Progress(stage=_waits("this Node was not read from the API yet"), key="")
+        if not isinstance(config, NodeConfig) or desired.paused or desired.draining or observation.rival:
+            self._guard.lift(node)
+            return Progress(stage=DONE, key=node.plugin_config)
+        if pending:
+            return Progress(stage=_waits(pending), key=node.plugin_config)
+        registered, count = exactly(config, self._ids, observation.gpus)
+        registered = registered and isinstance(observation.readings.allocatable, Allocatable)
+        moment = Moment(node=node, pods=observation.pods, held=held, registered=registered, count=count)
+        return self._switch.advance(config, moment)
+
+    def _advertised(self, observation: Observation, progress: Progress) -> Advertised:
+        readings, node = observation.readings, observation.readings.node
+        shown = node.allocatable if node is not None else {}
+        complete = {name for name, ids in self._ids.items() if shown.get(name, 0) == len(ids)}
+        schedulable = frozenset(d.id for d in readings.config.devices if d.resource in complete)
+        confirmed = progress.stage.schedulable
+        return Advertised(
+            config=readings.config,
+            confirmation=Confirmation(
+                all_allocatable=confirmed,
+                all_withdrawn=confirmed,
+                stages={gpu.uuid: progress.stage for gpu in observation.gpus},
+                schedulable=schedulable,
+            ),
+            rival=observation.rival,
+            delivery=Delivery(note=_discovered(node)),
+            mode_problems={gpu.uuid: why for gpu in observation.gpus if (why := _mode_note(gpu, readings.config))},
+            served_by=ServedBy(key=progress.key, confirmed=confirmed),
+        )
+
+
+def _change(
+    gpu: ObservedGpu, target: Target, observation: Observation, desired: NodeConfig | Refused | None
+) -> GpuChange:
+    """Of a node whose plan is paused, what it lacks; nothing of any other is a change of hardware."""
+    readings = observation.readings
+    there = readings.node.plugin_config if readings.node is not None else ""
+    moves = isinstance(desired, NodeConfig) and desired.key != there
+    return GpuChange(
+        gpu=gpu,
+        target=target,
+        advertise=tuple(p for p in observation.judge(gpu).partitions if p.device in readings.config.devices),
+        differs=isinstance(target, Unchanged) and target.planned is not None and moves,
+    )
+
+
+def _held_slices(observation: Observation, gpu: ObservedGpu) -> Blocking:
+    """Slices of our own plugin that a pod may hold: their daemon must stay."""
+    judged = observation.judge(gpu)
+    ours = (
+        p for p in judged.partitions if p.kind is DeviceKind.MPS and p.device in observation.readings.config.devices
+    )
+    return judged.with_verdicts(p for p in ours if not judged.verdict(p).free)
+
+
+def _holders(observation: Observation, gpu: ObservedGpu) -> Blocking:
+    """What is in use, or not known to be free, whatever the ids; an MPS server without clients is no holder."""
+    judged = observation.judge(gpu)
+    if found := judged.with_verdicts(p for p in judged.partitions if not judged.verdict(p).free):
+        return found
+    alone = whole(gpu)
+    verdicts = [observation.usage.of(p) for p in (alone, replace(alone, resource=SHARED))]
+    verdicts += [] if judged.partitions else [judged.verdict(alone)]
+    return tuple((alone, verdict) for verdict in verdicts if not verdict.free)[:1]
+
+
+def _foreign_label(node: ObservedNode | None) -> str:
+    if node is None or not node.plugin_config or OWN_KEY.fullmatch(node.plugin_config):
+        return ""
+    return (
+        f"a person or another program has given this node the config {node.plugin_config!r} of NVIDIA's device plugin, "
+        f"so gpuplan changes nothing: remove it with kubectl label node {node.name} {CONFIG_LABEL}-"
+    )
+
+
+def _discovered(node: ObservedNode | None) -> str:
+    """What feature discovery says of sharing; it follows within some minutes, and nothing waits for it."""
+    labels = node.discovered if node is not None else {}
+    if not labels:
+        return ""
+    listed = ", ".join(f"nvidia.com/{name}={value}" for name, value in sorted(labels.items()))
+    return f"GPU feature discovery labels the node {listed}; it follows a change within some minutes"
+
+
+def _mode_note(gpu: ObservedGpu, config: PluginConfig) -> str:
+    mine: Sequence[DeviceKind] = [device.kind for device in config.devices if device.gpu == gpu.uuid]
+    if gpu.compute_mode != EXCLUSIVE_PROCESS or DeviceKind.WHOLE not in mine:
+        return ""
+    return (
+        "it is in compute mode EXCLUSIVE_PROCESS and serves one process: NVIDIA's MPS daemon sets that back when it "
+        f"ends; where none runs, run nvidia-smi -i {gpu.index} -c 0"
+    )
+
+
+def _waits(message: str) -> Stage:
+    return Stage(schedulable=False, reason=Reason.ADVERTISING, message=message)

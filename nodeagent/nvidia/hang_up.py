@@ -1,0 +1,49 @@
+"""Sends SIGHUP to a program of NVIDIA's pods on this node, where the signal of its config-manager was lost.
+
+Takes a pod's UID and the program's name; returns why it could not be sent. config-manager looks for
+`/usr/bin/mps-control-daemon` and the process is called `mps-control-daemon`, so a daemon that runs never learns of a
+new config; a deleted pod would start with the ConfigMap's default. Must never signal a process of another pod: the
+kernel's cgroup of a process names the pod.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+class HangUp:
+    """Needs the node's PID namespace, which the agent has."""
+
+    def __init__(self, proc: Path = Path("/proc"), kill: Callable[[int, int], None] = os.kill) -> None:
+        self._proc, self._kill = proc, kill
+
+    def __call__(self, pod_uid: str, program: str) -> str:
+        """Empty where it was sent."""
+        pids = list(self._processes(pod_uid, program))
+        if not pids:
+            return f"no process {program} of its pod is found on this node"
+        for pid in pids:
+            try:
+                self._kill(pid, signal.SIGHUP)
+            except OSError as error:
+                return f"{program} (process {pid}) cannot be signalled: {error}"
+            log.info("SIGHUP sent to %s (process %d) of pod %s, whose config-manager did not", program, pid, pod_uid)
+        return ""
+
+    def _processes(self, pod_uid: str, program: str) -> Iterator[int]:
+        # systemd's cgroup driver writes the UID with underscores.
+        names = (pod_uid, pod_uid.replace("-", "_"))
+        for path in self._proc.glob("[0-9]*"):
+            try:
+                command = (path / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+                cgroup = (path / "cgroup").read_text()
+            except OSError:
+                continue  # it has ended
+            if pod_uid and command.rpartition("/")[2] == program and any(name in cgroup for name in names):
+                yield int(path.name)

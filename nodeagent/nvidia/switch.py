@@ -1,0 +1,244 @@
+"""Takes NVIDIA's device plugin from one config to another, and confirms from files, kubelet and Node that it is there.
+
+Takes the config that the plan has and one moment of the node, returns how far it is: a stage for the status, and the
+key that the controller may label the node with. That key is named only while no container holds a device and the Node
+has had the taint for some seconds, for the plugin cannot withdraw a single device. A link that was switched proves
+nothing: the socket must have been made after it, and with replicas the MPS daemon started after it. Where it was not,
+the lost signal is sent, to the daemon only while nothing is held. Must never request a config that this node's
+pod does not see yet: config-manager would end and fall back to the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter, with_config
+
+from crds.v1alpha1.names import Reason
+from nodeagent.advertise.confirm import Stage
+from nodeagent.advertise.taint import NodeGuard
+from nodeagent.ages import Ages
+from nodeagent.handover.files import WIRE, read_json, write_json
+from nodeagent.nvidia.node_files import NodeFiles
+from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.pods import ObservedPods
+from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
+
+PROJECTED_SECONDS, LOADED_SECONDS, ALLOCATABLE_SECONDS = 180.0, 60.0, 30.0
+"""The kubelet projects a new key within two minutes; then the programs read it; then three of its status ticks."""
+RETRY_SECONDS = 300.0
+TAINT_SECONDS = 3.0
+"""Pods that the scheduler was about to bind are bound, and in our watch, after that."""
+SIGNAL_SECONDS = 3.0
+"""A signal that was not lost has had its effect by then. The link of the daemon's pod names the key for 10 s at first:
+its config-manager ends without a process to signal, and goes back to the default each time it starts."""
+DAEMON_SECONDS = 600.0
+"""Until that link names the key again: the kubelet restarts config-manager after up to five minutes."""
+PLUGIN, MPS_DAEMON = "nvidia-device-plugin", "mps-control-daemon"
+HangUpCall = Callable[[str, str], str]
+"""Pod UID and program; returns why it could not be sent. See `hang_up`."""
+DONE = Stage(schedulable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What one pass knows of the node."""
+
+    node: ObservedNode
+    pods: ObservedPods
+    held: bool
+    """Some device is, or may be, in use."""
+    registered: bool
+    """The kubelet has exactly the ids of the config that the plan has."""
+    count: int
+    """How many these are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    stage: Stage
+    key: str
+    """With which the node may be labelled: that of the plan, or the one that it has."""
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Switched:
+    """Since when this node's plugin has a key: what was made before has another config."""
+
+    key: str = ""
+    at_ns: int = field(default=0)
+
+
+_FILE = TypeAdapter(_Switched)
+
+
+class Switch:
+    """Call `advance` once a pass."""
+
+    def __init__(
+        self, files: NodeFiles, guard: NodeGuard, record: Path, *, hang_up: HangUpCall, clock: Callable[[], float]
+    ) -> None:
+        self._files, self._guard, self._record, self._hang_up = files, guard, record, hang_up
+        self._ages = Ages(clock)
+        self._signalled: dict[tuple[str, str], int] = {}
+        """How many deadlines had passed at the last signal, by pod UID and key."""
+
+    def advance(self, config: NodeConfig, now: Moment) -> Progress:
+        key = now.node.plugin_config
+        if key == config.key:
+            stage = self._confirm(config, now)
+            if stage.failed:
+                self._guard.lift(now.node)
+        else:
+            stage = self._prepare(config, now)
+            key = config.key if stage is ASKED else key
+        self._ages.end_pass()
+        return Progress(stage=stage, key=key)
+
+    def _prepare(self, config: NodeConfig, now: Moment) -> Stage:
+        plugin = now.pods.device_plugin
+        if plugin is None:
+            return self._no_plugin(now)
+        if config.shared and plugin.mig_strategy == "mixed":
+            self._guard.lift(now.node)
+            message = (
+                f"pod {plugin.title} has MIG_STRATEGY=mixed in its environment, with which NVIDIA's device plugin "
+                "refuses MPS and ends: set the GPU Operator's mig.strategy to none or single, or use "
+                "devicePlugin.backend gpuplan"
+            )
+            return Stage(schedulable=False, reason=Reason.NOT_SUPPORTED, message=message, failed=True)
+        if self._files.digest(plugin.uid, config.key) != config.digest:
+            self._guard.lift(now.node)
+            return self._late(
+                "projected",
+                PROJECTED_SECONDS,
+                f"pod {plugin.title} does not see the key {config.key} of its ConfigMap yet: check that "
+                "devicePlugin.config of gpuplan's chart names the ConfigMap that this plugin mounts, and the "
+                "controller's log",
+            )
+        if now.held:
+            self._guard.lift(now.node)
+            message = "NVIDIA's device plugin changes all GPUs of a node at once, and another one is in use"
+            return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
+        # A controller that is away must not close the node to all pods: now and then the taint is tried again.
+        if self._ages.seconds("ready", config.key) % RETRY_SECONDS >= LOADED_SECONDS:
+            self._guard.lift(now.node)
+            message = f"the controller has not labelled the node {CONFIG_LABEL}={config.key}: check that it runs"
+            return Stage(schedulable=False, reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
+        why = self._guard.close(now.node)
+        if not now.node.changing or self._ages.seconds("closed", config.key) < TAINT_SECONDS:
+            return _waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
+        return ASKED
+
+    def _confirm(self, config: NodeConfig, now: Moment) -> Stage:
+        plugin = now.pods.device_plugin
+        if plugin is None:
+            return self._no_plugin(now)
+        chosen = self._files.chosen(plugin.uid)
+        if chosen.key != config.key:
+            return self._late(
+                "chosen",
+                LOADED_SECONDS,
+                f"config-manager of pod {plugin.title} has chosen {chosen.key or 'no config'}, not {config.key}: read "
+                "its log; the ConfigMap must have a key `default` too, which it reads first",
+            )
+        at_ns = self._since(config.key, chosen.at_ns)
+        return (
+            (self._daemon(config, now, at_ns) if config.shared else None)
+            or self._loaded(config, now, plugin.uid, at_ns)
+            or self._counted(config, now)
+            or self._confirmed(now)
+        )
+
+    def _daemon(self, config: NodeConfig, now: Moment, at_ns: int) -> Stage | None:
+        """None where the MPS daemon was started with these limits."""
+        if self._files.started_ns(config.resource) >= at_ns:
+            return None
+        daemon = now.pods.mps_daemon
+        if daemon is None:
+            # Its pod does not tolerate the taint; meanwhile the plugin waits for it and offers nothing.
+            self._guard.lift(now.node)
+            return self._late(
+                "daemon's pod",
+                PROJECTED_SECONDS,
+                "no pod of NVIDIA's MPS control daemon runs on this node: GPU feature discovery places it by the label "
+                "nvidia.com/mps.capable=true, so check that it runs",
+            )
+        if self._files.chosen(daemon.uid).key != config.key:
+            message = f"config-manager of pod {daemon.title} has not chosen {config.key} yet, which takes some restarts"
+            return self._late("daemon's config", DAEMON_SECONDS, message)
+        if self._ages.seconds("daemon", config.key) < SIGNAL_SECONDS:
+            return _waiting("NVIDIA's MPS daemon has not loaded its config yet")
+        if now.held:
+            return Stage(
+                schedulable=False,
+                reason=Reason.WAITING_FOR_RELEASE,
+                message="NVIDIA's MPS daemon still has the limits of the config before, and is reloaded when no "
+                "container holds a replica: delete the pods that do",
+            )
+        return self._reloaded(
+            daemon.uid, MPS_DAEMON, config, f"pod {daemon.title}: the MPS daemon keeps the old limits"
+        )
+
+    def _loaded(self, config: NodeConfig, now: Moment, pod_uid: str, at_ns: int) -> Stage | None:
+        served_ns = self._files.served_ns(config.resource)
+        if served_ns >= at_ns and now.registered:
+            return None
+        what = "the kubelet does not have exactly its devices" if served_ns >= at_ns else "it has not loaded the config"
+        if self._ages.seconds("loaded", config.key) < LOADED_SECONDS:
+            return _waiting(f"NVIDIA's device plugin: {what} yet")
+        return self._reloaded(pod_uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")
+
+    def _reloaded(self, pod_uid: str, program: str, config: NodeConfig, what: str) -> Stage:
+        # Again after each deadline: the program may have read the link while it named another key.
+        times = int(self._ages.seconds(program, pod_uid, config.key) // LOADED_SECONDS)
+        if self._signalled.get((pod_uid, config.key), -1) < times:
+            if why := self._hang_up(pod_uid, program):
+                return self._late(f"signal to {program}", 0.0, f"{what}, and {why}: delete the pod")
+            self._signalled[pod_uid, config.key] = times
+        return self._late(f"reload {program}", LOADED_SECONDS, what)
+
+    def _counted(self, config: NodeConfig, now: Moment) -> Stage | None:
+        shown = now.node.allocatable.get(config.resource, 0)
+        if shown == now.count:
+            return None
+        message = f"the Node shows {shown} of {config.resource}, and the kubelet has {now.count}"
+        return self._late("counted", ALLOCATABLE_SECONDS, message)
+
+    def _confirmed(self, now: Moment) -> Stage:
+        why = self._guard.lift(now.node)
+        return Stage(schedulable=False, reason=Reason.ADVERTISING, message=why) if why else DONE
+
+    def _no_plugin(self, now: Moment) -> Stage:
+        # Its pod does not tolerate the taint.
+        self._guard.lift(now.node)
+        message = (
+            "no pod of NVIDIA's device plugin runs on this node: run its DaemonSet here (GPU Operator: label the node "
+            "nvidia.com/gpu.deploy.device-plugin=true)"
+        )
+        return self._late("plugin", LOADED_SECONDS, message, reason=Reason.DEVICE_PLUGIN_ERROR)
+
+    def _since(self, key: str, at_ns: int) -> int:
+        """A sidecar that restarts makes its link again, and no program reads it: the first time counts."""
+        found = read_json(self._record, _FILE)
+        if isinstance(found, _Switched) and found.key == key:
+            return found.at_ns
+        write_json(self._record, _FILE, _Switched(key=key, at_ns=at_ns))
+        return at_ns
+
+    def _late(self, what: str, seconds: float, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
+        if self._ages.seconds(what, message) < seconds:
+            return Stage(schedulable=False, reason=reason, message=message)
+        reason = Reason.ADVERTISE_TIMEOUT if reason is Reason.ADVERTISING else reason
+        after = f", after {seconds:g} s" if seconds else ""
+        return Stage(schedulable=False, reason=reason, message=f"{message}{after}", failed=True)
+
+
+def _waiting(message: str) -> Stage:
+    return Stage(schedulable=False, reason=Reason.ADVERTISING, message=message)
+
+
+ASKED = _waiting(f"the controller names the new config in the node's label {CONFIG_LABEL}")

@@ -2,10 +2,12 @@
 
 Takes the config in force and the GPUs whose MPS daemon does not answer. Returns the list of each resource, numbered so
 that a stream knows what it has sent, and for an Allocate its devices or the sentence that refuses it. Thread-safe.
-Never does I/O.
+Never does I/O, and never takes an id off its list just after an Allocate of it: a kubelet that has the answer and not
+the device any more crashes (seen with 1.36).
 """
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -32,11 +34,13 @@ class RefusedAllocate:
     sentence: str
 
 
+ANSWER_SECONDS = 10.0  # within which a kubelet has taken the answer of an Allocate; milliseconds where it is not busy
 NOTHING = Listing(number=0, devices=())
 
 
 class DeviceLists:
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._condition = threading.Condition()
         self._config = PluginConfig()
         self._by_id: dict[str, Device] = {}
@@ -45,6 +49,8 @@ class DeviceLists:
         self._listings: dict[str, Listing] = {}
         self._number = 0
         self._running: Counter[str] = Counter()
+        self._handed_out: dict[tuple[str, str], float] = {}
+        """When, by resource and id; of running Allocates and of those that were answered lately."""
 
     def replace(self, config: PluginConfig, *, unready: Collection[str], named: Collection[str] | None = None) -> None:
         """Put a config in force: from here on withdrawn ids are refused and streams push the new lists.
@@ -121,6 +127,7 @@ class DeviceLists:
             if sentence is None:
                 devices = tuple(sorted((self._by_id[id_] for id_ in ids), key=lambda device: device.sort_key))
                 self._running.update(ids)
+                self._handed_out.update({(resource, id_): self._clock() for id_ in ids})
         if sentence is not None:
             yield RefusedAllocate(sentence)
             return
@@ -130,6 +137,7 @@ class DeviceLists:
             with self._condition:
                 self._running.subtract(ids)
                 self._running += Counter()  # drops the zeros
+                self._handed_out.update({(resource, id_): self._clock() for id_ in ids})
                 self._condition.notify_all()
 
     def running(self) -> frozenset[str]:
@@ -146,12 +154,21 @@ class DeviceLists:
             resolves = self._named is None or device.id in self._named
             healthy = device.id not in self._config.unhealthy and not without_daemon and resolves
             fresh[device.resource].append((device.id, healthy))
+        for resource, id_ in self._in_answers() - {(d.resource, d.id) for d in self._config.advertised()}:
+            fresh.setdefault(resource, []).append((id_, False))
         for resource, devices in sorted(fresh.items()):
             known = self._listings.get(resource)
             if known is None or known.devices != tuple(sorted(devices)):
                 self._number += 1
                 self._listings[resource] = Listing(number=self._number, devices=tuple(sorted(devices)))
         self._condition.notify_all()
+
+    def _in_answers(self) -> set[tuple[str, str]]:
+        oldest = self._clock() - ANSWER_SECONDS
+        for key, at in list(self._handed_out.items()):
+            if at <= oldest and key[1] not in self._running:
+                del self._handed_out[key]
+        return set(self._handed_out)
 
     def _refusal(self, resource: str, ids: Collection[str]) -> str | None:
         for id_ in sorted(ids):

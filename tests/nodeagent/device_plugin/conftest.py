@@ -144,6 +144,8 @@ def start_mps(node: Node) -> Iterator[StartMps]:
     yield start
     for running in started:
         running.stop()
+    # A check that still runs writes into the folders that are removed next.
+    eventually(lambda: all(each.name != "mps" for each in threading.enumerate()), "the end of all checks")
 
 
 @pytest.fixture

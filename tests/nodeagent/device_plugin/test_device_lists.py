@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from nodeagent.device_plugin.device_lists import DeviceLists, RefusedAllocate
+from nodeagent.device_plugin.device_lists import ANSWER_SECONDS, DeviceLists, RefusedAllocate
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
+from tests.clock import Clock
 from tests.nodeagent.device_plugin.devices import GPU_B, GPU_C, SHARED, unit
 
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
@@ -55,6 +56,31 @@ def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
         assert "its GPU is lost or broken" in answer.sentence
     lists.set_unready(())
     assert lists.listing(S).healthy() == frozenset(), "a daemon that is ready does not heal a GPU"
+
+
+@pytest.mark.parametrize("withdrawn", [("m1",), ()])
+def test_an_id_that_leaves_the_list_during_its_allocate_is_unhealthy_until_the_answer_was_taken(
+    withdrawn: tuple[str, ...],
+) -> None:
+    """A kubelet of 1.36 ends with a nil pointer where its list lacks a device whose Allocate was answered."""
+    clock = Clock()
+    lists = DeviceLists(clock)
+    lists.replace(PluginConfig.of([mig("m1"), mig("m2")]), unready=())
+    without = PluginConfig.of([mig("m2")], withdrawn)
+    with lists.allocating(R, ["m1"]):
+        lists.replace(without, unready=())
+        clock.now += 2 * ANSWER_SECONDS
+        lists.set_unready(())
+        assert lists.listing(R).devices == (("m1", False), ("m2", True))
+    clock.now += ANSWER_SECONDS - 1
+    lists.set_unready(())
+    assert lists.listing(R).devices == (("m1", False), ("m2", True))
+    with lists.allocating(R, ["m1"]) as answer:
+        assert isinstance(answer, RefusedAllocate)
+
+    clock.now += 1
+    lists.set_unready(())
+    assert lists.listing(R).devices == (("m2", True),)
 
 
 @pytest.mark.parametrize(

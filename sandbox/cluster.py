@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -44,6 +44,8 @@ class ClusterSettings:
     status_tick_seconds: float = 1.0
     batch_timeout_seconds: float = 5.0
     batch_idle_seconds: float = 1.0
+    controller: Mapping[str, Any] = field(default_factory=dict)
+    """More settings of the controller."""
 
 
 class Cluster:
@@ -263,6 +265,7 @@ class Cluster:
                         "renewDeadlineSeconds": 3,
                         "retryPeriodSeconds": 0.5,
                     },
+                    **self.settings.controller,
                 }
             )
         )

@@ -56,13 +56,14 @@ class GpuContainers:
             clients.disconnect(pipe, container.pid)
 
     def _given(self, container: ContainerRecord) -> tuple[list[str], str]:
-        """Device UUIDs and the MPS pipe directory ('' without MPS)."""
+        """Device UUIDs and the MPS pipe directory on the host ('' without MPS)."""
         options = container.request.options
         visible = options.env.get("NVIDIA_VISIBLE_DEVICES", "")
         devices = [] if visible in NO_DEVICE else [uuid for uuid in visible.split(",") if uuid]
         if options.nodes:
             devices += self._by_nodes(options.nodes)
-        return devices, options.env.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        pipe = options.env.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        return devices, next((mount.host_path for mount in options.mounts if mount.container_path == pipe), pipe)
 
     def _by_nodes(self, nodes: Iterable[Node]) -> list[str]:
         """What CUDA finds: MIG devices of which both capabilities can be opened, and GPUs without MIG."""

@@ -9,16 +9,18 @@ from sandbox.driver.machine import create, observe
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ContainerRecord
 from sandbox.kubelet.containers import ContainerRequest, ContainerState
-from sandbox.kubelet.injection import ContainerOptions
+from sandbox.kubelet.injection import ContainerOptions, Mount
+from sandbox.mps.control import start
+from tests.mps import connected
 
 
-def container(visible: str) -> ContainerRecord:
+def container(visible: str, options: ContainerOptions | None = None) -> ContainerRecord:
     request = ContainerRequest(
         pod_uid="uid",
         namespace="default",
         pod="pod",
         container="main",
-        options=ContainerOptions(env={"NVIDIA_VISIBLE_DEVICES": visible}, annotations={}),
+        options=options or ContainerOptions(env={"NVIDIA_VISIBLE_DEVICES": visible}, annotations={}),
         device_ids={},
         run_seconds=1,
         exit_code=0,
@@ -55,3 +57,14 @@ def test_a_container_computes_on_the_device_that_it_names(machine: Path) -> None
 
 def test_a_device_that_is_not_there_keeps_the_container_from_starting(machine: Path) -> None:
     assert "unknown device" in str(GpuContainers(machine).container_started(container("GPU-absent")))
+
+
+def test_a_client_of_mps_finds_the_daemon_behind_its_mount(machine: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    start(str(pipe), {})
+    uuid = observe(machine)["gpus"][0]["uuid"]
+    environment = {"NVIDIA_VISIBLE_DEVICES": uuid, "CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"}
+    mount = Mount(container_path="/mps/pipe", host_path=str(pipe), read_only=False)
+    options = ContainerOptions(env=environment, mounts=(mount,), annotations={})
+    assert GpuContainers(machine).container_started(container("", options)) is None
+    assert len(connected(pipe)) == 1

@@ -141,3 +141,4 @@ audit: .venv/.ready  ## look for known vulnerabilities in what the image contain
 
 clean:  ## remove everything that these targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -24,6 +24,11 @@ def machine() -> dict[str, object]:
         pytest.param(
             "mkdir /var/lib/kubelet; mount -t tmpfs none /mnt; ip link add left type bridge", 0, id="mounts and links"
         ),
+        pytest.param(
+            "for at in $(awk '$3 == \"cgroup2\" { print $2 }' /proc/mounts); do mkdir $at$GPUPLAN_E2E_CGROUP; done",
+            0,
+            id="control groups of version 2, as runc makes them",
+        ),
         pytest.param("sleep 600 & disown; exit 0", 0, id="a process that would run on"),
     ],
 )

@@ -9,7 +9,7 @@ if [ "${1:-}" != --inside ]; then
   group=gpuplan-e2e-$$
   hierarchies=$(awk '$3 == "cgroup" { print $2 }' /proc/mounts)
   cleanup() {
-    for hierarchy in $hierarchies; do
+    for hierarchy in $(awk '$3 ~ /^cgroup2?$/ { print $2 }' /proc/mounts); do  # of version 2, runc makes one itself
       [ -d "$hierarchy/$group" ] || continue
       for _ in 1 2 3 4 5 6 7 8 9 10; do  # a group can be removed a moment after its last process is gone
         find "$hierarchy/$group" -depth -type d -exec rmdir {} + 2>/dev/null && break

@@ -109,8 +109,9 @@ class NvidiaBackend:
             return Progress(stage=DONE, key=node.plugin_config)
         if pending:
             return Progress(stage=_waits(pending), key=node.plugin_config)
-        registered, count = exactly(config, self._ids, observation.gpus)
-        registered = registered and isinstance(observation.readings.allocatable, Allocatable)
+        answered = isinstance(observation.readings.allocatable, Allocatable)
+        registered = answered and exactly(config, self._ids, observation.gpus)
+        count = len(self._ids.get(config.resource, ()))
         moment = Moment(node=node, pods=observation.pods, held=held, registered=registered, count=count)
         return self._switch.advance(config, moment)
 

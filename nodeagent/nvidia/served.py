@@ -40,8 +40,12 @@ def _of(gpu: ObservedGpu, ids: Mapping[str, Iterable[str]]) -> Iterable[Device]:
         )
 
 
-def exactly(config: NodeConfig, ids: Held, gpus: Iterable[ObservedGpu]) -> tuple[bool, int]:
-    """Whether the kubelet has exactly these ids of the GPUs that can be read, and how many these are."""
-    desired = frozenset().union(*(config.ids(gpu.uuid) for gpu in gpus if not gpu.problem))
-    other = SHARED if config.resource == WHOLE else WHOLE
-    return frozenset(ids.get(config.resource, ())) == desired and not ids.get(other), len(desired)
+def exactly(config: NodeConfig, ids: Held, gpus: Iterable[ObservedGpu]) -> bool:
+    """Whether the kubelet has exactly these ids of the GPUs that can be read: a broken one stops no other."""
+    readable = [gpu.uuid for gpu in gpus if not gpu.problem]
+    found = {
+        resource: {device_id for device_id in ids.get(resource, ()) if device_id.partition("::")[0] in readable}
+        for resource in (WHOLE, SHARED)
+    }
+    desired = frozenset().union(*(config.ids(uuid) for uuid in readable))
+    return found.pop(config.resource) == desired and not any(found.values())

@@ -51,9 +51,9 @@ class Moment:
     held: bool
     """Some device is, or may be, in use."""
     registered: bool
-    """The kubelet has exactly the ids of the config that the plan has."""
+    """The kubelet has exactly the ids of the config that the plan has, of all GPUs that can be read."""
     count: int
-    """How many these are."""
+    """How many ids it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import pytest
 
 from partitioning.nvidia_plugin import NodeConfig
+from tests import incidents
 from tests.nodeagent.items import mps, replicas, whole
 from tests.nodeagent.nvidia.nvidia_world import SHARED, WHOLE, NvidiaWorld
 
@@ -222,6 +223,19 @@ def test_a_container_that_restarts_its_sidecar_unsettles_nothing(world: NvidiaWo
     assert world.found() == READY
     assert world.hang_ups == []
     assert world.moves == [FOUR.key]
+
+
+def test_a_lost_gpu_stops_no_other(world: NvidiaWorld) -> None:
+    shared(world)
+    world.until(READY)
+    world.hang_ups.clear()
+    incidents.lose(world.machine, world.gpu(1).uuid)
+    for _ in range(40):
+        world.run(5.0)
+
+    assert world.found() == READY
+    assert world.found(1) == ("Failed", "Unhealthy")
+    assert world.hang_ups == []
 
 
 def test_what_feature_discovery_says_is_explained(world: NvidiaWorld) -> None:

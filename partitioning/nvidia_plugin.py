@@ -74,6 +74,10 @@ class NodeConfig:
             return frozenset((gpu_uuid,))
         return frozenset(f"{gpu_uuid}::{number}" for number in range(self.replicas))
 
+    def has(self, device_id: str) -> bool:
+        """Whether a device id is one of its, of whatever GPU."""
+        return device_id in self.ids(device_id.partition("::")[0])
+
 
 def check(compute_capability: tuple[int, int], replicas: int) -> str | None:
     """None if NVIDIA's plugin can share a GPU so, else one sentence with the number and the remedy."""

@@ -22,7 +22,7 @@ from nodeagent.desired.target import Refused, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import Partition, whole
-from nodeagent.nvidia.served import exactly, served
+from nodeagent.nvidia.served import registered, served
 from nodeagent.nvidia.switch import DONE, Moment, Progress, Switch
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
@@ -77,7 +77,8 @@ class NvidiaBackend:
         held = {gpu.uuid: _held_slices(observation, gpu) for gpu in observation.gpus}
         if readings.in_force and not file.config.advertised():
             kept = {partition.id for found in held.values() for partition, _ in found}
-            config = without(config, {device.id for device in config.devices} - kept)
+            # Of a GPU that was not observed nothing is known to be free.
+            config = without(config, {device.id for device in config.devices if device.gpu in held} - kept)
             shared = {device.gpu for device in config.devices if device.kind is DeviceKind.MPS}
             self._modes.hold(observation.gpus, shared)
         try:
@@ -107,12 +108,20 @@ class NvidiaBackend:
         if not isinstance(config, NodeConfig) or desired.paused or desired.draining or observation.rival:
             self._guard.lift(node)
             return Progress(stage=DONE, key=node.plugin_config)
-        if pending:
-            return Progress(stage=_waits(pending), key=node.plugin_config)
-        answered = isinstance(observation.readings.allocatable, Allocatable)
-        registered = answered and exactly(config, self._ids, observation.gpus)
-        count = len(self._ids.get(config.resource, ()))
-        moment = Moment(node=node, pods=observation.pods, held=held, registered=registered, count=count)
+        # Without a GPU to ask about, nothing would be in use.
+        unread = observation.driver_problem is not None or not observation.gpus
+        if pending or unread:
+            self._guard.lift(node)
+            return Progress(stage=_waits(pending or "the GPUs of this node cannot be read"), key=node.plugin_config)
+        found = registered(config, self._ids, observation.gpus)
+        known = isinstance(observation.readings.allocatable, Allocatable)
+        moment = Moment(
+            node=node,
+            pods=observation.pods,
+            held="another one is in use" if held else _held_elsewhere(observation),
+            held_before=_held_before(observation, config),
+            registered=replace(found, exact=found.exact and known),
+        )
         return self._switch.advance(config, moment)
 
     def _advertised(self, observation: Observation, progress: Progress) -> Advertised:
@@ -169,6 +178,18 @@ def _holders(observation: Observation, gpu: ObservedGpu) -> Blocking:
     verdicts = [observation.usage.of(p) for p in (alone, replace(alone, resource=SHARED))]
     verdicts += [] if judged.partitions else [judged.verdict(alone)]
     return tuple((alone, verdict) for verdict in verdicts if not verdict.free)[:1]
+
+
+def _held_elsewhere(observation: Observation) -> str:
+    """On a GPU that is lost, say; that of a MIG device is not known by its id."""
+    uuids = [gpu.uuid for gpu in observation.gpus]
+    held = sorted(observation.usage.held.items())
+    return next((f"pod {pod} holds {i}" for i, pod in held if not any(uuid in i for uuid in uuids)), "")
+
+
+def _held_before(observation: Observation, config: NodeConfig) -> str:
+    held = sorted(observation.usage.held.items())
+    return next((f"pod {pod} holds {i}" for i, pod in held if not config.has(i)), "")
 
 
 def _foreign_label(node: ObservedNode | None) -> str:

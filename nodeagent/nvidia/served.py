@@ -7,6 +7,7 @@ they read one of ours. The kubelet is the only record: nothing is remembered her
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 from nodeagent.hardware.driver import ObservedGpu
@@ -40,12 +41,22 @@ def _of(gpu: ObservedGpu, ids: Mapping[str, Iterable[str]]) -> Iterable[Device]:
         )
 
 
-def exactly(config: NodeConfig, ids: Held, gpus: Iterable[ObservedGpu]) -> bool:
-    """Whether the kubelet has exactly these ids of the GPUs that can be read: a broken one stops no other."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What the kubelet has of a config; it lists no device that is Unhealthy."""
+
+    exact: bool
+    """All of the GPUs that can be read, and none of another config."""
+    count: int
+    foreign: bool
+    """Something that this config does not have: the plugin has loaded another one."""
+
+
+def registered(config: NodeConfig, ids: Held, gpus: Iterable[ObservedGpu]) -> Registered:
+    """Judges the ids of NVIDIA's two resources, as the kubelet showed them last: a broken GPU stops no other."""
     readable = [gpu.uuid for gpu in gpus if not gpu.problem]
-    found = {
-        resource: {device_id for device_id in ids.get(resource, ()) if device_id.partition("::")[0] in readable}
-        for resource in (WHOLE, SHARED)
-    }
     desired = frozenset().union(*(config.ids(uuid) for uuid in readable))
-    return found.pop(config.resource) == desired and not any(found.values())
+    found, other = ids.get(config.resource, ()), ids.get(SHARED if config.resource == WHOLE else WHOLE, ())
+    mine = {device_id for device_id in (*found, *other) if device_id.partition("::")[0] in readable}
+    foreign = bool(other) or not all(config.has(device_id) for device_id in found)
+    return Registered(exact=mine == desired and not foreign, count=len(found), foreign=foreign)

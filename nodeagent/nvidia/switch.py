@@ -22,6 +22,7 @@ from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
 from nodeagent.handover.files import WIRE, read_json, write_json
 from nodeagent.nvidia.node_files import NodeFiles
+from nodeagent.nvidia.served import Registered
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
@@ -48,12 +49,12 @@ class Moment:
 
     node: ObservedNode
     pods: ObservedPods
-    held: bool
-    """Some device is, or may be, in use."""
-    registered: bool
-    """The kubelet has exactly the ids of the config that the plan has, of all GPUs that can be read."""
-    count: int
-    """How many ids it has."""
+    held: str
+    """What is, or may be, in use; empty: nothing."""
+    held_before: str
+    """Which container holds a device that the config of the plan does not have."""
+    registered: Registered
+    """Of the config that the plan has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,7 @@ class Switch:
             if stage.failed:
                 self._guard.lift(now.node)
         else:
+            self._forget(config.key)
             stage = self._prepare(config, now)
             key = config.key if stage is ASKED else key
         self._ages.end_pass()
@@ -121,7 +123,7 @@ class Switch:
             )
         if now.held:
             self._guard.lift(now.node)
-            message = "NVIDIA's device plugin changes all GPUs of a node at once, and another one is in use"
+            message = f"NVIDIA's device plugin changes all GPUs of a node at once, and {now.held}"
             return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
         # A controller that is away must not close the node to all pods: now and then the taint is tried again.
         if self._ages.seconds("ready", config.key) % RETRY_SECONDS >= LOADED_SECONDS:
@@ -148,6 +150,7 @@ class Switch:
         at_ns = self._since(config.key, chosen.at_ns)
         return (
             (self._daemon(config, now, at_ns) if config.shared else None)
+            or self._given_twice(now)
             or self._loaded(config, now, plugin.uid, at_ns)
             or self._counted(config, now)
             or self._confirmed(now)
@@ -173,6 +176,8 @@ class Switch:
         if self._ages.seconds("daemon", config.key) < SIGNAL_SECONDS:
             return _waiting("NVIDIA's MPS daemon has not loaded its config yet")
         if now.held:
+            if self._ages.seconds("held", config.key) >= LOADED_SECONDS:
+                self._guard.lift(now.node)  # a pod may run for days, and the taint keeps off all others
             return Stage(
                 schedulable=False,
                 reason=Reason.WAITING_FOR_RELEASE,
@@ -183,11 +188,22 @@ class Switch:
             daemon.uid, MPS_DAEMON, config, f"pod {daemon.title}: the MPS daemon keeps the old limits"
         )
 
-    def _loaded(self, config: NodeConfig, now: Moment, pod_uid: str, at_ns: int) -> Stage | None:
-        served_ns = self._files.served_ns(config.resource)
-        if served_ns >= at_ns and now.registered:
+    def _given_twice(self, now: Moment) -> Stage | None:
+        """A pod came between the last look and the change."""
+        if not now.held_before:
             return None
-        what = "the kubelet does not have exactly its devices" if served_ns >= at_ns else "it has not loaded the config"
+        self._guard.close(now.node)  # nothing else keeps other pods off its GPU
+        message = f"{now.held_before} of the config before, and others could get the same GPU: delete the pod"
+        return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
+
+    def _loaded(self, config: NodeConfig, now: Moment, pod_uid: str, at_ns: int) -> Stage | None:
+        loaded = self._files.served_ns(config.resource) >= at_ns
+        if loaded and now.registered.exact:
+            return None
+        what = "the kubelet does not have exactly its devices" if loaded else "it has not loaded the config"
+        if loaded and not now.registered.foreign:
+            # Devices that it lists as Unhealthy are not there, and would be healthy again after a signal.
+            return self._late("registered", LOADED_SECONDS, f"NVIDIA's device plugin: {what}: read the log of its pod")
         if self._ages.seconds("loaded", config.key) < LOADED_SECONDS:
             return _waiting(f"NVIDIA's device plugin: {what} yet")
         return self._reloaded(pod_uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")
@@ -203,9 +219,9 @@ class Switch:
 
     def _counted(self, config: NodeConfig, now: Moment) -> Stage | None:
         shown = now.node.allocatable.get(config.resource, 0)
-        if shown == now.count:
+        if shown == now.registered.count:
             return None
-        message = f"the Node shows {shown} of {config.resource}, and the kubelet has {now.count}"
+        message = f"the Node shows {shown} of {config.resource}, and the kubelet has {now.registered.count}"
         return self._late("counted", ALLOCATABLE_SECONDS, message)
 
     def _confirmed(self, now: Moment) -> Stage:
@@ -228,6 +244,13 @@ class Switch:
             return found.at_ns
         write_json(self._record, _FILE, _Switched(key=key, at_ns=at_ns))
         return at_ns
+
+    def _forget(self, key: str) -> None:
+        """Before a key is requested: what an earlier time with it proved, or cost, says nothing of the next."""
+        self._signalled.clear()
+        found = read_json(self._record, _FILE)
+        if isinstance(found, _Switched) and found.key == key:
+            self._record.unlink()
 
     def _late(self, what: str, seconds: float, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
         if self._ages.seconds(what, message) < seconds:

@@ -1,0 +1,152 @@
+"""NVIDIA's device plugin as the backend, where not everything of the node is known, or a pod comes too late."""
+
+from typing import NoReturn
+
+import pytest
+
+from nodeagent.hardware.driver import DriverError
+from partitioning.nvidia_plugin import NodeConfig
+from tests.nodeagent.items import mps, replicas, whole
+from tests.nodeagent.nvidia.nvidia_world import SHARED, WHOLE, NvidiaWorld
+
+FOUR = NodeConfig(replicas=4, renamed=True)
+TWO = NodeConfig(replicas=2, renamed=True)
+READY = ("Ready", "Confirmed")
+
+
+def shared(world: NvidiaWorld, config: NodeConfig = FOUR) -> None:
+    """Both GPUs as so many replicas."""
+    world.plan_for(*(replicas(index, config.replicas) for index in (0, 1)), config=config)
+
+
+def holder(world: NvidiaWorld, device: str, resource: str = WHOLE) -> tuple[str, str]:
+    return world.pod_of_other_plugin(resource, device, device)
+
+
+def never_answers(world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, and to an agent that has not read a GPU yet."""
+    world.restart()
+
+    def fails() -> NoReturn:
+        raise DriverError("counting the GPUs", "Unknown Error")
+
+    monkeypatch.setattr(world.driver, "observe", fails)
+
+
+def test_an_agent_that_never_read_the_gpus_requests_no_config(
+    world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder(world, world.gpu(0).uuid)
+    never_answers(world, monkeypatch)
+    shared(world)
+    world.settle(60)
+
+    assert world.moves == []
+    assert not world.tainted()
+
+
+def test_an_agent_that_never_read_the_gpus_ends_no_daemon_of_ours(
+    world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.end("plugin")
+    world.kubelet.devices = {}
+    world.apply(mps(0, 10))
+    for _ in range(6):
+        world.pass_only()
+        world.plugin.step()
+        world.clock.now += 0.5
+    slice_10gb = next(device for device in world.plugin.config.devices if device.gpu == world.gpu(0).uuid)
+    holder(world, slice_10gb.id, slice_10gb.resource)
+    never_answers(world, monkeypatch)
+    shared(world)
+    world.settle(60)
+
+    assert slice_10gb in world.plugin.config.devices
+
+
+def test_the_holder_of_a_gpu_that_is_lost_counts(world: NvidiaWorld) -> None:
+    pod = holder(world, "GPU-11111111-2222-3333-4444-555555555555")
+    shared(world)
+    world.until(("Advertising", "WaitingForRelease"))
+    assert "pod default/p1 holds GPU-11111111" in world.condition("Ready")["message"]
+    assert world.moves == []
+
+    world.finish(pod)
+    world.until(READY)
+
+
+def test_a_device_that_becomes_unhealthy_is_not_healed_by_a_signal(world: NvidiaWorld) -> None:
+    shared(world)
+    world.until(READY)
+    world.hang_ups.clear()
+    ids = world.kubelet.devices[SHARED]
+    world.kubelet.devices[SHARED] = tuple(i for i in ids if not i.startswith(world.gpu(1).uuid))
+    world.settle(300)
+
+    assert world.hang_ups == []
+    assert world.found() == ("Failed", "AdvertiseTimeout")
+
+
+def test_a_kubelet_that_does_not_answer_causes_no_signal(world: NvidiaWorld) -> None:
+    shared(world)
+    world.until(READY)
+    world.hang_ups.clear()
+    world.kubelet.refuses = "no kubelet"
+    world.settle(300)
+
+    assert world.hang_ups == []
+
+
+def test_a_pod_that_came_too_late_is_named_and_nobody_gets_its_gpu_too(world: NvidiaWorld) -> None:
+    shared(world)
+    world.until(READY)
+    world.plan_for(whole(0), whole(1), config=NodeConfig())
+    while not world.moves[1:]:
+        world.run()
+    pod = holder(world, f"{world.gpu(0).uuid}::0", SHARED)
+    world.settle(300)
+
+    assert world.found()[1] == "WaitingForRelease"
+    assert "pod default/p1" in world.gpu_status()["message"]
+    assert world.tainted()
+
+    world.finish(pod)
+    world.until(READY, seconds=120)
+    assert not world.tainted()
+
+
+def test_a_pod_that_keeps_the_daemon_from_its_limits_does_not_close_the_node(world: NvidiaWorld) -> None:
+    shared(world)
+    world.until(READY)
+    shared(world, TWO)
+    while not world.moves[1:]:
+        world.run()
+    world.run()
+    holder(world, f"{world.gpu(0).uuid}::0", SHARED)
+    world.settle(200)
+
+    assert world.found()[1] == "WaitingForRelease"
+    assert not world.tainted()
+
+
+def test_a_config_that_returns_is_proved_anew(world: NvidiaWorld) -> None:
+    """Four, then two, which is never confirmed, then four again: what was made for four the first time is no proof."""
+    shared(world)
+    world.until(READY)
+    shared(world, TWO)
+    while not world.moves[1:]:
+        world.run()
+    shared(world)
+    world.hang_ups.clear()
+    world.until(READY, seconds=120)
+
+    assert world.moves == [FOUR.key, TWO.key, FOUR.key]
+    assert "mps-control-daemon" in world.hang_ups
+
+
+def test_the_signal_is_sent_at_once_also_the_second_time(world: NvidiaWorld) -> None:
+    shared(world)
+    world.until(READY)
+    for config in (TWO, FOUR, TWO):
+        shared(world, config)
+        world.until(READY, seconds=40)

@@ -31,18 +31,22 @@ def allowed(cluster: RealCluster, controller: ApiClient, helm: Path, tmp_path: P
         body = {"metadata": {"name": path.rpartition("/")[2]}, "data": {"default": "version: v1"}}
         apply.create(cluster.admin, path.rpartition("/")[0], body)
     put_policies(cluster, helm, tmp_path, VALUES)
-    eventually(lambda: patched(controller, {FOUR.key: FOUR.text}).allowed, "the policies are in force")
+    eventually(lambda: all(both(controller)), "the policies are in force")
     yield controller
     put_policies(cluster, helm, tmp_path, "")
-    eventually(
-        lambda: not patched(controller, {FOUR.key: FOUR.text}).allowed, "the default policies are in force again"
-    )
+    eventually(lambda: not any(both(controller)), "the default policies are in force again")
     for path in (PATH, OTHER):
         apply.delete(cluster.admin, path)
 
 
 def patched(api: ApiClient, data: dict[str, str | None], path: str = PATH, **fields: Any) -> Answer:
     return call(api, "PATCH", path, {"data": data, **fields}, MERGE, dryRun="All")
+
+
+def both(api: ApiClient) -> tuple[bool, bool]:
+    """Whether it may write key and label: two policies, which come into force one after the other."""
+    label = call(api, "PATCH", f"{NODES}/{NAME}", LABEL, MERGE, dryRun="All")
+    return patched(api, {FOUR.key: FOUR.text}).allowed, label.allowed
 
 
 def test_it_may_add_its_own_keys_to_one_config_map(cluster: RealCluster, allowed: ApiClient) -> None:
@@ -71,6 +75,18 @@ def test_it_may_name_the_config_in_a_nodes_label(controller: ApiClient) -> None:
     assert "gpuplan.dev/node-agent and nvidia.com/device-plugin.config only" in refused.message
 
 
+@pytest.mark.usefixtures("allowed")
+def test_it_may_not_replace_what_others_wrote_in_that_label(cluster: RealCluster, controller: ApiClient) -> None:
+    path, theirs = f"{NODES}/{NAME}", {"metadata": {"labels": {CONFIG_LABEL: "theirs"}}}
+    assert "by gpuplan-*" in call(controller, "PATCH", path, theirs, MERGE, dryRun="All").message
+    apply.merge_patch(cluster.admin, path, theirs)
+    assert "by gpuplan-*" in call(controller, "PATCH", path, LABEL, MERGE, dryRun="All").message
+    agent_label = {"metadata": {"labels": {"gpuplan.dev/node-agent": "true"}}}
+    assert call(controller, "PATCH", path, agent_label, MERGE, dryRun="All").allowed
+    apply.merge_patch(cluster.admin, path, {"metadata": {"labels": {CONFIG_LABEL: None}}})
+    assert call(controller, "PATCH", path, LABEL, MERGE, dryRun="All").allowed
+
+
 def test_by_default_it_may_write_neither(cluster: RealCluster, controller: ApiClient) -> None:
     apply.create(cluster.admin, OTHER.rpartition("/")[0], {"metadata": {"name": "other-configs"}})
     refused = patched(controller, {FOUR.key: FOUR.text}, OTHER)
@@ -89,6 +105,9 @@ def test_the_role_is_for_this_config_map_alone(helm: Path, tmp_path: Path) -> No
     mounts = {
         mount["name"]: mount for mount in found.pod("DaemonSet", "gpuplan-agent")["containers"][0]["volumeMounts"]
     }
-    assert all(mounts[name]["readOnly"] for name in ("kubelet-pods", "nvidia-mps"))
+    for name in ("kubelet-pods", "nvidia-mps"):
+        assert mounts[name]["readOnly"]
+        # A volume that the kubelet unmounts must not stay mounted, and busy, in the agent.
+        assert mounts[name]["mountPropagation"] == "HostToContainer"
     plain = Rendered(helm, tmp_path)
     assert "gpuplan-controller-nvidia-config" not in [body["metadata"]["name"] for body in plain.all("Role")]

@@ -35,6 +35,8 @@ TAINT_SECONDS = 3.0
 SIGNAL_SECONDS = 3.0
 """A signal that was not lost has had its effect by then. The link of the daemon's pod names the key for 10 s at first:
 its config-manager ends without a process to signal, and goes back to the default each time it starts."""
+SIGNALS = 3
+"""Each takes all devices off the node for a moment: where so many have no effect, no other will."""
 DAEMON_SECONDS = 600.0
 """Until that link names the key again: the kubelet restarts config-manager after up to five minutes."""
 PLUGIN, MPS_DAEMON = "nvidia-device-plugin", "mps-control-daemon"
@@ -149,19 +151,22 @@ class Switch:
             )
         at_ns = self._since(config.key, chosen.at_ns)
         return (
-            (self._daemon(config, now, at_ns) if config.shared else None)
+            (self._daemon(config, now, plugin.uid, at_ns) if config.shared else None)
             or self._given_twice(now)
             or self._loaded(config, now, plugin.uid, at_ns)
             or self._counted(config, now)
             or self._confirmed(now)
         )
 
-    def _daemon(self, config: NodeConfig, now: Moment, at_ns: int) -> Stage | None:
+    def _daemon(self, config: NodeConfig, now: Moment, pod_uid: str, at_ns: int) -> Stage | None:
         """None where the MPS daemon was started with these limits."""
         if self._files.started_ns(config.resource) >= at_ns:
             return None
         daemon = now.pods.mps_daemon
         if daemon is None:
+            if now.registered.foreign:
+                # The plugin has not reloaded: the devices of before are still offered.
+                return self._given_twice(now) or self._loaded(config, now, pod_uid, at_ns)
             # Its pod does not tolerate the taint; meanwhile the plugin waits for it and offers nothing.
             self._guard.lift(now.node)
             return self._late(
@@ -211,11 +216,11 @@ class Switch:
     def _reloaded(self, pod_uid: str, program: str, config: NodeConfig, what: str) -> Stage:
         # Again after each deadline: the program may have read the link while it named another key.
         times = int(self._ages.seconds(program, pod_uid, config.key) // LOADED_SECONDS)
-        if self._signalled.get((pod_uid, config.key), -1) < times:
+        if self._signalled.get((pod_uid, config.key), -1) < times < SIGNALS:
             if why := self._hang_up(pod_uid, program):
                 return self._late(f"signal to {program}", 0.0, f"{what}, and {why}: delete the pod")
             self._signalled[pod_uid, config.key] = times
-        return self._late(f"reload {program}", LOADED_SECONDS, what)
+        return self._late(f"reload {program}", LOADED_SECONDS, f"{what}: delete the pod if that lasts")
 
     def _counted(self, config: NodeConfig, now: Moment) -> Stage | None:
         shown = now.node.allocatable.get(config.resource, 0)

@@ -150,3 +150,35 @@ def test_the_signal_is_sent_at_once_also_the_second_time(world: NvidiaWorld) -> 
     for config in (TWO, FOUR, TWO):
         shared(world, config)
         world.until(READY, seconds=40)
+
+
+def test_a_plugin_that_never_takes_the_signal_is_not_signalled_for_ever(
+    world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+
+    def hang_up(_uid: str, program: str) -> str:
+        sent.append(program)
+        return ""
+
+    monkeypatch.setattr(world, "hang_up", hang_up)
+    world.restart()
+    world.signals = False
+    world.plan_for(whole(0), whole(1), config=NodeConfig())
+    for _ in range(400):
+        world.run(5.0)
+
+    assert world.found() == ("Failed", "AdvertiseTimeout")
+    assert sent == ["nvidia-device-plugin"] * 3
+
+
+def test_no_pod_is_let_in_while_the_plugin_offers_the_devices_of_before(world: NvidiaWorld) -> None:
+    """Its signal was lost, and the MPS daemon's pod, which the taint keeps off, is not there yet."""
+    world.signals = False
+    shared(world)
+    while not world.moves:
+        world.run()
+    for _ in range(200):
+        world.run()
+        assert world.tainted() or not world.kubelet.devices[WHOLE]
+    world.until(READY, seconds=120)

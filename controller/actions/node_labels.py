@@ -139,10 +139,11 @@ class NodeLabels:
         log.info("node %s: labels written: %s", name, ", ".join(texts) or "none")
 
     def _manages(self, name: str, labels: Labels) -> bool:
-        """An enabled node with NVIDIA's plugin as backend keeps the operator's labels: a person decides about them."""
+        """An enabled node keeps the operator's labels where NVIDIA's plugin is its backend, and a person decides about
+        them; or may be its backend, since the plan is not there."""
         reading = self._state.plan(name)
-        by_nvidia = reading is not None and reading.by_nvidia and enablement(labels).mode is not None
-        return self._manage and not by_nvidia
+        enabled = enablement(labels).mode is not None
+        return self._manage and not (enabled and (reading is None or reading.by_nvidia))
 
     def _released(self, node: Mapping[str, Any]) -> bool:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]

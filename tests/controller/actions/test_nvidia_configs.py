@@ -186,11 +186,13 @@ def test_without_a_config_map_in_the_settings_nothing_is_written(bench: Bench) -
     assert rig.label() == ""
 
 
-@pytest.mark.parametrize(("backend", "value"), [("nvidia", "true"), ("gpuplan", "false")])
+@pytest.mark.parametrize(("backend", "value"), [("nvidia", "true"), ("gpuplan", "false"), ("", "true")])
 def test_the_operators_plugin_stays_on_where_it_is_the_backend(bench: Bench, backend: str, value: str) -> None:
+    """Or may be: where the plan is not there, as while it is replaced."""
     on = {DEVICE_PLUGIN: "true", LABEL_PARTITIONING: "mps"}
     bench.cluster.node(node(labels=on))
-    bench.cluster.plan(devicePlugin={"backend": backend})
+    if backend:
+        bench.cluster.plan(devicePlugin={"backend": backend})
     bench.load()
     NodeLabels(bench.environment, manage_operator=True).run()
 

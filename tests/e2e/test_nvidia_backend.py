@@ -17,7 +17,7 @@ from tests.nvidia_plugin.node import CONFIG_LABEL, NvidiaNode
 from tests.nvidia_plugin.pods import PLUGIN
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 Raw = dict[str, Any]
 NODE, NAMESPACE, CONFIGS = "n", "nvidia", "plugin-configs"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"

@@ -176,6 +176,8 @@ class Switch:
                 "nvidia.com/mps.capable=true, so check that it runs",
             )
         if self._files.chosen(daemon.uid).key != config.key:
+            # A signal that came too late has made it read this other config.
+            self._signalled.pop((daemon.uid, config.key), None)
             message = f"config-manager of pod {daemon.title} has not chosen {config.key} yet, which takes some restarts"
             return self._late("daemon's config", DAEMON_SECONDS, message)
         if self._ages.seconds("daemon", config.key) < SIGNAL_SECONDS:

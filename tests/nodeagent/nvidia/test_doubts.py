@@ -182,3 +182,26 @@ def test_no_pod_is_let_in_while_the_plugin_offers_the_devices_of_before(world: N
         world.run()
         assert world.tainted() or not world.kubelet.devices[WHOLE]
     world.until(READY, seconds=120)
+
+
+def test_a_daemon_that_read_the_default_is_signalled_when_its_link_names_the_key_again(
+    world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its config-manager restarts again and again, and begins with the default: the first signal came just then."""
+    shared(world)
+    world.until(READY)
+    sent: list[str] = []
+    real = world.hang_up
+
+    def hang_up(uid: str, program: str) -> str:
+        sent.append(program)
+        return real(uid, program) if sent[1:] else ""
+
+    monkeypatch.setattr(world, "hang_up", hang_up)
+    world.restart()
+    shared(world, TWO)
+    while not sent:
+        world.run()
+    world.choose("mps", "default")
+    world.pass_only()
+    world.until(READY, seconds=20)

@@ -11,25 +11,27 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from kube.transport import DEFAULT_TIMEOUTS, JSON, Query, Timeouts, request
+from kube.transport import JSON, Query, Timeouts, request
 
 Object = dict[str, Any]
 Body = Mapping[str, Any]
+ONE_OBJECT = Timeouts(read_seconds=10.0)
+"""A program that is told to end waits for its requests under way, and has 30 s from the signal to its end."""
 
 
-def get(api: ApiClient, path: str, *, query: Query | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Object:
+def get(api: ApiClient, path: str, *, query: Query | None = None, timeouts: Timeouts = ONE_OBJECT) -> Object:
     return _send(api, "GET", path, query=query, timeouts=timeouts)
 
 
 def create(
-    api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = ONE_OBJECT
 ) -> Object:
     """POST to a collection, or to a subresource such as `…/pods/b/binding`."""
     return _send(api, "POST", path, dict(body), query=_by(manager), timeouts=timeouts)
 
 
 def replace(
-    api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = ONE_OBJECT
 ) -> Object:
     """PUT; with metadata.resourceVersion in the body it is refused if another client wrote in between."""
     return _send(api, "PUT", path, dict(body), query=_by(manager), timeouts=timeouts)
@@ -62,7 +64,7 @@ def apply(
     *,
     manager: str,
     force: bool = False,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    timeouts: Timeouts = ONE_OBJECT,
 ) -> Object:
     """Server-side apply. Creates what is not there: send metadata.uid where that must not happen."""
     query: Query = {"fieldManager": manager, "force": force}
@@ -76,7 +78,7 @@ def apply_status(
     *,
     manager: str,
     force: bool = True,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    timeouts: Timeouts = ONE_OBJECT,
 ) -> Object:
     """Server-side apply of the status; `NotFound` where the object is gone."""
     return apply(api, f"{path}/status", body, manager=manager, force=force, timeouts=timeouts)
@@ -88,7 +90,7 @@ def json_patch(
     operations: Sequence[Body],
     *,
     manager: str | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    timeouts: Timeouts = ONE_OBJECT,
 ) -> Object:
     """RFC 6902; a failed `test` operation is `Invalid`."""
     body, kind = [dict(o) for o in operations], "application/json-patch+json"
@@ -101,7 +103,7 @@ def merge_patch(
     body: Body,
     *,
     manager: str | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    timeouts: Timeouts = ONE_OBJECT,
 ) -> Object:
     """RFC 7386: null removes, lists are replaced whole."""
     kind = "application/merge-patch+json"
@@ -120,7 +122,7 @@ def _send(
     *,
     query: Query | None = None,
     kind: str = JSON,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    timeouts: Timeouts = ONE_OBJECT,
 ) -> Object:
     answer = request(api, method, path, query=query, body=body, content_type=kind, timeouts=timeouts)
     value: Object = json.loads(answer) if answer else {}

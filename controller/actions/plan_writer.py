@@ -29,7 +29,7 @@ from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once
 from kube.retry import RetryGate
-from kube.transport import DEFAULT_TIMEOUTS, Timeouts
+from kube.transport import Timeouts
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 8
@@ -219,7 +219,7 @@ class Writer:
             return Outcome(node=name, written=Written.APPLIED, seconds=seconds, generation=generation)
         return Outcome(node=name, written=Written.OVERTAKEN, message="the plan changes faster than it can be written")
 
-    def _read(self, name: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> PlanReading | None:
+    def _read(self, name: str, *, timeouts: Timeouts = apply.ONE_OBJECT) -> PlanReading | None:
         try:
             found = self._state.read_plan(apply.get(self._api, paths.plan(name), timeouts=timeouts))
         except errors.NotFound:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import pytest
 import yaml
 
 from controller.__main__ import main
+from crds.v1alpha1 import paths
 from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE
 from kube import apply
 from kube.leases import lease_path
+from sandbox.apiserver.api.requests import Request
 from tests.apiserver import Delay
 from tests.builders.objects import SLICE, node, partition, pod
 from tests.controller.cluster import Cluster
@@ -101,9 +104,21 @@ def test_sigterm_releases_the_lease(world: World, process: Process) -> None:
 
 
 def test_sigterm_ends_it_while_the_api_server_does_not_answer(world: World, process: Process) -> None:
+    """Whatever it waits for: its Lease, and the answer to the creation of a plan."""
     world.cluster.node(node("n1"))
     world.wait_for_empty_plan()
-    world.cluster.server.faults.append(lambda _: Delay(seconds=2 * GRACE_SECONDS))
+    waiting = threading.Event()
+
+    def hang(request: Request) -> Delay | None:
+        if request.path == paths.NODES:  # the next line's own
+            return None
+        if request.method == "POST" and request.path == paths.PLANS:
+            waiting.set()
+        return Delay(seconds=2 * GRACE_SECONDS)
+
+    world.cluster.server.faults.append(hang)
+    world.cluster.node(node("n2"))
+    assert waiting.wait(GRACE_SECONDS)
 
     process.process.send_signal(signal.SIGTERM)
 

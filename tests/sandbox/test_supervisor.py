@@ -39,8 +39,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 def test_a_killed_process_is_started_again(supervisor: Supervisor, module: str, tmp_path: Path) -> None:
     child = supervisor.add("one", module, ["--flag"], {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"})
     eventually(lambda: child.log.exists() and child.log.read_text().count("up ['--flag']") == 1, "its first line")
-    first = child.pid
-    assert first
+    first = eventually(lambda: child.pid, "its process id")
 
     os.kill(first, signal.SIGKILL)
 

@@ -39,7 +39,7 @@ def test_a_resource_that_fell_to_nothing_stays_registered(
     node.load(PluginConfig.of([mig(0)]))
     empty = node.load(PluginConfig.of([]))
     assert empty.registered == {MIG: True}
-    assert kubelet.resources[MIG].lists[-1] == frozenset()
+    eventually(lambda: kubelet.resources[MIG].lists[-1] == frozenset(), "the empty list at the kubelet")
     plugin.stop()
     eventually(lambda: kubelet.open_streams(MIG) == 0, "the end of the stream")
     start_plugin()
@@ -85,7 +85,7 @@ def test_a_config_that_could_not_be_put_in_force_is_not_confirmed_and_tried_agai
     node.load(PluginConfig.of([mig(1)], ["MIG-0"]))
 
     assert confirmed == [first.hash] * 4
-    assert kubelet.healthy(MIG) == {"MIG-1"}
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"}, "the list at the kubelet")
 
 
 def reports(node: Node, sentence: str) -> bool:

@@ -20,6 +20,9 @@ from tests.nvidia_plugin.gpus import device_ids, gpus
 from tests.nvidia_plugin.mps_daemon import RETRY_SECONDS, ControlFailed, tell
 from tests.sandbox.kubelet.fakes import FakePlugin
 
+ENUMERATION_SECONDS = 0.5
+"""From the end of its sockets to the next ones: a plugin that registers before the kubelet has seen the end of its old
+stream loses the new one, as a real kubelet does, too; NVIDIA's reads all GPUs in between."""
 INSIDE = Path("/mps")
 """Where the MPS root lies in containers."""
 
@@ -103,7 +106,8 @@ class NvidiaDevicePlugin:
     def hang_up(self, now: float) -> None:
         """SIGHUP."""
         if self.running:
-            self._load(now)
+            self._stop()
+            self._retry_at = now + ENUMERATION_SECONDS
 
     def terminate(self, now: float) -> None:
         """SIGTERM: sockets are removed."""

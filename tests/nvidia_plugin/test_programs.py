@@ -116,6 +116,7 @@ def test_new_content_is_not_read_until_a_signal(node: Node) -> None:
     node.wait(1000)
     assert node.plugin.loads == 1
     node.plugin.hang_up(node.now)
+    node.wait(1)
     node.offers(WHOLE, *node.uuids)
 
 
@@ -123,6 +124,9 @@ def test_a_signal_takes_every_resource_off_before_it_reads_the_config(node: Node
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     node.text = mps(1)
     node.plugin.hang_up(node.now)
+    node.offers(WHOLE)
+    assert node.plugin.loads == 1
+    node.wait(1)
     assert not node.plugin.running
     assert "number of replicas must be >= 2" in str(node.plugin.ended)
     node.offers(WHOLE)
@@ -270,6 +274,7 @@ def test_a_kill_leaves_files_and_modes(node: Node) -> None:
     assert (node.pipe().parent / ".started").exists()
     assert node.modes() == {EXCLUSIVE_PROCESS}
     node.plugin.hang_up(node.now)
+    node.wait(1)
     assert node.plugin.resources == {}  # it asks the daemon, not the files
 
 

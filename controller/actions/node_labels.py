@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kubernetes.client import ApiClient
+
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.api.reading import Unreadable
@@ -127,14 +129,8 @@ class NodeLabels:
         manage = self._manages(name, labels)
         due = changes(labels, annotations.get(ANNOTATION_OPERATOR_LABELS), manage=manage, released=released)
         operations = metadata_patch(raw, labels=due.labels, annotations=due.annotations)
-        if not operations:
+        if not patch_node(self._api, name, operations):
             return
-        try:
-            apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
-        except errors.ApiError as error:
-            if not errors.is_stale(error):
-                raise
-            return  # another client has just written it: the watch brings it
         texts = (f"{key}={value}" if value is not None else f"{key} removed" for key, value in due.labels.items())
         log.info("node %s: labels written: %s", name, ", ".join(texts) or "none")
 
@@ -152,3 +148,16 @@ class NodeLabels:
         except errors.NotFound:
             return False  # it returns, and the agent reports in the new one
         return not isinstance(reading, Unreadable) and reading.handed_back and reading.node_uid == uid
+
+
+def patch_node(api: ApiClient, name: str, operations: list[dict[str, Any]]) -> bool:
+    """Whether there was something to write, and no other client has just written the Node: the watch brings that."""
+    if not operations:
+        return False
+    try:
+        apply.json_patch(api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
+    except errors.ApiError as error:
+        if not errors.is_stale(error):
+            raise
+        return False
+    return True

@@ -16,13 +16,13 @@ from typing import Any
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
-from controller.actions.node_labels import RESEND_SECONDS
+from controller.actions.node_labels import RESEND_SECONDS, patch_node
 from controller.api.plans import PlanReading
 from controller.config.settings import NvidiaConfigMap
 from controller.model.views import NodeView
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import CONTROLLER_MANAGER, TAINT_CHANGING
-from kube import apply, errors
+from kube import apply
 from kube.metadata_patch import metadata_patch
 from kube.taints import has_taint
 from partitioning.nvidia_plugin import CONFIG_LABEL, OWN_KEY, NodeConfig
@@ -85,14 +85,8 @@ class NvidiaConfigs:
         if not asked or not _is_ours(there) or not has_taint(raw, TAINT_CHANGING):
             return
         operations: list[dict[str, Any]] = metadata_patch(raw, labels={CONFIG_LABEL: config.key}, annotations={})
-        if not operations:
+        if not patch_node(self._api, name, operations):
             return
-        try:
-            apply.json_patch(self._api, paths.node(name), operations, manager=CONTROLLER_MANAGER)
-        except errors.ApiError as error:
-            if not errors.is_stale(error):
-                raise
-            return  # another client has just written it: the watch brings it
         log.info("node %s: label %s=%s, was %s", name, CONFIG_LABEL, config.key, there or "absent")
 
 

@@ -59,7 +59,7 @@ def test_dashboards_show_load_and_faults_and_alerts_fire_for_them_and_stop(monit
     monitored.want("after-a", "nvidia.com/mig-2g.10gb")
     monitored.wait_for_running(8)
     faults = {"GpuplanNoLeader", "GpuplanAgentSilent", "GpuplanGPUUnhealthy"}
-    # Before the first election nobody leads, and alerts fire after seconds here.
+    # Until the first election no controller is the leader, and alerts fire within seconds here.
     eventually(lambda: not monitored.firing() & faults, "no alert of a fault", seen=monitored.firing)
 
     monitored.lose_gpu("h100")

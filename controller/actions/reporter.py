@@ -1,4 +1,4 @@
-"""Report what a pass decided: Events, metrics, one log line, and the document behind /decisions.
+"""Report what a pass decided: Events, metrics, one log line, and `decisions`.
 
 Takes the result of a pass and the outcome of its writes. An unplaced pod gets an Event with the reason, a pod
 that partitions are made for gets one (`pod_events` decides when), and so does each plan that was written. Decides
@@ -10,18 +10,17 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 
+from controller.actions.decisions import Decisions
 from controller.actions.environment import Environment
 from controller.actions.label_warnings import LabelWarnings
 from controller.actions.metrics import PLACED
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
 from controller.explanation.phrases import counted, gpus_of
-from controller.model.results import NodeFailure, Placed, PlanningResult, Supply, Unplaced
+from controller.model.results import NodeFailure, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
-from controller.model.views import PodKey, PodView
+from controller.model.views import PodView
 from crds.v1alpha1.names import API_VERSION, KIND, EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
@@ -31,25 +30,6 @@ from kube.timestamps import api_time
 log = logging.getLogger(__name__)
 
 ERRORS = (Written.FAILED, Written.UNANSWERED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
-    """The last finished pass, as /decisions shows it."""
-
-    number: int = 0
-    finished_at: str = ""
-    pods: tuple[dict[str, str], ...] = field(default_factory=tuple)
-
-    def document(self, *, idle: bool, under_way: Iterable[str]) -> dict[str, Any]:
-        """With what is true at the moment of the request."""
-        return {
-            "pass": self.number,
-            "finishedAt": self.finished_at,
-            "idle": idle,
-            "underWay": sorted(under_way),
-            "pods": list(self.pods),
-        }
 
 
 class Reporter:
@@ -86,16 +66,7 @@ class Reporter:
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
         self._log(result, outcomes, seconds, why)
-        self.decisions = Decisions(
-            number=self.decisions.number + 1,
-            finished_at=api_time(self._environment.now()),
-            pods=tuple(
-                sorted(
-                    [*(_placed(pod) for pod in result.placed), *(_unplaced(pod) for pod in result.unplaced)],
-                    key=lambda entry: (entry["namespace"], entry["name"]),
-                )
-            ),
-        )
+        self.decisions = self.decisions.after(result, finished_at=api_time(self._environment.now()))
 
     def follow(self) -> None:
         """Emit Events that became due, and measure how long written plans take until the node's GPUs are settled."""
@@ -277,26 +248,3 @@ def _unwritten(outcome: Outcome) -> str:
         "planned for this node. It is tried again after a back-off. If a policy or a missing permission "
         "refuses it, allow it."
     )
-
-
-def _placed(pod: Placed) -> dict[str, str]:
-    outcome = "placed" if pod.supply is Supply.EXISTING else "underWay"
-    return _entry(pod.uid, pod.key, outcome, node=pod.node)
-
-
-def _unplaced(pod: Unplaced) -> dict[str, str]:
-    return _entry(pod.uid, pod.key, "unplaced", reason=pod.reason.value, message=pod.full)
-
-
-def _entry(
-    uid: str, key: PodKey, outcome: str, *, node: str = "", reason: str = "", message: str = ""
-) -> dict[str, str]:
-    return {
-        "namespace": key[0],
-        "name": key[1],
-        "uid": uid,
-        "outcome": outcome,
-        "node": node,
-        "reason": reason,
-        "message": message,
-    }

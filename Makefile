@@ -28,7 +28,7 @@ lint: .venv/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell
-	@$(BIN)/codespell --dictionary docs/old-words.txt --skip '$(OLD_WORDS_SHOWN)' $(PLAIN)
+	@$(BIN)/codespell --regex "[A-Za-z]+" --dictionary docs/old-words.txt --skip '$(OLD_WORDS_SHOWN)' $(PLAIN)
 	@! grep -rInEi --exclude-dir=__pycache__ $(addprefix --exclude=,glossary.md old-words.txt) \
 	  '\b(in goes?|out comes?|asks? for|for want of|for good|be had|look again|told so)\b' $(PLAIN)
 

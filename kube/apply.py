@@ -16,7 +16,7 @@ from kube.transport import JSON, Query, Timeouts, request
 Object = dict[str, Any]
 Body = Mapping[str, Any]
 ONE_OBJECT = Timeouts(read_seconds=10.0)
-"""A program that is told to end waits for its requests under way, and has 30 s from the signal to its end."""
+"""A program that must end waits for its requests under way, and has 30 s from the signal to its end."""
 
 
 def get(api: ApiClient, path: str, *, query: Query | None = None, timeouts: Timeouts = ONE_OBJECT) -> Object:

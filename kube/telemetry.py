@@ -1,8 +1,8 @@
 """What a program's own plumbing exports: which build it is, requests to the API server, watches, the queue of Events.
 
 `RequestMetrics` is given to a client, `PlumbingGauges` reads watches and queue at each scrape. Controller and agents
-export the same names, told apart by the job that Prometheus adds. Labels are methods, status codes and watched paths;
-never the name of an object.
+export the same names; the job that Prometheus adds distinguishes them. Labels are methods, status codes and watched
+paths; never the name of an object.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class ApiServer(apiserver.ApiServer):
         return self._on_loop(drop)
 
     def compact(self) -> None:
-        """Forget the history, as etcd's compaction does: older watches and lists are told 410."""
+        """Forget the history, as etcd's compaction does: older watches and lists get 410."""
 
         def forget() -> None:
             for collection in self._cluster.store.collections():

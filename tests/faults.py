@@ -1,4 +1,4 @@
-"""Makes calls of the simulated driver fail with a code, in this process: as often as told, and on one GPU where named.
+"""Makes calls of the simulated driver fail with a code, in this process, as often and on which GPU a test says.
 
 `install` puts the simulated driver beneath pynvml so that `inject` has an effect. Never changes the machine.
 """

@@ -155,7 +155,7 @@ def _mig(card: Card) -> list[PartitionView]:
         if card.model.profile(profile) is None:
             raise ImpossibleError(f"{card.model.key} has no profile {profile}")
     used = _highest(card)
-    free = _beside(card.model, used, card.free)
+    free = _alongside(card.model, used, card.free)
     assert free is not None
     return [
         PartitionView(
@@ -173,20 +173,20 @@ def _highest(card: Card) -> Layout:
     """Slices in use at the highest starts that leave room for the others, the largest slices first."""
     places = placements_of(card.model)
     specs = [(card.model.profile(name), count) for name, count in sorted(card.used.items()) if count]
-    wanted = [(places[spec.name], count) for spec, count in specs if spec is not None]
-    layouts = [Layout.of(place.instance for place in found) for found in arrangements(0, wanted)]
+    requested = [(places[spec.name], count) for spec, count in specs if spec is not None]
+    layouts = [Layout.of(place.instance for place in found) for found in arrangements(0, requested)]
     layouts.sort(key=_starts_of_largest, reverse=True)
-    fitting = [layout for layout in layouts if _beside(card.model, layout, card.free) is not None]
+    fitting = [layout for layout in layouts if _alongside(card.model, layout, card.free) is not None]
     if not fitting:
         raise ImpossibleError(f"one {card.model.key} cannot hold {_spelled(card.used, card.free)}")
     for layout in fitting:
-        if card.later is None or _beside(card.model, layout, card.later) is not None:
+        if card.later is None or _alongside(card.model, layout, card.later) is not None:
             return layout
     raise ImpossibleError(f"one {card.model.key} cannot come to hold {_spelled(card.used, card.later or {})}")
 
 
-def _beside(model: GpuModel, used: Layout, wanted: Counts) -> Layout | None:
-    packed = pack(model, pinned=used, requested={name: count for name, count in wanted.items() if count})
+def _alongside(model: GpuModel, used: Layout, requested: Counts) -> Layout | None:
+    packed = pack(model, pinned=used, requested={name: count for name, count in requested.items() if count})
     return None if isinstance(packed, NoRoom) else packed.layout
 
 

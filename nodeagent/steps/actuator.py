@@ -112,8 +112,8 @@ class Actuator:
             backoff = pause.backoff if pause is not None else _backoff()
             seconds = backoff.next_seconds()
             self._pauses[uuid] = _Pause(spec_version, result.error, backoff, self._clock() + seconds)
-            told = fields(gpu=change.gpu.index, error=result.error.kind)
-            log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds, extra=told)
+            context = fields(gpu=change.gpu.index, error=result.error.kind)
+            log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds, extra=context)
         return result
 
     def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
@@ -143,8 +143,8 @@ class Actuator:
                 break
             else:
                 done[action].append(placed)
-                told = fields(gpu=gpu.index, action=str(action), seconds=self._clock() - began)
-                log.info("GPU %d: %s of %s is done", gpu.index, action, placed, extra=told)
+                context = fields(gpu=gpu.index, action=str(action), seconds=self._clock() - began)
+                log.info("GPU %d: %s of %s is done", gpu.index, action, placed, extra=context)
         destroyed, created = tuple(done[Action.DESTROY]), tuple(done[Action.CREATE])
         return Actuated(destroyed=destroyed, created=created, error=problem, interrupted=interrupted)
 

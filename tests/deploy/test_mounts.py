@@ -152,7 +152,7 @@ def test_the_page_names_every_path_of_the_node_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("template", ["41-agent.yaml", "42-device-plugin.yaml", "43-mps-daemons.yaml"])
-def test_every_privilege_has_its_reason_beside_it(template: str) -> None:
+def test_every_privilege_has_its_reason_next_to_it(template: str) -> None:
     lines = (CHART / "templates" / template).read_text().splitlines()
     assert len(lines) > 50
     bare = []

@@ -214,12 +214,12 @@ EVENT_CASES = [
         DRY,
     ),
     merge(
-        "somebody's Event",
+        "another client's Event",
         f"{EVENTS}/e2e-foreign",
         {"source": {"component": AGENT}, "reportingInstance": "OWN", "message": "forged"},
         WHO,
     ),
-    merge("somebody's Event's label", f"{EVENTS}/e2e-foreign", LABELLED, WHO),
+    merge("another client's Event's label", f"{EVENTS}/e2e-foreign", LABELLED, WHO),
     delete("delete an Event", f"{EVENTS}/e2e-foreign", "may not delete events"),
     delete("delete all Events", EVENTS, "may not delete events"),
 ]

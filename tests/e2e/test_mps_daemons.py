@@ -86,10 +86,10 @@ class Node:
 
         The daemon turns this run away while it talks to the supervisor: the last line shows whether it did not.
         """
-        lines = eventually(lambda: self._told(gpu, f"{commands}\n{PRINTS_ALWAYS}\n", *before), "an answer")
+        lines = eventually(lambda: self._answer(gpu, f"{commands}\n{PRINTS_ALWAYS}\n", *before), "an answer")
         return "\n".join(lines[:-1])
 
-    def _told(self, gpu: str, commands: str, *before: str) -> list[str]:
+    def _answer(self, gpu: str, commands: str, *before: str) -> list[str]:
         with self.talking(gpu, *before) as program:
             return program.communicate(commands, timeout=60)[0].splitlines()
 
@@ -105,7 +105,7 @@ class Node:
 
     def quit_as_root(self, gpu: str, pid: int) -> None:
         """Until the process has ended, since this run can be turned away."""
-        eventually(lambda: not is_running(pid) or self._told(gpu, "quit\n", *self.jail(gpu)), "the daemon's end")
+        eventually(lambda: not is_running(pid) or self._answer(gpu, "quit\n", *self.jail(gpu)), "the daemon's end")
 
     def shell(self, gpu: str, line: str) -> str:
         """As root in a container, since an ordinary user may not write there in any case."""

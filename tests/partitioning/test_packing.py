@@ -131,7 +131,7 @@ def test_what_is_missing_is_the_rest_of_what_can_be_served(data: st.DataObject) 
             [],
             id="3g-goes-to-4-so-that-four-1g-fit",
         ),
-        pytest.param([("1g.5gb", 2)], {"3g.20gb": 1}, [], [("1g.5gb", 2), ("3g.20gb", 4)], [], id="beside-pinned"),
+        pytest.param([("1g.5gb", 2)], {"3g.20gb": 1}, [], [("1g.5gb", 2), ("3g.20gb", 4)], [], id="next-to-pinned"),
         pytest.param([], {"1g.5gb": 1}, [("1g.5gb", 2)], [("1g.5gb", 2)], [], id="reuses-idle"),
         pytest.param(
             [], {"1g.5gb": 1}, [("3g.20gb", 4)], [("1g.5gb", 0)], [("3g.20gb", 4)], id="leaves-idle-untouched"

@@ -195,9 +195,9 @@ def test_all_media_fits_alongside_instances_without_media_only() -> None:
     table = state_table(MODELS["RTX-PRO-6000-BLACKWELL-96GB"])
     mask = table.mask_of([Instance(start=0, size=3, profile="1g.24gb+me.all")])
     assert [name for name in table.profiles if table.fitting(mask, name)] == ["1g.24gb-me", "2g.48gb-me"]
-    beside_plain = table.mask_of([Instance(start=0, size=3, profile="1g.24gb")])
-    assert table.fitting(beside_plain, "1g.24gb+me.all") == ()
-    assert len(table.fitting(beside_plain, "1g.24gb")) == 3
+    with_plain = table.mask_of([Instance(start=0, size=3, profile="1g.24gb")])
+    assert table.fitting(with_plain, "1g.24gb+me.all") == ()
+    assert len(table.fitting(with_plain, "1g.24gb")) == 3
 
 
 @given(st.data())

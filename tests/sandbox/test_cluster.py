@@ -56,14 +56,14 @@ def test_nodes_come_and_go(cluster: Cluster, said: list[str]) -> None:
     assert {name: roots[name] for name in before} == before  # the same machine came back
 
     cluster.create(node("odd", **{"nvidia.com/gpu.product": "Z9"}))
-    eventually(lambda: len(said) == 2, "it is told")
+    eventually(lambda: len(said) == 2, "it is reported")
     assert said[1].startswith("node odd is left without hardware until it is right: metadata.labels[")
     path = "/api/v1/nodes/odd"
     apply.merge_patch(cluster.api, path, {"metadata": {"labels": {"nvidia.com/gpu.product": None}}})
     eventually(lambda: "odd" in cluster.nodes, "it is right now")
 
 
-def test_what_the_api_server_refuses_is_told_with_its_object(cluster: Cluster) -> None:
+def test_what_the_api_server_refuses_is_reported_with_its_object(cluster: Cluster) -> None:
     body = {"metadata": {"name": "n"}, "spec": {"nodeName": "other"}}
     with pytest.raises(RefusedManifestError, match="nodeName") as refusal:
         cluster.start([{"apiVersion": "gpuplan.dev/v1alpha1", "kind": "GPUPartitionPlan", **body}])

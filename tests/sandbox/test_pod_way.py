@@ -1,4 +1,4 @@
-"""One pod's way, as the programs tell of it: phases add up to its wait, and one generation is in every log."""
+"""One pod's way, as the programs report it: phases add up to its wait, and one generation is in every log."""
 
 from __future__ import annotations
 

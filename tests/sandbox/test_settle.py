@@ -72,7 +72,7 @@ def test_an_explained_pod_carries_the_controllers_words() -> None:
     }
 
 
-def test_nobody_answers_a_plan_without_a_node_or_without_an_agent() -> None:
+def test_no_agent_answers_a_plan_without_a_node_or_without_an_agent() -> None:
     lonely = plan(seen=0)
     assert not settlement([], [lonely], IDLE).settled
     assert settlement([], [lonely], IDLE, without_agent={"n"}).settled

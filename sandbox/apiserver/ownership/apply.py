@@ -55,7 +55,7 @@ def apply(live: Obj, config: Obj, schema: Schema | None, manager: Manager, *, fo
     wanted = without_system_metadata(fields_of(config, schema))
     merged = merge(live, config, schema)
     if mine is not None:
-        managed = union(wanted, {"f:metadata": {SELF: {}}})  # metadata itself is nobody's to remove
+        managed = union(wanted, {"f:metadata": {SELF: {}}})  # metadata itself has no owner that may remove it
         for entry in others:
             managed = union(managed, entry.fields)
         merged = remove(merged, mine.fields, managed, schema)

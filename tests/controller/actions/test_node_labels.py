@@ -108,7 +108,7 @@ def test_enabled_node(labels: dict[str, str], record: str | None, expected: Chan
 
 
 @pytest.mark.parametrize(("labels", "record", "expected"), DISABLED.values(), ids=DISABLED)
-def test_disabled_node_that_nobody_uses(labels: dict[str, str], record: str | None, expected: Changes) -> None:
+def test_disabled_node_that_no_pod_uses(labels: dict[str, str], record: str | None, expected: Changes) -> None:
     assert changes(labels, record, manage=True, released=True) == expected
 
 

@@ -79,7 +79,7 @@ def test_a_plan_gets_a_key_and_other_keys_stay(rig: Rig) -> None:
     assert rig.label() == ""
 
 
-def test_the_label_moves_when_the_agent_asks(rig: Rig) -> None:
+def test_the_label_moves_when_the_agent_requests_it(rig: Rig) -> None:
     rig.config_map()
     rig.node()
     rig.plan(asked=FOUR.key)
@@ -127,7 +127,7 @@ def test_what_a_silent_agent_asked_for_is_not_done(rig: Rig) -> None:
     assert rig.label() == FOUR.key
 
 
-def test_a_plan_that_asks_for_nothing_any_more_is_read_again_before_the_label_moves(rig: Rig) -> None:
+def test_a_plan_that_requests_nothing_any_more_is_read_again_before_the_label_moves(rig: Rig) -> None:
     rig.config_map()
     rig.node()
     rig.plan(asked=FOUR.key)

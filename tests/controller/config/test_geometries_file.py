@@ -56,7 +56,7 @@ def test_names_of_later_drivers_are_the_same_profiles() -> None:
         {"deployed": {"source": ["values.yaml"], "groups": NOS}, "builtin": {"groups": []}},
         {name: group["allowedGeometries"] for group in NOS for name in group["models"]},
     ],
-    ids=["key", "helm", "beside-others", "older"],
+    ids=["key", "helm", "next-to-others", "older"],
 )
 def test_every_form_that_is_in_use(content: object) -> None:
     assert read_geometries(content).entries == read_geometries(NOS).entries

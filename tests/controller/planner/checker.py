@@ -18,8 +18,8 @@ from partitioning.mps import check_slices
 from partitioning.resources import WHOLE, mig_resource
 
 
-def check(snapshot: Snapshot, result: PlanningResult, *, for_somebody: bool = True) -> None:
-    """`for_somebody`: nothing is made but for pods that are placed."""
+def check(snapshot: Snapshot, result: PlanningResult, *, for_pods: bool = True) -> None:
+    """`for_pods`: nothing is made but for pods that are placed."""
     plans = {plan.name: plan for plan in snapshot.plans}
     nodes = {node.name: node for node in snapshot.nodes}
     changes = {change.node: change for change in result.node_changes}
@@ -29,7 +29,7 @@ def check(snapshot: Snapshot, result: PlanningResult, *, for_somebody: bool = Tr
     _check_pods(snapshot, result)
     for name, node in nodes.items():
         _check_room(snapshot, result, node, plans.get(name), changes.get(name))
-    for change in result.node_changes if for_somebody else ():
+    for change in result.node_changes if for_pods else ():
         _check_purpose(snapshot, result, plans[change.node], change)
     assert len(result.placed) <= result.bound, "more placed than the bound allows"
 

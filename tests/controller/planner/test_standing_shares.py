@@ -139,7 +139,9 @@ def test_acks_label_means_units() -> None:
 
 
 @pytest.mark.parametrize(("gib", "reason"), [(79, None), (80, UnplacedReason.NEVER_FITS)])
-def test_a_container_that_requests_more_than_one_gpu_has_is_told_so(gib: int, reason: UnplacedReason | None) -> None:
+def test_a_container_that_requests_more_than_one_gpu_has_gets_the_reason(
+    gib: int, reason: UnplacedReason | None
+) -> None:
     there = replace(IDLE, desired=MpsDesired(slices=units_of_gib(79)), state="Ready")
     node, view = server("node-1", there, partitioning="mps", allocatable={"aliyun.com/gpu-mem": 158})
     waiting = replace(pod("a", ("aliyun.com/gpu-mem", gib)), most_units=gib)

@@ -125,7 +125,7 @@ class Lab:
         conditions = self.plan().get("status", {}).get("conditions", [])
         return next((str(one["status"]) for one in conditions if one["type"] == kind), "")
 
-    def told(self, kind: str, status: str) -> str:
+    def message_of(self, kind: str, status: str) -> str:
         """The message of a condition that has this status; empty before it has."""
         plans = apply.get(self.cluster.admin, PLANS)["items"]
         found = [one for plan in plans for one in plan.get("status", {}).get("conditions", [])]

@@ -71,10 +71,10 @@ def test_enabled_too_early_gpuplan_waits_and_says_what_to_do(lab: Lab) -> None:
 
     lab.kubectl(*on)
 
-    conflict = eventually(lambda: lab.told(CONFLICT, "True"), "the conflict is reported", 120.0, seen=lab.report)
+    conflict = eventually(lambda: lab.message_of(CONFLICT, "True"), "the conflict is reported", 120.0, seen=lab.report)
     assert "nvidia.com/gpu.deploy.device-plugin=false" in conflict
     assert "nvidia.com/gpu.deploy.device-plugin=false" in off
-    assert " ".join(off[-3:]) in lab.told("OperatorLabels", "False"), "the page's command, for this node"
+    assert " ".join(off[-3:]) in lab.message_of("OperatorLabels", "False"), "the page's command, for this node"
     assert lab.allocatable("nvidia.com/gpu") == 0, "nothing is advertised while another plugin runs"
 
 
@@ -85,7 +85,7 @@ def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
         lab.kubectl(*command)
 
     eventually(lambda: running(lab) == {VALIDATOR}, "plugin and mig-manager leave", seen=lambda: running(lab))
-    eventually(lambda: lab.told(CONFLICT, "False"), "the conflict is over", 120.0, seen=lab.report)
+    eventually(lambda: lab.message_of(CONFLICT, "False"), "the conflict is over", 120.0, seen=lab.report)
     lab.kubectl(*wait)
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 120.0, seen=lab.report)
 
@@ -93,7 +93,7 @@ def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
 def test_driver_is_let_go_while_the_operator_replaces_it(lab: Lab) -> None:
     state = "nvidia.com/gpu-driver-upgrade-state"
     lab.kubectl("label", "node", NODE, f"{state}=pod-restart-required", "--overwrite")
-    eventually(lambda: state in lab.told("Ready", "False"), "the agent says so", 120.0, seen=lab.report)
+    eventually(lambda: state in lab.message_of("Ready", "False"), "the agent says so", 120.0, seen=lab.report)
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 0, "nothing is advertised", 120.0, seen=lab.report)
     capacity = apply.get(lab.cluster.admin, f"{NODES}/{NODE}")["status"]["capacity"]
     assert capacity.get("nvidia.com/gpu") == "0", "the validator waits for the layout"
@@ -109,7 +109,9 @@ def test_disabled_the_node_waits_for_the_last_pod_and_is_the_operators_again(lab
     lab.wait_running("holder")
 
     lab.kubectl(*off)
-    eventually(lambda: "pod default/holder" in lab.told("HandedBack", "False"), "the pod is named", seen=lab.report)
+    eventually(
+        lambda: "pod default/holder" in lab.message_of("HandedBack", "False"), "the pod is named", seen=lab.report
+    )
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 0, "no pod can get a device", 120.0, seen=lab.report)
     assert lab.pods_of("ds/gpuplan-agent"), "the agent stays for it"
     assert lab.pods_of("ds/gpuplan-device-plugin")

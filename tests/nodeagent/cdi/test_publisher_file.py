@@ -30,7 +30,7 @@ from tests.nodeagent.cdi.node import MIG, WHOLE, Node
         b'{"cdiVersion": "x", "containerEdits": {}, "devices": []}',
     ],
 )
-def test_half_written_file_is_written_anew(node: Node, content: bytes) -> None:
+def test_half_written_file_is_written_again(node: Node, content: bytes) -> None:
     node.publish(MIG)
     (node.cdi / FILE_NAME).write_bytes(content)
     assert node.publisher.forget(["MIG-a"]) == ""

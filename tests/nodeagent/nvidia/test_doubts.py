@@ -97,7 +97,7 @@ def test_a_kubelet_that_does_not_answer_causes_no_signal(world: NvidiaWorld) -> 
     assert world.hang_ups == []
 
 
-def test_a_pod_that_came_too_late_is_named_and_nobody_gets_its_gpu_too(world: NvidiaWorld) -> None:
+def test_a_pod_that_came_too_late_is_named_and_no_other_gets_its_gpu_too(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
     world.plan_for(whole(0), whole(1), config=NodeConfig())
@@ -129,7 +129,7 @@ def test_a_pod_that_keeps_the_daemon_from_its_limits_does_not_close_the_node(wor
     assert not world.tainted()
 
 
-def test_a_config_that_returns_is_proved_anew(world: NvidiaWorld) -> None:
+def test_a_config_that_returns_is_proved_again(world: NvidiaWorld) -> None:
     """Four, then two, which is never confirmed, then four again: what was made for four the first time is no proof."""
     shared(world)
     world.until(READY)

@@ -28,7 +28,7 @@ def test_only_the_program_of_this_pod_is_signalled(tmp_path: Path, cgroup: str) 
     assert sent == [(7, signal.SIGHUP)]
 
 
-def test_what_cannot_be_signalled_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_signalled_is_returned(tmp_path: Path) -> None:
     def refuse(_pid: int, _number: int) -> None:
         raise PermissionError("no")
 

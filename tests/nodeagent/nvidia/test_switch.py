@@ -148,7 +148,7 @@ def test_a_controller_that_is_away_does_not_close_the_node(world: NvidiaWorld) -
     world.until(READY, seconds=400)
 
 
-def test_a_label_of_somebody_else_is_left_alone(world: NvidiaWorld) -> None:
+def test_a_label_of_another_client_is_left_alone(world: NvidiaWorld) -> None:
     world.node["metadata"]["labels"] = {"nvidia.com/device-plugin.config": "theirs"}
     world.config_map["theirs"] = "version: v1\n"
     shared(world)
@@ -180,7 +180,7 @@ def test_what_the_plugin_cannot_do_is_refused(world: NvidiaWorld, items: list[di
     assert world.partitions() == ["gpu Free"]
 
 
-def test_replicas_beside_the_mixed_strategy_are_refused_before_the_plugin_would_end(world: NvidiaWorld) -> None:
+def test_replicas_alongside_the_mixed_strategy_are_refused_before_the_plugin_would_end(world: NvidiaWorld) -> None:
     world.pods["nvidia", "plugin"]["spec"]["containers"][0]["env"] = [{"name": "MIG_STRATEGY", "value": "mixed"}]
     shared(world)
     world.settle()

@@ -158,7 +158,7 @@ def test_capability_files_that_are_not_visible_concern_mig_only(make_world: Make
     assert world.condition("HostAccess")["reason"] == "HostNotVisible"
 
 
-def test_earlier_plugin_is_answered_by_environment_and_said_so(make_world: MakeWorld) -> None:
+def test_earlier_plugin_is_answered_by_environment_and_reported(make_world: MakeWorld) -> None:
     world = by_cdi(make_world(plain()))
     world.plugin.strategies = ("envvar",)
     world.settle()

@@ -54,7 +54,7 @@ def events(world: World) -> list[str]:
     return [message for _, reason, message in world.events if reason == "OperatorLabelsMissing"]
 
 
-def test_one_event_once_nobody_has_set_them_for_some_seconds(world: World) -> None:
+def test_one_event_once_no_client_has_set_them_for_some_seconds(world: World) -> None:
     label(world, {DEVICE_PLUGIN: "true"})
     world.run()
     assert events(world) == []

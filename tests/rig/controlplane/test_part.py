@@ -113,7 +113,7 @@ def test_a_program_that_takes_too_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_ends_with_whoever_ran_it(tmp_path: Path) -> None:
+def test_a_program_ends_with_the_process_that_ran_it(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     program = f"import os, pathlib, time; pathlib.Path({str(flag)!r}).write_text(str(os.getpid())); time.sleep(60)"
     parent = (

@@ -58,7 +58,7 @@ def test_a_conflict_names_each_item_and_writes_none(plans: Plans) -> None:
     assert indexes(plans.get("n1")) == [0, 1, 2]
 
 
-def test_one_conflict_is_told_in_one_line(plans: Plans) -> None:
+def test_one_conflict_is_reported_in_one_line(plans: Plans) -> None:
     plans.apply("n1", CONTROLLER, mode="Auto")
 
     answer = plans.apply("n1", AUTHOR, mode="Manual")

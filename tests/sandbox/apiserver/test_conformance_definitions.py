@@ -115,7 +115,7 @@ START_AND_COUNT = {"index": 0, "cut": {"slices": [{"profile": "p", "start": 0, "
         ),
     ],
 )
-def test_what_is_wrong_is_said(plans: Plans, spec: dict[str, Any], field: str, text: str) -> None:
+def test_what_is_wrong_is_named(plans: Plans, spec: dict[str, Any], field: str, text: str) -> None:
     answer = plans.http("POST", CARDPLANS, plans.body("n1", **spec))
 
     assert (answer.status, answer.body["reason"]) == (422, "Invalid")

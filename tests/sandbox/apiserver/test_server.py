@@ -53,7 +53,7 @@ def test_it_listens_on_loopback_and_says_where(server: ApiServer, http: Http) ->
     assert http("GET", "/readyz").body == "ok"
 
 
-def test_a_taken_port_is_said(server: ApiServer) -> None:
+def test_a_taken_port_is_reported(server: ApiServer) -> None:
     with pytest.raises(OSError, match="address already in use"):
         ApiServer(int(server.url.rpartition(":")[2])).start()
 
@@ -79,7 +79,7 @@ def test_versions_start_at_the_clock(http: Http) -> None:
     assert abs(int(make(http, "a")) / 1000 - time.time()) < 60
 
 
-def test_a_client_that_outlives_a_restart_is_told_410() -> None:
+def test_a_client_that_outlives_a_restart_gets_410() -> None:
     with ApiServer() as first:
         http = probe(first)
         old = http("GET", "/api/v1/namespaces/default").version

@@ -230,10 +230,10 @@ def test_gpus_without_mig_say_so(simulate: Simulate) -> None:
 def test_the_catalogue_is_what_nvml_tells(simulate: Simulate, key: str) -> None:
     simulate(key, mig_enabled=True)
     catalogued = model(key)
-    told = profiles(gpu())
-    assert sorted(told) == sorted(spec.profile_id for spec in catalogued.profiles)
+    found = profiles(gpu())
+    assert sorted(found) == sorted(spec.profile_id for spec in catalogued.profiles)
     for spec in catalogued.profiles:
-        info = told[spec.profile_id]
+        info = found[spec.profile_id]
         assert (info.name, info.sliceCount, info.instanceCount) == (
             f"MIG {spec.name}",
             spec.compute_slices,

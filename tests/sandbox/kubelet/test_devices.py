@@ -64,7 +64,7 @@ def test_a_stopped_endpoint_counts_until_its_grace_period_is_over() -> None:
     assert numbers(made, 1300) == (2, 0)
     counts = made.counts(1300.1)
     assert (dict(counts.capacity), counts.removed) == ({}, (R,))
-    assert made.counts(1301).removed == (), "told once"
+    assert made.counts(1301).removed == (), "reported once"
     assert not made.knows(R)
 
 
@@ -132,7 +132,7 @@ def test_a_running_container_needs_nothing_whatever_the_plugin_says() -> None:
     assert made.needed(Holder("q", "c", R), 1, frozenset(), already_running=True) == Nothing()
 
 
-def test_what_an_ended_pod_held_is_free_only_after_somebody_looked() -> None:
+def test_what_an_ended_pod_held_is_free_only_after_a_look() -> None:
     made = table("a")
     held(made, "p", "a")
     wanted = Holder("q", "c", R)

@@ -66,7 +66,7 @@ def test_a_second_shorter_stop_changes_nothing(bench: Bench) -> None:
     assert states(bench, "first") == [ContainerState.RUNNING]
 
 
-def test_a_phase_patched_by_somebody_frees_the_device_for_good(bench: Bench) -> None:
+def test_a_phase_that_another_client_patches_frees_the_device_permanently(bench: Bench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
     plugin.preference = lambda available, size: ["MIG-0"]
@@ -77,8 +77,8 @@ def test_a_phase_patched_by_somebody_frees_the_device_for_good(bench: Bench) -> 
     bench.wait_phase(raw, "Running")
     eventually(lambda: bench.held() == {"p": []}, "listed again, with no devices")
     assert states(bench, "p") == [ContainerState.RUNNING]
-    told = bench.api.status(raw)["containerStatuses"][0]["allocatedResourcesStatus"]
-    assert told == [{"name": MIG, "resources": [{"resourceID": "MIG-0", "health": "Healthy"}]}]
+    status = bench.api.status(raw)["containerStatuses"][0]["allocatedResourcesStatus"]
+    assert status == [{"name": MIG, "resources": [{"resourceID": "MIG-0", "health": "Healthy"}]}]
     bench.run(pod("q"))
     assert bench.held() == {"p": [], "q": ["MIG-0"]}
 
@@ -126,7 +126,7 @@ def test_an_older_kubelet_lists_ended_pods_and_keeps_the_devices_of_the_last_one
     assert bench.held() == {"p": [], "q": []}
 
 
-def test_devices_are_freed_only_when_somebody_looks(bench: Bench) -> None:
+def test_devices_are_freed_only_when_they_are_looked_at(bench: Bench) -> None:
     """The checkpoint keeps an ended pod's entry until an admission or a List, and then until the next write."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0")

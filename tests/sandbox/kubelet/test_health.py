@@ -13,7 +13,7 @@ def health(bench: Bench, raw: Raw) -> dict[str, str]:
     return {resource["resourceID"]: resource["health"] for resource in entry["resources"]}
 
 
-def test_health_follows_the_list_and_keeps_what_it_said_of_ids_that_left(bench: Bench) -> None:
+def test_health_follows_the_list_and_keeps_the_health_of_ids_that_left(bench: Bench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod("p"))

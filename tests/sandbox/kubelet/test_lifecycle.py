@@ -54,7 +54,7 @@ def test_a_pod_ends_with_its_longest_container() -> None:
 
     run.ended("b", 103.0, 0)
     assert run.settle() is True
-    assert (run.phase, run.settle()) == ("Succeeded", False), "told once"
+    assert (run.phase, run.settle()) == ("Succeeded", False), "reported once"
 
 
 def test_an_exit_code_fails_the_pod() -> None:

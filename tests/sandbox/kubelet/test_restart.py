@@ -188,7 +188,7 @@ def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
     assert [len(ids) for ids in plugin.allocated] == [1, 2, 3]
 
 
-def test_a_kill_during_an_allocate_rejects_nobody(bench: Bench) -> None:
+def test_a_kill_during_an_allocate_rejects_no_pod(bench: Bench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     plugin.may_allocate.clear()

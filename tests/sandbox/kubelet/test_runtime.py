@@ -54,7 +54,7 @@ def test_a_container_runs_for_its_time(runtime: RuntimeInHand, hooks: RecordingH
     assert record.started_at is not None
     assert record.finished_at is not None
     assert 0.1 <= record.finished_at - record.started_at < 5
-    eventually(lambda: heard == [ContainerState.RUNNING, ContainerState.EXITED], "both were told")
+    eventually(lambda: heard == [ContainerState.RUNNING, ContainerState.EXITED], "both were reported")
     assert [kind for kind, _ in hooks.calls] == ["started", "stopped"]
 
 

@@ -44,7 +44,7 @@ def test_a_stopped_kubelet_still_writes_what_is_due(bench: Bench) -> None:
     assert statuses == list(dict.fromkeys(statuses)), "nothing is written twice"
 
 
-def test_a_misspelt_annotation_is_told(bench: Bench) -> None:
+def test_a_misspelt_annotation_is_reported(bench: Bench) -> None:
     bench.kubelet()
     bench.run(pod("p", containers=[container()], annotations={"stop-seconds": "soon"}))
 

@@ -136,7 +136,7 @@ def test_a_long_path_fails_without_a_word(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
-def test_nobody_connects_without_a_daemon(tmp_path: Path) -> None:
+def test_no_client_connects_without_a_daemon(tmp_path: Path) -> None:
     with pytest.raises(NoDaemonError):
         clients.connect(tmp_path, 1, "GPU-a")
     clients.disconnect(tmp_path, 1)

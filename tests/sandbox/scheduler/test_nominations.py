@@ -22,7 +22,7 @@ def test_a_nomination_stays_until_the_next_failed_attempt(cluster: Cluster) -> N
 
 
 def take_all(cluster: Cluster) -> None:
-    """A node whose only slice is held. Its holder ends on the watch of pods, so after what they were told."""
+    """A node whose only slice is held. Its holder ends on the watch of pods, so after what that has reported."""
     cluster.add_node("a", slices=1)
     cluster.add_pod("holder", slices=1)
     eventually(lambda: cluster.node_of("holder") == "a", "holder on node a")

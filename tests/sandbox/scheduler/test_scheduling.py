@@ -139,7 +139,7 @@ def test_a_bind_that_fails_is_tried_again(server: ApiServer, cluster: Cluster, f
     eventually(lambda: cluster.node_of("q") == "a", "q on node a")
 
 
-def test_a_bind_that_is_refused_for_good_is_told(server: ApiServer) -> None:
+def test_a_bind_that_is_refused_permanently_is_reported(server: ApiServer) -> None:
     refuse = Refuse(code=403, reason="Forbidden", message="binding is closed")
     server.faults.append(lambda request: refuse if request.path.endswith("/binding") else None)
     with scheduling(server) as cluster:
@@ -154,7 +154,7 @@ def test_a_bind_that_is_refused_for_good_is_told(server: ApiServer) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_pods(cluster: Cluster) -> None:
-    """All are told why they wait; then a third gets its slices within seconds of their appearing."""
+    """All get the reason why they wait; then a third gets its slices within seconds of their appearing."""
     for number in range(10):
         cluster.add_node(f"n{number}", cpu=400)
     for number in range(1000):
@@ -163,10 +163,10 @@ def test_a_thousand_pods(cluster: Cluster) -> None:
     def counted(wanted: Callable[[Json], bool]) -> int:
         return sum(1 for item in apply.get(cluster.api, PODS)["items"] if wanted(item))
 
-    def told(item: Json) -> bool:
+    def explained(item: Json) -> bool:
         return any(c.get("reason") == "Unschedulable" for c in item["status"].get("conditions") or ())
 
-    eventually(lambda: counted(told) == 1000, "1,000 conditions")
+    eventually(lambda: counted(explained) == 1000, "1,000 conditions")
     started = time.monotonic()
     for number in range(10):
         cluster.offer(f"n{number}", 56)

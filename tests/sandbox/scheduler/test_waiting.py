@@ -96,7 +96,7 @@ def test_a_forgotten_pod_is_not_tried() -> None:
     assert len(waiting) == 0
 
 
-def test_a_successor_of_the_same_name_starts_anew() -> None:
+def test_a_successor_of_the_same_name_starts_again() -> None:
     waiting = Waiting(BackOff())
     waiting.put(record("a", uid="one"))
     waiting.fail(take(waiting), NO_ROOM, 0.0)

@@ -21,6 +21,7 @@ from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.nvidia.node_files import NodeFiles
+from nodeagent.nvidia.own_plugin import OwnPlugin
 from nodeagent.nvidia.switch import HangUpCall, Switch
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
@@ -93,10 +94,14 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
         outcomes=Outcomes(clock),
         reporter=parts.reporter,
         pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
-        nvidia=NvidiaBackend(file, guard, modes, _switch(parts, guard, settings)) if settings.nvidia_backend else None,
+        nvidia=_nvidia(parts, guard, modes, settings) if settings.nvidia_backend else None,
     )
 
 
-def _switch(parts: Parts, guard: NodeGuard, settings: Settings) -> Switch:
+def _nvidia(parts: Parts, guard: NodeGuard, modes: ComputeModes, settings: Settings) -> NvidiaBackend:
     files = NodeFiles(settings.kubelet_dir, settings.nvidia_mps_root)
-    return Switch(files, guard, parts.state.nvidia_switch, hang_up=parts.hang_up, clock=parts.clock)
+    return NvidiaBackend(
+        OwnPlugin(parts.file, guard, modes, clock=parts.clock, deadline_seconds=settings.loaded_deadline_seconds),
+        guard,
+        Switch(files, guard, parts.state.nvidia_switch, hang_up=parts.hang_up, clock=parts.clock),
+    )

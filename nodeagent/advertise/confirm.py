@@ -168,13 +168,11 @@ class Confirmer:
                 reason=Reason.ADVERTISING,
                 message=f"the device plugin has not loaded the new config yet{where}",
             )
-        general = [error.message for error in readings.loaded.errors if not error.gpu] if readings.loaded else []
-        why = general[0] if general else "it does not answer"
         return Stage(
             schedulable=False,
             reason=Reason.DEVICE_PLUGIN_ERROR,
-            message=f"the device plugin has not loaded the config for {self._loaded_deadline_seconds:g} s: {why}; "
-            f"see whether its pod runs, and its log ({PLUGIN_POD})",
+            message=f"the device plugin has not loaded the config for {self._loaded_deadline_seconds:g} s: "
+            f"{unanswered(readings.loaded)}",
             failed=True,
         )
 
@@ -192,6 +190,13 @@ class Confirmer:
             f"({PLUGIN_POD}), its log and the kubelet's, and whether another plugin serves these resources",
             failed=True,
         )
+
+
+def unanswered(loaded: Loaded | None) -> str:
+    """Why our device plugin has not loaded a config, and where to look."""
+    general = [error.message for error in loaded.errors if not error.gpu] if loaded else []
+    why = general[0] if general else "it does not answer"
+    return f"{why}; see whether its pod runs, and its log ({PLUGIN_POD})"
 
 
 def _allocatable_ids(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset[str]] | None:

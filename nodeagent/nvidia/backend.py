@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.names import Reason
-from nodeagent.advertise.advertiser import Advertised, ServedBy, needs_daemons
-from nodeagent.advertise.config_file import ConfigFile, withdraw_all, without
+from nodeagent.advertise.advertiser import Advertised, ServedBy
 from nodeagent.advertise.confirm import Confirmation, Stage
 from nodeagent.advertise.delivery import Delivery
 from nodeagent.advertise.taint import NodeGuard
@@ -21,19 +20,17 @@ from nodeagent.desired.items import DesiredItems
 from nodeagent.desired.target import Refused, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import ObservedGpu
-from nodeagent.hardware.partitions import Partition, whole
+from nodeagent.hardware.partitions import whole
+from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
 from nodeagent.nvidia.served import registered, served
 from nodeagent.nvidia.switch import DONE, Moment, Progress, Switch
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.usage import Verdict
 from nodeagent.steps.changes import GpuChange
-from nodeagent.steps.compute_modes import EXCLUSIVE_PROCESS, ComputeModes
+from nodeagent.steps.compute_modes import EXCLUSIVE_PROCESS
 from partitioning.nvidia_plugin import CONFIG_LABEL, OWN_KEY, NodeConfig
 from partitioning.resources import SHARED
-
-Blocking = tuple[tuple[Partition, Verdict], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +45,16 @@ class Served:
 class NvidiaBackend:
     """Call `serve` once a pass, in place of actuator and advertiser."""
 
-    def __init__(self, file: ConfigFile, guard: NodeGuard, modes: ComputeModes, switch: Switch) -> None:
-        self._file, self._guard, self._modes, self._switch = file, guard, modes, switch
+    def __init__(self, own_plugin: OwnPlugin, guard: NodeGuard, switch: Switch) -> None:
+        self._own_plugin, self._guard, self._switch = own_plugin, guard, switch
         self._ids: Held = {}
         """Those that the kubelet showed last."""
 
     def serve(self, before: Observation, desired: DesiredItems) -> Served:
-        pending, ours = self._silence(before)
+        silence = self._own_plugin.silence(before)
         observation = self._as_served(before)
         holders = {gpu.uuid: _holders(observation, gpu) for gpu in observation.gpus}
-        progress = self._progress(observation, desired, pending=pending, held=any(holders.values()))
+        progress = self._progress(observation, desired, silence.waits, held=any(holders.values()))
         waits = progress.stage.reason is Reason.WAITING_FOR_RELEASE
         changes = {
             item.index: _change(item.gpu, desired.target(item, ()), observation, desired.nvidia)
@@ -65,29 +62,10 @@ class NvidiaBackend:
             if item.gpu is not None
         }
         for index, change in changes.items():
-            blocking = ours[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
-            unreleased = (whole(change.gpu),) if pending else ()
+            blocking = silence.held[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
+            unreleased = (whole(change.gpu),) if silence.waits else ()
             changes[index] = replace(change, blocking=blocking, unreleased=unreleased)
         return Served(observation=observation, changes=changes, advertised=self._advertised(observation, progress))
-
-    def _silence(self, observation: Observation) -> tuple[str, Mapping[str, Blocking]]:
-        """Why our plugin may still advertise something, and what of ours is in use, by GPU UUID."""
-        file, readings = self._file, observation.readings
-        config = withdraw_all(file.config)
-        held = {gpu.uuid: _held_slices(observation, gpu) for gpu in observation.gpus}
-        if readings.in_force and not file.config.advertised():
-            kept = {partition.id for found in held.values() for partition, _ in found}
-            # Of a GPU that was not observed nothing is known to be free.
-            config = without(config, {device.id for device in config.devices if device.gpu in held} - kept)
-            shared = {device.gpu for device in config.devices if device.kind is DeviceKind.MPS}
-            self._modes.hold(observation.gpus, shared)
-        try:
-            written = file.write(config, in_force=readings.in_force, overdue=False)
-        except OSError as error:
-            return f"the device plugin's config cannot be written: {error}", held
-        silent = written and not config.devices and file.in_force(readings.loaded)
-        self._guard.hold_daemons(readings.node, needed=needs_daemons(replace(readings, config=config)))
-        return "" if silent else "gpuplan's own device plugin still withdraws its devices", held
 
     def _as_served(self, observation: Observation) -> Observation:
         """The same, read as a node whose devices NVIDIA's plugin advertises."""
@@ -101,7 +79,9 @@ class NvidiaBackend:
         config = served(self._ids, observation.gpus)
         return replace(observation, readings=replace(readings, config=config, node=node), rival=_foreign_label(node))
 
-    def _progress(self, observation: Observation, desired: DesiredItems, *, pending: str, held: bool) -> Progress:
+    def _progress(
+        self, observation: Observation, desired: DesiredItems, silencing: Stage | None, *, held: bool
+    ) -> Progress:
         node, config = observation.readings.node, desired.nvidia
         if node is None:
             return Progress(stage=_waits("this Node was not read from the API yet"), key="")
@@ -110,9 +90,10 @@ class NvidiaBackend:
             return Progress(stage=DONE, key=node.plugin_config)
         # Without a GPU to ask about, nothing would be in use.
         unread = observation.driver_problem is not None or not observation.gpus
-        if pending or unread:
+        if silencing or unread:
             self._guard.lift(node)
-            return Progress(stage=_waits(pending or "the GPUs of this node cannot be read"), key=node.plugin_config)
+            stage = silencing or _waits("the GPUs of this node cannot be read")
+            return Progress(stage=stage, key=node.plugin_config)
         found = registered(config, self._ids, observation.gpus)
         known = isinstance(observation.readings.allocatable, Allocatable)
         moment = Moment(
@@ -158,15 +139,6 @@ def _change(
         advertise=tuple(p for p in observation.judge(gpu).partitions if p.device in readings.config.devices),
         differs=isinstance(target, Unchanged) and target.planned is not None and moves,
     )
-
-
-def _held_slices(observation: Observation, gpu: ObservedGpu) -> Blocking:
-    """Slices of our own plugin that a pod may hold: their daemon must stay."""
-    judged = observation.judge(gpu)
-    ours = (
-        p for p in judged.partitions if p.kind is DeviceKind.MPS and p.device in observation.readings.config.devices
-    )
-    return judged.with_verdicts(p for p in ours if not judged.verdict(p).free)
 
 
 def _holders(observation: Observation, gpu: ObservedGpu) -> Blocking:

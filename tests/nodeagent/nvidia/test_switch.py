@@ -261,19 +261,3 @@ def test_a_plan_without_gpus_leaves_the_plugin_alone(world: NvidiaWorld) -> None
     assert (world.moves, world.label()) == ([], "")
     assert world.found() == ("Unmanaged", "Unmanaged")
     assert world.partitions() == ["gpu Free"]
-
-
-def test_our_own_plugin_withdraws_before_nvidias_is_asked(world: NvidiaWorld) -> None:
-    world.end("plugin")
-    world.kubelet.devices = {}
-    world.apply(mps(0, 10), mps(1, 10))
-    for _ in range(6):
-        world.pass_only()
-        world.plugin.step()
-        world.clock.now += 0.5
-    assert world.plugin.config.advertised()
-    world.start("plugin")
-    shared(world)
-    world.until(READY, seconds=120)
-
-    assert world.plugin.config.devices == ()

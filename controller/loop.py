@@ -22,6 +22,7 @@ from typing import Any
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
@@ -122,18 +123,18 @@ class Loop:
         if not self._began:
             self._began = True
             self._parts.window.add("start")
-        self._step("state", self._state.tick)
-        self._step("lifecycle", self._run_plan_lifecycle)
-        self._step("agents", self._parts.agent_liveness.run)
-        self._step("labels", self._parts.node_labels.run)
-        self._step("configs", self._parts.nvidia_configs.run)
+        self._step(ErrorStage.STATE, self._state.tick)
+        self._step(ErrorStage.LIFECYCLE, self._run_plan_lifecycle)
+        self._step(ErrorStage.AGENTS, self._parts.agent_liveness.run)
+        self._step(ErrorStage.LABELS, self._parts.node_labels.run)
+        self._step(ErrorStage.CONFIGS, self._parts.nvidia_configs.run)
         if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None
             self._parts.window.add("retry")
         if self._at_once or self._parts.window.due_in() == 0:
             self._pass()
-        self._step("nominate", self._parts.nominator.run)
-        self._step("report", self._follow)
+        self._step(ErrorStage.NOMINATE, self._parts.nominator.run)
+        self._step(ErrorStage.REPORT, self._follow)
         due_in = self._parts.window.due_in()
         return TURN_SECONDS if due_in is None else min(due_in, TURN_SECONDS)
 
@@ -150,7 +151,7 @@ class Loop:
         try:
             keys = self._parts.window.take()
             self._at_once = False
-            if self._step("planning", lambda: self._plan_and_write(keys)):
+            if self._step(ErrorStage.PLANNING, lambda: self._plan_and_write(keys)):
                 self._failed_passes = 0
                 self._backoff.reset()
             else:
@@ -183,12 +184,12 @@ class Loop:
                 self._parts.window.add(f"node {outcome.node}")
         self._at_once = any(outcome.written in (Written.UNSENT, Written.FAILED) for outcome in outcomes)
 
-    def _step(self, stage: str, action: Callable[[], None]) -> bool:
+    def _step(self, stage: ErrorStage, action: Callable[[], None]) -> bool:
         """Run one step; whatever breaks in it must not keep the others from running."""
         try:
             action()
         except Exception:
-            self._metrics.errors.labels(stage=stage).inc()
+            self._metrics.errors.labels(stage=stage.value).inc()
             if self._tracebacks.is_new(traceback.format_exc(), stage):
                 log.exception("%s failed and will be tried again", stage)
             return False
@@ -215,7 +216,7 @@ class Loop:
         """Why this process is not ready although it works: its passes fail; empty while they succeed."""
         if self._failed_passes < FAILED_PASSES:
             return []
-        *_, error = self._tracebacks.last("planning").strip().splitlines() or [""]
+        *_, error = self._tracebacks.last(ErrorStage.PLANNING).strip().splitlines() or [""]
         return [f"{self._failed_passes} planning passes in a row have failed: {error}: see the traceback in the log"]
 
     def problems(self) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.api.plans import ConditionReading, PlanReading
 from controller.model.views import NodeView
 from crds.v1alpha1 import paths
@@ -69,7 +70,7 @@ class AgentLiveness:
         self._api, self._state, self._now = environment.api, environment.state, environment.now
         self._silent_seconds = agent_silent_seconds
         self._taint_seconds = taint_removal_seconds
-        self._duties = Duties(environment, stage="status")
+        self._duties = Duties(environment, stage=ErrorStage.STATUS)
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.cache.agenda import Agenda
 from kube import errors
 from kube.change_log import ChangeLog
@@ -39,10 +40,10 @@ Judge = Callable[[str], Iterable[Duty]]
 class Duties:
     """One per owner; run often: what is in order costs nothing."""
 
-    def __init__(self, environment: Environment, *, stage: str, resend_seconds: float = 0.0) -> None:
+    def __init__(self, environment: Environment, *, stage: ErrorStage, resend_seconds: float = 0.0) -> None:
         """`stage`: of failures in the metrics. `resend_seconds`: how long the watch may take to bring what was sent."""
         self._environment, self._clock = environment, environment.clock
-        self._stage = stage
+        self._errors = environment.metrics.errors.labels(stage=stage.value)
         self._resend_seconds = resend_seconds
         self._retries: RetryGate[str] = RetryGate(clock=self._clock)
         self._tracebacks = ChangeLog(log)
@@ -70,7 +71,7 @@ class Duties:
         try:
             found = list(judge(name))
         except Exception as error:
-            self._environment.metrics.errors.labels(stage=self._stage).inc()
+            self._errors.inc()
             if self._tracebacks.is_new(traceback.format_exc(), name):
                 log.exception("what is due about %s cannot be judged: %s", name, error)
             return []
@@ -87,7 +88,7 @@ class Duties:
                 duty.act()
             except errors.ApiError as error:
                 if self._retries.failed(duty.what, error):
-                    self._environment.metrics.errors.labels(stage=self._stage).inc()
+                    self._errors.inc()
                     log.warning("%s: %s", duty.what, error.message)
             else:
                 self._retries.succeeded(duty.what, pause_seconds=self._resend_seconds)

@@ -15,11 +15,25 @@ from controller.model.results import Supply
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-STAGES = ("state", "lifecycle", "agents", "status", "planning", "write", "nominate", "report")
 READY_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 WAIT_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 7200.0)
 PLACED = "Placed"
 """Decided on a pod that the last pass placed."""
+
+
+class ErrorStage(StrEnum):
+    """Where something went wrong: a step of the controller's turn, or the requests of one."""
+
+    STATE = "state"
+    LIFECYCLE = "lifecycle"
+    AGENTS = "agents"
+    STATUS = "status"  # the requests of agents
+    LABELS = "labels"
+    CONFIGS = "configs"
+    PLANNING = "planning"
+    WRITE = "write"  # the requests of planning
+    NOMINATE = "nominate"
+    REPORT = "report"
 
 
 class PodPhase(StrEnum):
@@ -100,8 +114,8 @@ class Metrics:
         for supply in Supply:
             self.pod_wait_seconds.labels(supply=supply.value)
             self.pod_delivery_seconds.labels(supply=supply.value)
-        for stage in STAGES:
-            self.errors.labels(stage=stage)  # a series that exists from the start can be alerted on
+        for stage in ErrorStage:
+            self.errors.labels(stage=stage.value)  # a series that exists from the start can be alerted on
 
     def _seconds(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self.registry)

@@ -22,6 +22,7 @@ from kubernetes.client import ApiClient
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.api.reading import Unreadable
 from crds.v1alpha1 import gpu_operator, paths
 from crds.v1alpha1.enablement import enablement
@@ -106,7 +107,7 @@ class NodeLabels:
     def __init__(self, environment: Environment, *, manage_operator: bool) -> None:
         self._api, self._state = environment.api, environment.state
         self._manage = manage_operator
-        self._duties = Duties(environment, stage="lifecycle", resend_seconds=RESEND_SECONDS)
+        self._duties = Duties(environment, stage=ErrorStage.LABELS, resend_seconds=RESEND_SECONDS)
 
     def run(self) -> None:
         """Bring every Node's labels up to date; one failure stops no other."""

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.model.demand import is_device, queue_order
 from controller.model.views import PlanView, PodView
 from crds.v1alpha1 import paths
@@ -84,7 +85,7 @@ class Nominator:
             # A pod that is gone or bound needs no nomination: the watch will bring it.
             needless = isinstance(error, errors.NotFound) or BOUND in error.message
             if self._retries.failed(pod.uid, error) and not needless:
-                self._environment.metrics.errors.labels(stage="nominate").inc()
+                self._environment.metrics.errors.labels(stage=ErrorStage.NOMINATE.value).inc()
                 log.warning("pod %s could not be nominated to %s: %s", pod.title, node, error.message)
             return
         self._retries.succeeded(pod.uid, pause_seconds=RENOMINATE_SECONDS)

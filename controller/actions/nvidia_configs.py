@@ -16,6 +16,7 @@ from typing import Any
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.actions.node_labels import RESEND_SECONDS, patch_node
 from controller.api.plans import PlanReading
 from controller.config.settings import NvidiaConfigMap
@@ -38,7 +39,7 @@ class NvidiaConfigs:
     def __init__(self, environment: Environment, config_map: NvidiaConfigMap) -> None:
         self._api, self._state, self._clock = environment.api, environment.state, environment.clock
         self._config_map = config_map
-        self._duties = Duties(environment, stage="lifecycle", resend_seconds=RESEND_SECONDS)
+        self._duties = Duties(environment, stage=ErrorStage.CONFIGS, resend_seconds=RESEND_SECONDS)
         self._written_at: dict[str, float] = {}
         """By key, when it was seen to be as it should be."""
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
+from controller.actions.metrics import ErrorStage
 from controller.actions.plan_writer import Writer, Written
 from controller.api.plans import PlanReading
 from crds.v1alpha1 import paths
@@ -42,7 +43,7 @@ class PlanLifecycle:
         self._writer = writer
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
-        self._duties = Duties(environment, stage="lifecycle", resend_seconds=RESEND_SECONDS)
+        self._duties = Duties(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""

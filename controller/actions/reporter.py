@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from controller.actions.decisions import Decisions
 from controller.actions.environment import Environment
 from controller.actions.label_warnings import LabelWarnings
-from controller.actions.metrics import PLACED
+from controller.actions.metrics import PLACED, ErrorStage
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
 from controller.explanation.phrases import counted, gpus_of
@@ -105,7 +105,7 @@ class Reporter:
                 self._metrics.apply_seconds.observe(outcome.seconds)
                 self._written_at[outcome.node] = self._clock()
             elif outcome.written in ERRORS and not outcome.repeated:
-                self._metrics.errors.labels(stage="write").inc()
+                self._metrics.errors.labels(stage=ErrorStage.WRITE.value).inc()
 
     def _plan_events(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
         changes = {change.node: change for change in result.node_changes}

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from controller.actions.cluster_gauges import UNDECIDED, ClusterGauges
-from controller.actions.metrics import PLACED, STAGES, Metrics
+from controller.actions.metrics import PLACED, ErrorStage, Metrics
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
 from controller.model.results import Supply
@@ -54,7 +54,7 @@ LABELS = {
     "reason": f"as in status, Events and `/decisions`; of pending pods also {PLACED} and {UNDECIDED}",
     "resource": "as pods request it",
     "slot": "first memory slice, or number of the MPS slice",
-    "stage": ", ".join(STAGES),
+    "stage": ", ".join(ErrorStage),
     "state": f"of a GPU: {', '.join(GpuState)}; of a partition: {', '.join(PartitionState)}",
     "status": "True, False, Unknown",
     "supply": ", ".join(Supply),

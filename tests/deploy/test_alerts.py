@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.actions.metrics import ErrorStage
 from crds.v1alpha1.names import GpuState, PartitionState
 from deploy.generate import manifests
 from docs.generate.metrics import label_names
@@ -74,7 +75,13 @@ def test_a_rolling_upgrade_is_shorter_than_what_an_alert_waits_for(name: str) ->
     assert ALERTS[name].get("for", "5m") in ("5m", "10m", "15m", "20m", "30m", "1h", "4h")
 
 
-def test_states_and_steps_in_expressions_exist() -> None:
+def test_each_stage_of_the_controllers_errors_has_one_alert() -> None:
+    text = "\n".join(rule["expr"] for rule in ALERTS.values())
+    stages = [stage for found in re.findall(r'stage=~"([^"]*)"', text) for stage in found.split("|")]
+    assert sorted(stages) == sorted(ErrorStage)
+
+
+def test_states_in_expressions_exist() -> None:
     text = "\n".join(rule["expr"] for rule in ALERTS.values())
     states = {state for found in re.findall(r'state=~?"([^"]*)"', text) for state in found.split("|")}
     assert states <= {*map(str, GpuState), *map(str, PartitionState)}

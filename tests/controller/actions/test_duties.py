@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
-from controller.actions.metrics import Metrics
+from controller.actions.metrics import ErrorStage, Metrics
 from tests.builders.objects import node
 from tests.controller.cache.state_bench import Bench
 
@@ -29,7 +29,7 @@ class Owner:
             leading=lambda: self.leads,
             clock=self.bench.clock,
         )
-        self.duties = Duties(environment, stage="status")
+        self.duties = Duties(environment, stage=ErrorStage.STATUS)
         self.broken: set[str] = set()
         self.done: list[str] = []
         for name in names:

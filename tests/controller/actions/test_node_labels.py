@@ -211,7 +211,7 @@ def test_from_enabled_to_handed_back(bench: Bench, with_operator: NodeLabels) ->
     run(bench, with_operator)
     assert labels_of(bench.cluster) == OPERATOR
     assert ANNOTATION_OPERATOR_LABELS not in bench.cluster.get_node()["metadata"].get("annotations", {})
-    assert bench.errors("lifecycle") == 0
+    assert bench.errors("labels") == 0
 
 
 def test_another_controller_goes_on_where_one_was_killed(bench: Bench, with_operator: NodeLabels) -> None:
@@ -224,7 +224,7 @@ def test_another_controller_goes_on_where_one_was_killed(bench: Bench, with_oper
     run(bench, with_operator)
 
     assert labels_of(bench.cluster) == OPERATOR
-    assert bench.errors("lifecycle") == other.errors("lifecycle") == 0
+    assert bench.errors("labels") == other.errors("lifecycle") == 0
 
 
 def test_word_about_an_earlier_node_of_that_name_is_not_believed(bench: Bench, with_operator: NodeLabels) -> None:
@@ -259,7 +259,7 @@ def test_what_a_person_writes_meanwhile_is_not_lost(
     }
     run(bench, with_operator)
     assert labels_of(bench.cluster).get(DEVICE_PLUGIN) == ("false" if "mode" in meanwhile else "x")
-    assert bench.errors("lifecycle") == 0
+    assert bench.errors("labels") == 0
 
 
 def test_what_was_reported_and_taken_back_is_not_believed(bench: Bench, with_operator: NodeLabels) -> None:
@@ -278,7 +278,7 @@ def test_refused_write_is_reported_once_and_tried_again(bench: Bench, with_opera
     fault = bench.cluster.refuse("PATCH", paths.node("n1"), 403)
     for _ in range(3):
         run(bench, with_operator)
-    assert bench.errors("lifecycle") == 1
+    assert bench.errors("labels") == 1
     assert labels_of(bench.cluster) == {**OPERATOR, **ENABLED}
 
     bench.cluster.server.faults.remove(fault)

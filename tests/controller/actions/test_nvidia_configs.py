@@ -154,7 +154,7 @@ def test_a_config_map_that_is_not_there_is_no_end(rig: Rig) -> None:
     rig.plan(asked=FOUR.key)
     rig.run(2)
     assert rig.label() == ""
-    assert rig.bench.errors("lifecycle") >= 1
+    assert rig.bench.errors("configs") >= 1
 
     rig.config_map()
     rig.run(8)

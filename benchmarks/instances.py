@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from controller.model.scheduling import Taint, Toleration
 from controller.model.snapshot import Snapshot
 from controller.model.views import (
     GpuView,
@@ -21,8 +22,6 @@ from controller.model.views import (
     PlannedGpu,
     PlanView,
     PodView,
-    Taint,
-    Toleration,
 )
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product

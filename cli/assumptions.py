@@ -16,7 +16,7 @@ from typing import Any
 from cli.hardware import Gpu, Problem, gpus_of
 from controller.api.plan_items import desired_of
 from controller.model.views import Desired, MigDesired, MpsDesired, PodView
-from crds.v1alpha1.names import LABEL_PRODUCT, GpuState
+from crds.v1alpha1.names import LABEL_PRODUCT, GpuState, PartitionState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.layouts import Layout, check_layout
@@ -111,7 +111,7 @@ def _instances(index: int, layout: Layout) -> list[Json]:
 
 
 def _partition(resource: str, number: str, **facts: int) -> Json:
-    return {"resource": resource, "uuid": f"assumed-{number}", "state": "Free", **facts}
+    return {"resource": resource, "uuid": f"assumed-{number}", "state": PartitionState.FREE.value, **facts}
 
 
 def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | None:
@@ -137,7 +137,7 @@ def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | N
             free = iter([partition for partition in there if partition["resource"] == resource])
             for pod in holders:
                 for _ in range(dict(pod.gpu).get(resource, 0)):
-                    next(free).update(state="Used", pod=pod.title)
+                    next(free).update(state=PartitionState.USED.value, pod=pod.title)
     return None
 
 

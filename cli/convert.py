@@ -29,7 +29,7 @@ SECTIONS = ("version", "flags", "sharing", "resources")
 CONFIG_MAP = "gpuplan-device-plugin-configs"
 
 
-class CannotSayError(ValueError):
+class NoEqualError(ValueError):
     """A node's config, or a plan, has no equal in the other form."""
 
 
@@ -79,10 +79,9 @@ def _export(arguments: argparse.Namespace) -> int:
     texts: dict[str, str] = {}
 
     def add(plan: Json) -> None:
-        config = config_of(plan["spec"])
-        key = config.key
-        texts[key] = config.text
-        _note(f"{plan['metadata']['name']}: kubectl label node {plan['metadata']['name']} {CONFIG_LABEL}={key}")
+        name, config = plan["metadata"]["name"], config_of(plan["spec"])
+        texts[config.key] = config.text
+        _note(f"{name}: kubectl label node {name} {CONFIG_LABEL}={config.key}")
 
     code = _each(plans, add)
     if texts:
@@ -97,7 +96,7 @@ def _each(objects: Iterable[Json], convert: Callable[[Json], Json | None]) -> in
     for one in sorted(objects, key=lambda found: str(found["metadata"]["name"])):
         try:
             made = convert(one)
-        except CannotSayError as problem:
+        except NoEqualError as problem:
             _note(f"{one['metadata']['name']}: {problem}")
             code = 1
         else:
@@ -134,17 +133,15 @@ def _config_of(node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], giv
         key = next(iter(configs))
     if key not in configs:
         known = ", ".join(sorted(configs)) or "none"
-        raise CannotSayError(
+        raise NoEqualError(
             f"no ConfigMap in the input has its config {key!r}: known are {known}; choose one with --key"
         )
     places = [place for place, _ in configs[key]]
     if len(places) > 1:
-        raise CannotSayError(
-            f"config {key!r} is in {' and in '.join(places)}: pass only the one that the plugin mounts"
-        )
+        raise NoEqualError(f"config {key!r} is in {' and in '.join(places)}: pass only the one that the plugin mounts")
     found = read(configs[key][0][1])
     if isinstance(found, Unusable):
-        raise CannotSayError("; ".join(f"{places[0]} {key}: {problem}" for problem in found.problems))
+        raise NoEqualError("; ".join(f"{places[0]} {key}: {problem}" for problem in found.problems))
     for remark in found.remarks:
         _note(f"{places[0]} {key}: {remark}")
     return key, found
@@ -173,11 +170,11 @@ def _plan(node: Json, key: str, found: PluginSharing) -> Json | None:
 def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Json]:
     labels = _labels(node)
     if not labels[LABEL_COUNT].isdecimal():
-        raise CannotSayError(f"its label {LABEL_COUNT} is {labels[LABEL_COUNT]!r}, no number of GPUs")
+        raise NoEqualError(f"its label {LABEL_COUNT} is {labels[LABEL_COUNT]!r}, no number of GPUs")
     count = int(labels[LABEL_COUNT])
     others = sorted({one.resource for one in sharing.resources} - {WHOLE})
     if others:
-        raise CannotSayError(f"sharing of {', '.join(others)} has no equal: MIG instances are not shared")
+        raise NoEqualError(f"sharing of {', '.join(others)} has no equal: MIG instances are not shared")
     if any(one.memory_gb is not None for one in sharing.resources):
         return _sized_items(count, sharing.resources)
     # The plugin unites the ids of two entries with one name: the larger one counts.
@@ -185,7 +182,7 @@ def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Js
     model = model_for_product(labels.get(LABEL_PRODUCT, ""))
     problem = check_replicas(model.compute_capability, replicas) if model is not None else None
     if problem is not None:
-        raise CannotSayError(problem)
+        raise NoEqualError(problem)
     mps: Json = {"replicas": replicas, "renameByDefault": sharing.rename_by_default}
     if refuse_several is not None:
         mps["failRequestsGreaterThanOne"] = refuse_several
@@ -197,11 +194,11 @@ def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:
     slices: defaultdict[int, list[Json]] = defaultdict(list)
     for one in resources:
         if one.memory_gb is None:
-            raise CannotSayError(f"{one.resource} has no memoryGB, and other entries have: give it to each")
+            raise NoEqualError(f"{one.resource} has no memoryGB, and other entries have: give it to each")
         named = one.devices if isinstance(one.devices, list) else range(count)
         for device in named:
             if not str(device).isdecimal() or int(device) >= count:
-                raise CannotSayError(f"devices: {device!r} is no index of its {count} GPUs: write indices")
+                raise NoEqualError(f"devices: {device!r} is no index of its {count} GPUs: write indices")
             if one.replicas:
                 slices[int(device)].append({"memoryGB": one.memory_gb, "count": one.replicas})
     return [{"index": index, "mps": {"slices": found}} for index, found in sorted(slices.items())]
@@ -211,14 +208,14 @@ def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:
 
 
 def config_of(spec: Mapping[str, Any]) -> NodeConfig:
-    """The config for NVIDIA's plugin that shares a node as this plan does; CannotSayError where there is none."""
+    """The config for NVIDIA's plugin that shares a node as this plan does; NoEqualError where there is none."""
     planned = (spec.get("planned") or {}).get("gpus") or []
     items = {item["index"]: item for item in (*planned, *(spec.get("gpus") or []))}
     shares = {_share(item, spec) for item in items.values()}
     if not shares:
-        raise CannotSayError("the plan shares no GPU")
+        raise NoEqualError("the plan shares no GPU")
     if len(shares) > 1:
-        raise CannotSayError(
+        raise NoEqualError(
             "its GPUs differ, and the plugin shares all GPUs of a node alike: one number of replicas for all"
         )
     replicas, renamed, mergeable = shares.pop()
@@ -229,7 +226,7 @@ def _share(item: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[int, bool,
     mps = item.get("mps") or {}
     if "replicas" not in mps:
         kind = next((name for name in ("mig", "whole") if name in item), "slices of a size")
-        raise CannotSayError(f"GPU {item['index']} is {kind}: only equal MPS replicas can be said")
+        raise NoEqualError(f"GPU {item['index']} is {kind}: only equal MPS replicas have an equal")
     otherwise = (spec.get("devicePlugin") or {}).get("renameByDefault", True)
     return mps["replicas"], mps.get("renameByDefault", otherwise), not mps.get("failRequestsGreaterThanOne", True)
 

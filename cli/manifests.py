@@ -95,12 +95,12 @@ def refused(manifests: Iterable[Manifest], body: Mapping[str, Any], why: str) ->
 
 def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     """Objects of these kinds, from manifests or dumps; raises ManifestError naming every problem at once."""
-    wanted = frozenset(kinds)
+    chosen = frozenset(kinds)
     texts = list(_texts(paths))
     manifests, problems = _read(texts)
     if not any(text.strip() for _, text in texts):
         problems.append(_nothing(paths))
-    read = [manifest for manifest in manifests if manifest.kind in wanted]
+    read = [manifest for manifest in manifests if manifest.kind in chosen]
     for manifest in manifests:
         if not manifest.kind:
             problems += _numbered(manifest, ["kind: is missing: write Kubernetes objects, or a List of them"])
@@ -112,7 +112,7 @@ def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     problems += _duplicates(read)
     if problems:
         raise ManifestError("\n".join(problems))
-    skipped = Counter(manifest.kind for manifest in manifests if manifest.kind not in wanted)
+    skipped = Counter(manifest.kind for manifest in manifests if manifest.kind not in chosen)
     return ClusterFiles(objects=tuple(manifest.body for manifest in read), skipped=dict(sorted(skipped.items())))
 
 

@@ -25,7 +25,7 @@ Answered = Callable[[str, int | None, float], None]
 
 
 class Client(ApiClient):
-    """The official client; it tells `answered`, where one is given, of each request."""
+    """The official client; it reports each request to `answered`, where one is given."""
 
     answered: Answered | None = None
 

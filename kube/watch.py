@@ -23,7 +23,7 @@ CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     items: list[dict[str, Any]]
     resource_version: str
     restarted: bool  # what earlier pages held is void, this one starts the list over
@@ -35,7 +35,7 @@ class Event:
     object: dict[str, Any]
 
 
-def list_pages(api: ApiClient, path: str, query: Query) -> Iterator[Page]:
+def list_pages(api: ApiClient, path: str, query: Query) -> Iterator[ListPage]:
     """The collection at one resourceVersion, that of the first page: the watch delivers what changed since then."""
     paging: dict[str, str | int] = {"limit": PAGE_SIZE}
     version = ""
@@ -50,7 +50,7 @@ def list_pages(api: ApiClient, path: str, query: Query) -> Iterator[Page]:
             continue
         metadata = answer.get("metadata") or {}
         version = version or str(metadata.get("resourceVersion", ""))
-        yield Page(items=answer.get("items") or [], resource_version=version, restarted=restarted)
+        yield ListPage(items=answer.get("items") or [], resource_version=version, restarted=restarted)
         restarted = False
         token = metadata.get("continue")
         if not token:

@@ -28,7 +28,8 @@ from benchmarks.nos.pieces import (
     smallest_profile,
 )
 from benchmarks.nos.workloads import slices_of
-from controller.model.views import PodView, Taint
+from controller.model.scheduling import Taint
+from controller.model.views import PodView
 
 REFUSAL = Taint(key="nos.example/refused", effect="NoSchedule")
 """A scheduler that refuses everything."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from controller.model.known_geometries import model_named
+from controller.model.scheduling import Taint
 from controller.model.snapshot import Snapshot
-from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Taint
+from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView
 from partitioning.arrangements import arrangements
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel, ProfileSpec

@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from kube.pods import add, all_containers, is_sidecar, largest, pod_amounts
+from kube.pods import Amounts, add, all_containers, is_sidecar, largest, pod_amounts
 from kube.quantities import cpu_milli, parse_quantity, to_int
 from partitioning.resources import ACK_MEMORY, AckRequest, MigRequest, MpsRequest, SharedRequest, WholeRequest, classify
 
 Raw = Mapping[str, Any]
-Amounts = dict[str, int]
 _Nanos = dict[str, int]
 """Exact amounts on the way: thousand-millionths of a unit, the finest that the API server keeps."""
 

@@ -1,7 +1,7 @@
 """Names the blockers: which release would let a pod's partitions fit on GPUs that may be changed.
 
 Takes the GPUs that could hold them. Returns Fragmented (enough is free, but not contiguously), WaitsForRelease (what
-running pods hold would do), or nothing: then only pods of this very plan are in the way. The message tells how much is
+running pods hold would do), or nothing: then only pods of this very plan are in the way. The message has how much is
 needed, the detail names the nearest GPU, the partitions and their holders. Only the hardest resource of a request is
 considered; it is the one that has fewest places. Never looks at CPU and memory.
 """

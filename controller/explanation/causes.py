@@ -47,7 +47,7 @@ def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
 
 
 def is_meant_for(stock: NodeStock, wants: Wants) -> bool:
-    """Whether the node is there for this kind of partition, as its label tells."""
+    """Whether the node is there for this kind of partition, by its label."""
     if any(name == WHOLE for name, _ in wants):
         return True  # whole GPUs need no label
     return stock.ineligible is not Ineligible.NOT_ENABLED and _label_allows(stock, wants)

@@ -19,7 +19,6 @@ from controller.model.scheduling import (
     Labels,
     NodeSelectorTerm,
     PodAffinityTerm,
-    Requirement,
     SpreadConstraint,
     Taint,
     Toleration,
@@ -29,8 +28,6 @@ from partitioning.layouts import Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MIB_PER_GIB, MpsSlice, in_order
 from partitioning.resources import ACK_MEMORY, SHARED
-
-__all__ = ["HostPort", "NodeSelectorTerm", "Requirement", "Taint", "Toleration"]  # parts of views, found here too
 
 PodKey = tuple[str, str]  # namespace and name
 DEFAULT_SCHEDULERS = frozenset({"default-scheduler"})
@@ -99,10 +96,6 @@ class PodView:
     def names_shared(self) -> bool:
         """Whether its request is served depends on which resources nodes have."""
         return bool(self.misnamed) or any(resource in (SHARED, ACK_MEMORY) for resource, _ in self.gpu)
-
-    @property
-    def scheduling_gated(self) -> bool:
-        return bool(self.scheduling_gates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

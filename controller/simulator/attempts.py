@@ -1,7 +1,7 @@
 """What filters must know of a pod before they examine a node: kube-scheduler's PreFilter, once per kind of pod.
 
 Takes a pod, its scheduler's profile and the population, and returns an Attempt that stays true while its caller adds
-and removes pods. Pods with equal `kind_of` share one. What cannot be known is named in `unknown`.
+and removes pods. Pods with equal `filter_key` share one. What cannot be known is named in `unknown`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Attempt:
             self.affinity.count(resident, number)
 
 
-def kind_of(pod: PodView, profile: FilterProfile) -> Hashable:
+def filter_key(pod: PodView, profile: FilterProfile) -> Hashable:
     """Equal for pods that fit where the other fits, but for what they request."""
     own_volumes = pod.uid if any(use.ephemeral for use in pod.volumes) else ""
     owner = (pod.owner_kind, pod.owner_name) if profile.default_spread and not pod.spread else None

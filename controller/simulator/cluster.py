@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable
 
 from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
 from controller.model.views import NodeView, PodView
-from controller.simulator.attempts import Attempt, attempt_for, hard_constraints, kind_of
+from controller.simulator.attempts import Attempt, attempt_for, filter_key, hard_constraints
 from controller.simulator.filters import (
     NODE_FILTERS,
     ROOM_FILTERS,
@@ -154,7 +154,7 @@ class ClusterState:
 
     def _attempt(self, pod: PodView) -> Attempt:
         profile = self.profile_of(pod)
-        kind = kind_of(pod, profile)
+        kind = filter_key(pod, profile)
         attempt = self._attempts.get(kind)
         if attempt is None:
             if len(self._attempts) >= _KEPT or len(self._changes) >= _REMEMBERED:

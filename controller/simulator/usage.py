@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.model.capacity import NOTHING, Capacity, needs_of
-from controller.model.views import HostPort, PodView
+from controller.model.scheduling import HostPort
+from controller.model.views import PodView
 
 ANY_ADDRESS = "0.0.0.0"
 

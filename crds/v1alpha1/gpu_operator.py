@@ -1,4 +1,4 @@
-"""What the labels of a Node tell about NVIDIA's GPU Operator: which of its parts must not run, and when it upgrades.
+"""What the labels of a Node mean for NVIDIA's GPU Operator: which of its parts must not run, and when it upgrades.
 
 Takes the labels of a Node, returns facts and sentences. A label `nvidia.com/gpu.deploy.<part>` places a part of the
 operator; the operator writes one that is absent, and keeps any other value. Writes nothing.

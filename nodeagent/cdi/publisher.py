@@ -1,4 +1,4 @@
-"""Keeps the node's CDI specification on disk in step with its devices, and tells which of them it names.
+"""Keeps the node's CDI specification on disk in step with its devices, and returns which of them it names.
 
 Takes the devices that exist, with their GPUs; reads the driver's numbers and files; replaces the file by an atomic
 rename where it differs, reads it back, and returns for each device that the file does not describe the reason. It is

@@ -70,7 +70,7 @@ class DesiredItems:
         if mig_manager and isinstance(found, MigTarget):
             found = unless_mig_manager(found, item.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still reported.
-        if not self.paused or isinstance(found, Refused | Unchanged | Drained):
+        if not self.paused or isinstance(found, Refused):
             return found
         return Unchanged(planned=found)
 

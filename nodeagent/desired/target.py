@@ -72,7 +72,9 @@ class Refused:
     message: str
 
 
-Target: TypeAlias = MigTarget | MpsTarget | WholeTarget | Unchanged | Drained | Refused
+ItemTarget: TypeAlias = MigTarget | MpsTarget | WholeTarget | Refused
+"""What one item requests of a GPU."""
+Target: TypeAlias = ItemTarget | Unchanged | Drained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class OfNode:
 OF_ANY_NODE = OfNode()
 
 
-def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node: OfNode = OF_ANY_NODE) -> Target:
+def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node: OfNode = OF_ANY_NODE) -> ItemTarget:
     """The exact state that `item` desires of this GPU."""
     if gpu.problem:
         return Refused(reason=Reason.UNHEALTHY, message=gpu.problem)

@@ -181,7 +181,6 @@ class DriverError(Exception):
 
     def __init__(self, attempted: str, answer: str) -> None:
         super().__init__(f"{attempted}: {answer}")
-        self.attempted = attempted
         self.answer = answer
 
 

@@ -163,7 +163,7 @@ class Scheduler:
         pod = record.view
         if pod.scheduler_name != self._name:
             return
-        if pod.deleting or pod.scheduling_gated:
+        if pod.deleting or pod.scheduling_gates:
             self._waiting.forget(pod.uid)
             freed = self._book.drop_nomination(pod.uid)
         else:

@@ -3,7 +3,8 @@
 import pytest
 
 from controller.api.nodes import read_node, replicas
-from controller.model.views import NodeView, Taint
+from controller.model.scheduling import Taint
+from controller.model.views import NodeView
 from crds.v1alpha1.enablement import Enablement, enablement
 from tests.builders import objects
 from tests.builders.objects import SLICE

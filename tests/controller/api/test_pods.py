@@ -2,7 +2,8 @@
 
 import pytest
 
-from controller.model.views import HostPort, NodeSelectorTerm, PodView, Requirement, Toleration
+from controller.model.scheduling import HostPort, NodeSelectorTerm, Requirement, Toleration
+from controller.model.views import PodView
 from tests.builders.objects import SLICE, Json
 from tests.builders.views import pod_view
 from tests.controller.api.raw_pods import container, pod
@@ -53,7 +54,7 @@ def test_a_pending_pod() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"spec": {"schedulingGates": [{"name": "g"}]}}, "scheduling_gated"),
+        ({"spec": {"schedulingGates": [{"name": "g"}]}}, "scheduling_gates"),
         ({"spec": {"resourceClaims": [{"name": "c"}]}}, "claims"),
         ({"deletionTimestamp": "2026-01-02T03:04:05Z"}, "deleting"),
     ],

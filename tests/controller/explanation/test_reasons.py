@@ -6,8 +6,9 @@ import pytest
 
 from controller.explanation.phrases import counted
 from controller.model.reasons import UnplacedReason
+from controller.model.scheduling import Requirement
 from controller.model.snapshot import Snapshot
-from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView, Requirement
+from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView
 from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.explanation.answers import answer_to, held_by_each

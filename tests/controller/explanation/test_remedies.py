@@ -7,8 +7,9 @@ import pytest
 from controller.explanation.causes import Cause
 from controller.explanation.remedies import nearest
 from controller.model.reasons import UnplacedReason
+from controller.model.scheduling import HostPort
 from controller.model.snapshot import Snapshot
-from controller.model.views import HostPort, PartitionView, PodView
+from controller.model.views import PartitionView, PodView
 from controller.planner.inventory.stock import Ineligible
 from controller.planning import plan
 from partitioning.resources import WHOLE

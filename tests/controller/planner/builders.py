@@ -6,21 +6,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.model.demand import is_partition
+from controller.model.scheduling import NodeSelectorTerm, Requirement, Taint, Toleration
 from controller.model.snapshot import Snapshot
 from controller.model.views import (
     Desired,
     GpuView,
     MigDesired,
     MpsDesired,
-    NodeSelectorTerm,
     NodeView,
     PartitionView,
     PlannedGpu,
     PlanView,
     PodView,
-    Requirement,
-    Taint,
-    Toleration,
 )
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from controller.model.capacity import Capacity
-from controller.model.views import HostPort, NodeSelectorTerm, NodeView, PodView, Requirement, Taint, Toleration
+from controller.model.scheduling import HostPort, NodeSelectorTerm, Requirement, Taint, Toleration
+from controller.model.views import NodeView, PodView
 from controller.simulator import FIT, Misfit, Usage, filter_node, filter_pod
 from tests.controller.planner.builders import GIB, node, pod, replaced
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.model.views import NodeView, PodView, Taint, Toleration
+from controller.model.scheduling import Taint, Toleration
+from controller.model.views import NodeView, PodView
 from controller.simulator import Usage
 from sandbox.scheduler.placement import helped, place
 from sandbox.scheduler.records import Chosen, Failure

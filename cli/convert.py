@@ -226,7 +226,7 @@ def _share(item: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[int, bool,
     mps = item.get("mps") or {}
     if "replicas" not in mps:
         kind = next((name for name in ("mig", "whole") if name in item), "slices of a size")
-        raise NoEqualError(f"GPU {item['index']} is {kind}: only equal MPS replicas have an equal")
+        raise NoEqualError(f"GPU {item['index']} is {kind}: only equal MPS replicas can be exported")
     otherwise = (spec.get("devicePlugin") or {}).get("renameByDefault", True)
     return mps["replicas"], mps.get("renameByDefault", otherwise), not mps.get("failRequestsGreaterThanOne", True)
 

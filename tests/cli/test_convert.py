@@ -131,7 +131,7 @@ def test_plans_become_configs_named_by_their_content(run: Run) -> None:
     data = printed[0]["data"]
     assert len(data) == 2  # a and b share alike
     assert all(key.startswith("gpuplan-mps-4-") for key in data)
-    assert "d: GPU 0 is whole: only equal MPS replicas can be said" in notes
+    assert "d: GPU 0 is whole: only equal MPS replicas can be exported" in notes
     assert "e: its GPUs differ" in notes
     assert f"kubectl label node a {CONFIG_LABEL}=gpuplan-mps-4-" in notes
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from controller.explanation.phrases import Answer, counted, listed, short_resource
+from controller.explanation.phrases import UNNAMED_POD, Answer, counted, listed, short_resource
 from controller.model.reasons import UnplacedReason
 from controller.model.views import PartitionView
 from controller.planner.board.devices import Device
@@ -196,4 +196,4 @@ def _fewest_holders(one: Candidate) -> tuple[int, str, int]:
 
 def _spelled(part: PartitionView) -> str:
     what = f"{short_resource(part.profile)} at {part.start}" if part.profile else part.resource.rpartition("/")[2]
-    return f"{what} ({part.pod or 'a pod not yet identified'})"
+    return f"{what} ({part.pod or UNNAMED_POD})"

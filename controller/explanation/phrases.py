@@ -14,6 +14,8 @@ from partitioning.resources import mig_resource
 _GIB = 2**30
 _NAMED = 3
 """How many things of one sort a sentence names."""
+UNNAMED_POD = "a pod not yet identified"
+"""A holder that the status does not name."""
 
 
 class Answer(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from controller.explanation.causes import Cause
-from controller.explanation.phrases import Answer, cpus_and_memory, gpus_on, listed, spelled
+from controller.explanation.phrases import UNNAMED_POD, Answer, cpus_and_memory, gpus_on, listed, spelled
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
 from controller.planner.board.assignment import Assignment
@@ -73,7 +73,7 @@ def _holders(
 ) -> str:
     staying = stock.gpus[device.gpu].staying
     coming = {one.pod.title for one in assignments if any(at is device for at, _ in one.taken)}
-    names = sorted({part.pod or "a pod that the status does not name" for part in staying} | coming)
+    names = sorted({part.pod or UNNAMED_POD for part in staying} | coming)
     if len(names) < 2:
         return f"{names[0]} has finished" if names else ""
     # Where each one alone leaves no room, all of them have to finish.

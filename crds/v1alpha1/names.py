@@ -35,7 +35,7 @@ LABEL_PARTITIONING = "gpuplan.dev/gpu-partitioning"
 
 LABEL_ACK = "ack.node.gpu.schedule"
 FOREIGN_PARTITIONING_LABELS = ("nos.nebuly.com/gpu-partitioning", "nos.nebuly.ai/gpu-partitioning", LABEL_ACK)
-"""Labels of the systems that people come from; they count where ours is absent."""
+"""Labels of the systems that people come from; they are used where ours is not set."""
 
 LABEL_MPS_REPLICAS = "gpuplan.dev/mps-replicas"
 """Into how many equal replicas MPS shares each GPU of a node: goes before the controller's setting `mpsReplicas`. 0:

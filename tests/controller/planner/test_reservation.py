@@ -107,6 +107,12 @@ def test_only_some_holders_have_to_finish() -> None:
     assert "once team/holder-1 and team/other have finished" in message(all_of_it, "large")[1]
 
 
+def test_a_holder_that_the_status_does_not_name_is_one_not_yet_identified() -> None:
+    node = server("node-1", held(1, by=""))
+    found = message(planned(scene(node, pending=[LARGE]), LARGE), "large")[1]
+    assert found.endswith("once a pod not yet identified has finished.")
+
+
 def two_holders() -> tuple[NodeView, PlanView]:
     (first,) = held(7, by="team/holder-1").partitions[:1]
     gpu = held(7, by="team/other")

@@ -42,11 +42,14 @@ class DirectoryWatch(FileSystemEventHandler):
         self.stop()
         if not inode:
             return
-        observer = Observer()
+        observer: BaseObserver | None = None
         try:
+            observer = Observer()
             observer.schedule(self, str(self._directory))  # the directory: renames do not show on the file itself
             observer.start()
         except OSError as error:
+            if observer is not None:
+                observer.stop()  # it has an inotify instance of its own, and this is tried again in each pass
             self._change_log.warn(f"cannot watch {self._directory}, polling only: {error}")
             return
         self._change_log.warn("")

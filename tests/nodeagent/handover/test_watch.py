@@ -1,10 +1,14 @@
 """A directory is watched, also one that is created late or again."""
 
+import ctypes
+import errno
 import shutil
 import threading
 from pathlib import Path
 
+import pytest
 from pydantic import TypeAdapter
+from watchdog.observers import inotify_c
 
 from nodeagent.handover.files import write_json
 from nodeagent.handover.watch import DirectoryWatch
@@ -50,3 +54,37 @@ def test_a_directory_that_is_created_late_or_again(tmp_path: Path) -> None:
         watch.ensure()
         happened.clear()
     watch.stop()
+
+
+@pytest.mark.parametrize(
+    ("call", "limit"),
+    [("inotify_init", errno.EMFILE), ("inotify_add_watch", errno.ENOSPC)],
+    ids=["instances", "watches"],
+)
+def test_an_exhausted_limit_costs_no_file_and_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, limit: int
+) -> None:
+    def refused(*_: object) -> int:
+        ctypes.set_errno(limit)
+        return -1
+
+    happened = threading.Event()
+    watch = DirectoryWatch(tmp_path, happened.set)
+    before = held()
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(inotify_c, call, refused)
+        for _ in range(5):
+            watch.ensure()
+    eventually(lambda: held() == before, "no file or thread of an attempt is left")
+    assert not happened.is_set()
+
+    watch.ensure()
+    happened.clear()
+    (tmp_path / "f").touch()
+    assert happened.wait(WAIT_SECONDS)
+    watch.stop()
+
+
+def held() -> tuple[int, int]:
+    """Open files and threads of this process."""
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()

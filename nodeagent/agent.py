@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from crds.v1alpha1.names import GpuState
 from kube.logs import bind
@@ -46,6 +47,8 @@ class PassEnd:
     """After which another is due even if nothing happens."""
     driver_problem: DriverError | None
     """The driver as a whole does not answer."""
+    projections: tuple[Path, ...]
+    """Folders of a pod in which what is waited for will show; an event there makes a pass due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Agent:
         return PassEnd(
             due_seconds=self.pacing.due_seconds(result, report_seconds, retry_seconds),
             driver_problem=observation.driver_problem,
+            projections=work.advertised.projections or (),
         )
 
     def _desired(self, observation: Observation) -> DesiredItems:
@@ -146,7 +150,10 @@ def _changes(desired: DesiredItems, observation: Observation) -> dict[int, GpuCh
 
 
 class Pacing:
-    """When the next pass is due. Watches wake the agent for most things; kubelet lists and the clock send no event."""
+    """When the next pass is due. Watches wake the agent for most things; kubelet lists and the clock send no event.
+
+    Also for a new key of a ConfigMap a watch does; where that cannot be, the resync finds it.
+    """
 
     def __init__(self, clock: Callable[[], float], *, resync_seconds: float) -> None:
         self._ages = Ages(clock)
@@ -160,13 +167,18 @@ class Pacing:
             seconds.append(young)
         if any(done.interrupted for done in work.actuated.values()):
             seconds.append(0.0)
-        confirmation = work.advertised.confirmation
-        if not confirmation.all_allocatable or confirmation.foreign:
+        confirmation, watched = work.advertised.confirmation, work.advertised.projections is not None
+        if not watched and (not confirmation.all_allocatable or confirmation.foreign):
             waited = self._ages.seconds("allocatable", work.advertised.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
         under_way = any(outcome.state in UNDER_WAY for outcome in result.outcomes)
         under_way = under_way or not result.release.settled
-        if under_way or result.doubts_held_back or work.advertised.fault_is_young or work.advertised.delivery.waits:
+        if (
+            (under_way and not watched)
+            or result.doubts_held_back
+            or work.advertised.fault_is_young
+            or work.advertised.delivery.waits
+        ):
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()
         return max(min(seconds), 0.0)

@@ -35,7 +35,7 @@ from nodeagent.cdi.runtime_support import read_containerd
 from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import DeviceListStrategy
-from nodeagent.handover.watch import DirectoryWatch
+from nodeagent.handover.watch import DirectoryWatch, DirectoryWatches
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
@@ -86,6 +86,7 @@ class AgentProcess:
         self._watches = self._build_watches()
         self._export_plumbing(api)
         self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
+        self._projections = DirectoryWatches(self._wake.set)
         self.health = Health(self._passes, self._driver, self._watches, needed=PLAN)
         self.server = Server(
             settings.metrics_address,
@@ -214,6 +215,7 @@ class AgentProcess:
         for watch in self._watches.values():
             watch.stop()
         self._files.stop()
+        self._projections.follow(())
         self.heartbeat.stop()
         self._events.stop()
         self.server.stop()
@@ -238,6 +240,7 @@ class AgentProcess:
             self._passes.fail(error)
             self.metrics.error("pass")
             return FAILED_PAUSE_SECONDS, ""
+        self._projections.follow(ended.projections)
         self._passes.complete()
         # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
         self.heartbeat.retry_now()

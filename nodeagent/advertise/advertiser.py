@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 
 from crds.v1alpha1.names import Reason
@@ -39,6 +40,8 @@ class ServedBy:
     """Of its config: the one that the node may be labelled with."""
     confirmed: bool
     """It is in force."""
+    projections: tuple[Path, ...] | None = None
+    """While nothing but a new key of its ConfigMap is waited for: the folders in which that will show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,11 @@ class Advertised:
         """Why not everything that is advertised is schedulable, where there is a reason."""
         stages = (stage.message for stage in self.confirmation.stages.values())
         return next(filter(None, (self.pending, self.unwritten, *stages)), "")
+
+    @property
+    def projections(self) -> tuple[Path, ...] | None:
+        """None where anything else is waited for."""
+        return self.served_by.projections if self.served_by is not None else None
 
     def stage(self, change: GpuChange) -> Stage:
         """How far the partitions of one GPU have come."""

@@ -6,7 +6,7 @@ read the files periodically, and call `ensure` when they do. Never reads a file 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
@@ -61,3 +61,18 @@ class DirectoryWatch(FileSystemEventHandler):
             self._observer.stop()
             self._observer.join(2.0)
             self._observer = None
+
+
+class DirectoryWatches:
+    """Watches the directories that were named last, one callback for all; those of pods come and go."""
+
+    def __init__(self, on_event: Callable[[], None]) -> None:
+        self._on_event = on_event
+        self._watches: dict[Path, DirectoryWatch] = {}
+
+    def follow(self, directories: Collection[Path]) -> None:
+        """Watch these and no others. Call it often: it also starts a watch that could not be started, or has ended."""
+        for directory in self._watches.keys() - set(directories):
+            self._watches.pop(directory).stop()
+        for directory in directories:
+            self._watches.setdefault(directory, DirectoryWatch(directory, self._on_event)).ensure()

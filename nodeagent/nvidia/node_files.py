@@ -15,6 +15,8 @@ from pathlib import Path
 
 from kube.kubelet_api.paths import KubeletPaths
 
+DATA = "..data"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
@@ -40,13 +42,17 @@ class NodeFiles:
 
     def digest(self, pod_uid: str, key: str) -> str:
         """SHA-256 of a key as this pod sees it, in hexadecimal digits; empty where it does not."""
-        volumes = self._pods / pod_uid / "volumes" / "kubernetes.io~configmap"
-        for path in sorted(volumes.glob(f"*/..data/{key}")):
+        for folder in self.projections(pod_uid):
             try:
-                return hashlib.sha256(path.read_bytes()).hexdigest()
+                return hashlib.sha256((folder / DATA / key).read_bytes()).hexdigest()
             except OSError:
                 continue
         return ""
+
+    def projections(self, pod_uid: str) -> tuple[Path, ...]:
+        """Its ConfigMap volumes: the kubelet replaces the link `..data` in them, and nothing behind it."""
+        volumes = self._pods / pod_uid / "volumes" / "kubernetes.io~configmap"
+        return tuple(sorted(link.parent for link in volumes.glob(f"*/{DATA}")))
 
     def served_ns(self, resource: str) -> int:
         """When the plugin last began to serve a resource; 0 while it does not."""

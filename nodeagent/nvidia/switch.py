@@ -24,7 +24,7 @@ from nodeagent.handover.files import WIRE, read_json, write_json
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.served import Registered
 from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.pods import ObservedPods
+from nodeagent.observed.pods import NodePod, ObservedPods
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 
 PROJECTED_SECONDS, LOADED_SECONDS, ALLOCATABLE_SECONDS = 180.0, 60.0, 30.0
@@ -64,6 +64,8 @@ class Progress:
     stage: Stage
     key: str
     """With which the node may be labelled: that of the plan, or the one that it has."""
+    projections: tuple[Path, ...] | None = None
+    """The folders in which the key will show, while that is all that is waited for."""
 
 
 @with_config(WIRE)
@@ -90,22 +92,22 @@ class Switch:
         """How many deadlines had passed at the last signal, by pod UID and key."""
 
     def advance(self, config: NodeConfig, now: Moment) -> Progress:
-        key = now.node.plugin_config
-        if key == config.key:
-            stage = self._confirm(config, now)
-            if stage.failed:
-                self._guard.lift(now.node)
-        else:
+        key, plugin = now.node.plugin_config, now.pods.device_plugin
+        if key != config.key:
             self._forget(config.key)
-            stage = self._prepare(config, now)
-            key = config.key if stage is ASKED else key
-        self._ages.end_pass()
-        return Progress(stage=stage, key=key)
-
-    def _prepare(self, config: NodeConfig, now: Moment) -> Stage:
-        plugin = now.pods.device_plugin
         if plugin is None:
-            return self._no_plugin(now)
+            progress = Progress(stage=self._no_plugin(now), key=key)
+        elif key != config.key:
+            progress = self._prepare(config, now, plugin)
+        else:
+            progress = Progress(stage=self._confirm(config, now, plugin), key=key)
+            if progress.stage.failed:
+                self._guard.lift(now.node)
+        self._ages.end_pass()
+        return progress
+
+    def _prepare(self, config: NodeConfig, now: Moment, plugin: NodePod) -> Progress:
+        key = now.node.plugin_config
         if config.shared and plugin.mig_strategy == "mixed":
             self._guard.lift(now.node)
             message = (
@@ -113,16 +115,23 @@ class Switch:
                 "refuses MPS and ends: set the GPU Operator's mig.strategy to none or single, or use "
                 "devicePlugin.backend gpuplan"
             )
-            return Stage(schedulable=False, reason=Reason.NOT_SUPPORTED, message=message, failed=True)
+            refused = Stage(schedulable=False, reason=Reason.NOT_SUPPORTED, message=message, failed=True)
+            return Progress(stage=refused, key=key)
         if self._files.digest(plugin.uid, config.key) != config.digest:
             self._guard.lift(now.node)
-            return self._late(
+            unseen = self._late(
                 "projected",
                 PROJECTED_SECONDS,
                 f"pod {plugin.title} does not see the key {config.key} of its ConfigMap yet: check that "
                 "devicePlugin.config of gpuplan's chart names the ConfigMap that this plugin mounts, and the "
                 "controller's log",
             )
+            return Progress(stage=unseen, key=key, projections=self._files.projections(plugin.uid))
+        stage = self._request(config, now)
+        return Progress(stage=stage, key=config.key if stage is ASKED else key)
+
+    def _request(self, config: NodeConfig, now: Moment) -> Stage:
+        """ASKED where the node may be labelled with the key."""
         if now.held:
             self._guard.lift(now.node)
             message = f"NVIDIA's device plugin changes all GPUs of a node at once, and {now.held}"
@@ -137,10 +146,7 @@ class Switch:
             return _waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
         return ASKED
 
-    def _confirm(self, config: NodeConfig, now: Moment) -> Stage:
-        plugin = now.pods.device_plugin
-        if plugin is None:
-            return self._no_plugin(now)
+    def _confirm(self, config: NodeConfig, now: Moment, plugin: NodePod) -> Stage:
         chosen = self._files.chosen(plugin.uid)
         if chosen.key != config.key:
             return self._late(

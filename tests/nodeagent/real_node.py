@@ -113,12 +113,12 @@ class Node:
         self.runtime.close()
         self._undo()
 
-    def plan(self, *gpus: Raw) -> None:
+    def plan(self, *gpus: Raw, backend: str = "gpuplan") -> None:
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": NODE},
-            "spec": {"nodeName": NODE, "gpus": list(gpus)},
+            "spec": {"nodeName": NODE, "gpus": list(gpus), "devicePlugin": {"backend": backend}},
         }
         apply.apply(self.api, PLAN, body, manager="test", force=True)
 

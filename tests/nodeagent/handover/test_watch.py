@@ -11,8 +11,9 @@ from pydantic import TypeAdapter
 from watchdog.observers import inotify_c
 
 from nodeagent.handover.files import write_json
-from nodeagent.handover.watch import DirectoryWatch
+from nodeagent.handover.watch import DirectoryWatch, DirectoryWatches
 from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS
+from tests.nvidia_plugin.projection import ConfigMapVolume
 from tests.waiting import eventually
 
 NUMBER = TypeAdapter(int)
@@ -88,3 +89,38 @@ def test_an_exhausted_limit_costs_no_file_and_no_thread(
 def held() -> tuple[int, int]:
     """Open files and threads of this process."""
     return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+
+def test_the_projection_of_a_config_map_wakes_where_its_volume_is_watched(tmp_path: Path) -> None:
+    """The kubelet swaps a link in it; a watch of the file behind the link would see nothing."""
+    happened = threading.Event()
+    watches = DirectoryWatches(happened.set)
+    volumes = [ConfigMapVolume(tmp_path / name) for name in ("a", "b")]
+    for volume in volumes:
+        volume.project({"default": "1"})
+    watches.follow([volume.folder for volume in volumes])
+    for volume in volumes:
+        happened.clear()
+        volume.project({"default": "1", "new": "2"})
+        assert happened.wait(WAIT_SECONDS)
+        assert (volume.folder / "..data" / "new").read_text() == "2"
+    watches.follow(())
+
+
+def test_directories_that_are_not_named_any_more_are_not_watched(tmp_path: Path) -> None:
+    """A pod that is created again has other ones."""
+    happened = threading.Event()
+    watches = DirectoryWatches(happened.set)
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    watches.follow([old])
+    watches.follow([new])
+    happened.clear()
+    (old / "f").touch()
+    assert not happened.wait(0.3)
+    new.mkdir()
+    watches.follow([new])  # it was not there before
+    happened.clear()
+    (new / "f").touch()
+    assert happened.wait(WAIT_SECONDS)
+    watches.follow(())

@@ -1,5 +1,7 @@
 """NVIDIA's device plugin as the backend: its config changes while nothing is held, and is confirmed, never believed."""
 
+import shutil
+
 import pytest
 
 from partitioning.nvidia_plugin import NodeConfig
@@ -134,6 +136,36 @@ def test_no_config_is_asked_for_before_the_pod_sees_its_key(world: NvidiaWorld) 
 
     world.until(("Failed", "AdvertiseTimeout"), seconds=200)
     assert "does not see the key gpuplan-mps-4-" in world.gpu_status()["message"]
+    world.projects = True
+    world.until(READY, seconds=120)
+
+
+def test_a_key_that_is_not_projected_yet_is_not_polled_for(world: NvidiaWorld) -> None:
+    """Its folder is watched; without inotify the resync finds it."""
+    world.projects = False
+    shared(world)
+    world.settle()
+    ends = [world.agent.reconcile() for _ in range(3)]
+    (folder,) = ends[-1].projections
+    assert {end.due_seconds for end in ends} == {10.0}
+    assert folder.parts[-4:] == (world.uids["plugin"], "volumes", "kubernetes.io~configmap", "available-configs")
+
+    world.project("plugin")
+    world.pass_only()
+    end = world.agent.reconcile()
+    assert (end.due_seconds <= 1.0, end.projections) == (True, ())
+    world.projects = True
+    world.until(READY, seconds=120)
+
+
+def test_a_pod_whose_folder_is_not_there_yet_is_found_by_the_resync(world: NvidiaWorld) -> None:
+    shutil.rmtree(world.root / "pods" / world.uids["plugin"] / "volumes" / "kubernetes.io~configmap")
+    world.projects = False
+    shared(world)
+    world.settle()
+    end = world.agent.reconcile()
+    assert (end.due_seconds, end.projections) == (10.0, ())
+
     world.projects = True
     world.until(READY, seconds=120)
 

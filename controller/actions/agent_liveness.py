@@ -98,7 +98,7 @@ class AgentLiveness:
         if silent_for is not None and _has_left(reading, self._state.node(reading.name)):
             # Its last Ready says why, and stays.
             return self._conditions(reading, LEFT, silent=False)
-        liveness = self.liveness(reading, node_exists=node_exists, silent_for=silent_for)
+        liveness = self._liveness(reading, node_exists=node_exists, silent_for=silent_for)
         silent = silent_for is not None and (
             liveness.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
         )
@@ -111,7 +111,7 @@ class AgentLiveness:
         if reading is not None and conditions is not None:
             self._apply(reading, conditions)
 
-    def liveness(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Liveness:
+    def _liveness(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Liveness:
         """What is known of the agent of one plan; `silent_for` is None while it is alive."""
         if not node_exists:
             message = f"There is no Node {reading.name}: nothing is done until it joins the cluster."

@@ -21,6 +21,9 @@ from kube.retry import RetryGate
 
 log = logging.getLogger(__name__)
 
+RESEND_SECONDS = 5.0
+"""After a write that succeeded: by then the watch has brought it, and it is not due any more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:

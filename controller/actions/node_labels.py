@@ -20,7 +20,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from controller.actions.duties import Duties, Duty
+from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
 from controller.api.reading import Unreadable
@@ -32,8 +32,6 @@ from kube.metadata_patch import metadata_patch
 
 log = logging.getLogger(__name__)
 
-RESEND_SECONDS = 5.0
-"""After a write that succeeded: by then the watch has brought it, and it is not due any more."""
 HERE = "true"
 Labels = Mapping[str, str]
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

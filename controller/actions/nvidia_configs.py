@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from controller.actions.duties import Duties, Duty
+from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
-from controller.actions.node_labels import RESEND_SECONDS, patch_node
+from controller.actions.node_labels import patch_node
 from controller.api.plans import PlanReading
 from controller.config.settings import NvidiaConfigMap
 from controller.model.views import NodeView

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
-from controller.actions.duties import Duties, Duty
+from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
 from controller.actions.plan_writer import Writer, Written
@@ -23,9 +23,6 @@ from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors
 
 log = logging.getLogger(__name__)
-
-RESEND_SECONDS = 5.0
-"""After a write that succeeded: by then the watch has brought it, and it is not due any more."""
 
 
 class PlanLifecycle:

@@ -34,5 +34,5 @@ def as_written(result: PlanningResult, outcomes: Iterable[Outcome]) -> PlanningR
 def _unplaced(pod: Placed, outcome: Outcome) -> Unplaced:
     """The next pass, which follows soon, plans around a node that was refused, or reports why none serves."""
     failed = "may not have been written" if outcome.written is Written.UNANSWERED else "was not written"
-    message = f"the plan of node {pod.node} {failed} ({outcome.message}): the pod is planned again"
+    message = f"The plan of node {pod.node} {failed} ({outcome.message}). This pod is planned again."
     return Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.CHANGE_UNDER_WAY, message=message)

@@ -7,7 +7,7 @@ them. `gpus` wins over `planned`; a GPU in neither is unmanaged. Whether an item
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Backend, Reason
@@ -89,15 +89,7 @@ def desired_items(
     """
     by_index = {gpu.index: gpu for gpu in gpus}
     if plan is None or plan.content is None:
-        left = tuple(DesiredItem(index=index, gpu=gpu) for index, gpu in sorted(by_index.items()))
-        problem = plan.problem if plan is not None else ""
-        refused = Refused(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
-        return DesiredItems(
-            spec_version=plan.spec_version if plan else ("", 0),
-            draining=draining,
-            refused=refused if problem else None,
-            items=left,
-        )
+        return _left_alone(plan, by_index, draining=draining)
     spec = plan.content.spec
     items = effective_items(spec)
     found = [
@@ -121,4 +113,16 @@ def desired_items(
         of_node=of_node,
         by_nvidia=by_nvidia,
         nvidia=nvidia if by_nvidia else None,
+    )
+
+
+def _left_alone(plan: ObservedPlan | None, gpus: Mapping[int, ObservedGpu], *, draining: bool) -> DesiredItems:
+    """Without a plan that can be read."""
+    problem = plan.problem if plan is not None else ""
+    refused = Refused(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
+    return DesiredItems(
+        spec_version=plan.spec_version if plan else ("", 0),
+        draining=draining,
+        refused=refused if problem else None,
+        items=tuple(DesiredItem(index=index, gpu=gpu) for index, gpu in sorted(gpus.items())),
     )

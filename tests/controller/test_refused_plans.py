@@ -140,14 +140,15 @@ def test_a_reservation_on_an_unwritten_plan_is_withdrawn_and_others_are_kept() -
     assert [pod.key[1] for pod in achieved.placed] == ["b", "c", "d"]
     assert [pod.key[1] for pod in achieved.unplaced] == ["e", "a"]
     assert achieved.unplaced[1].reason is UnplacedReason.CHANGE_UNDER_WAY
-    assert f"the plan of node n1 was not written ({SENTENCE})" in achieved.unplaced[1].message
+    expected = f"The plan of node n1 was not written ({SENTENCE}). This pod is planned again."
+    assert achieved.unplaced[1].message == expected
     assert (achieved.counts.placed_new, achieved.counts.unplaced) == (1, 2)
 
 
 def test_a_plan_that_may_have_been_written_is_not_called_unwritten() -> None:
     outcomes = [Outcome(node="n1", written=Written.UNANSWERED, message="no answer")]
     (lost,) = as_written(PlanningResult(placed=(placed("a"),)), outcomes).unplaced
-    assert "the plan of node n1 may not have been written (no answer)" in lost.message
+    assert lost.message.startswith("The plan of node n1 may not have been written (no answer). ")
 
 
 @pytest.mark.parametrize("written", Written)

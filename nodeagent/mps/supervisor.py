@@ -96,6 +96,9 @@ class MpsSupervisor:
             self._change_log.warn(f"MPS on {daemon.gpu}: {daemon.problem}" if daemon.problem else "", daemon.gpu)
             alarm = f"MPS on {daemon.gpu}: {daemon.alarm}" if daemon.alarm else ""
             self._change_log.warn(alarm, (daemon.gpu, daemon.alarms))
+        # A client can cause one alarm after the other, for as long as it runs.
+        alarms = ((daemon.gpu, daemon.alarms) for daemon in state.daemons)
+        self._change_log.retain({"config", *alarms, *(daemon.gpu for daemon in state.daemons)})
         if state != self._written:
             write_mps(self._files, state)
             self._written = state

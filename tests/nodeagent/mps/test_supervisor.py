@@ -3,10 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from nodeagent.handover.config import PluginConfig
+from nodeagent.handover.mps_state import MpsDaemon, MpsState
 from nodeagent.mps import logs
 from nodeagent.mps.control import Defaults
-from nodeagent.mps.supervisor import shares
+from nodeagent.mps.supervisor import MpsSupervisor, shares
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, mig, mps, whole
 
 
@@ -35,3 +38,13 @@ def test_a_log_beyond_its_bound_is_emptied_in_place(tmp_path: Path) -> None:
         logs.bound([tmp_path])
         assert large.read_bytes().endswith(b"more"), "the hole before it takes no room on the disk"
     assert small.read_text() == "x"
+
+
+def test_each_alarm_is_logged_once_and_only_the_last_is_remembered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = MpsSupervisor(state_dir=tmp_path, mps_root=tmp_path / "m", environment={})
+    for alarms in (1, 1, 2, 3, 3):
+        supervisor._report(MpsState(daemons=(MpsDaemon(gpu=GPU_A, ready=True, alarm="it was changed", alarms=alarms),)))
+    assert [record.message for record in caplog.records] == [f"MPS on {GPU_A}: it was changed"] * 3
+    assert len(supervisor._change_log._last) == 1, "a client can go on causing alarms for as long as it runs"

@@ -15,7 +15,16 @@ from types import MappingProxyType
 
 from crds.v1alpha1.names import Reason
 from kube.latest import LatestVersion
-from nodeagent.advertise.config_file import ConfigFile, capacities, counts, render, understood, withdraw_all, without
+from nodeagent.advertise.config_file import (
+    ConfigFile,
+    capacities,
+    counts,
+    more_unhealthy,
+    render,
+    understood,
+    withdraw_all,
+    without,
+)
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.taint import NodeGuard
@@ -180,15 +189,22 @@ class Advertiser:
         return late or str(observation.driver_problem)
 
     def _write(self, config: PluginConfig, observation: Observation, *, guarded: bool) -> str:
-        """Why it is not on disk yet. `guarded`: the Node counts our devices, so that it gets a taint first."""
+        """Why not all of it is on disk yet. `guarded`: the Node counts our devices, so that it gets a taint first."""
         readings = observation.readings
         if config != self._file.config and guarded:
             why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
             if why:
-                return why
+                # The taint spares pods a refusal. A device of a broken GPU costs them more, and no other gets it.
+                broken = more_unhealthy(self._file.config, config.unhealthy)
+                return why if broken == self._file.config else self._put(broken, observation) or why
         if guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
+        return self._put(config, observation)
+
+    def _put(self, config: PluginConfig, observation: Observation) -> str:
+        """Why it is not on disk yet."""
+        readings = observation.readings
         config = replace(config, generation=observation.plan.generation if observation.plan is not None else 0)
         overdue, again = self._confirmer.overdue(readings), self._confirmer.reminds(readings)
         try:

@@ -86,6 +86,12 @@ def without(config: PluginConfig, ids: Collection[str]) -> PluginConfig:
     )
 
 
+def more_unhealthy(config: PluginConfig, ids: Iterable[str]) -> PluginConfig:
+    """The same devices, those of `ids` that are among them listed as Unhealthy too."""
+    listed = {device.id for device in config.devices}
+    return replace(config, unhealthy=tuple(sorted(listed.intersection(ids).union(config.unhealthy))))
+
+
 def counts(config: PluginConfig) -> dict[str, int]:
     """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
     return _counted(config, config.healthy())

@@ -75,6 +75,26 @@ def test_a_pod_that_holds_a_device_of_a_broken_gpu_keeps_it(world: World) -> Non
     assert world.plugin.config.withdrawn == ()
 
 
+def test_a_broken_gpu_does_not_wait_for_the_taint(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a policy refuses it, or the API server does not answer the agent, pods come to the node all the same."""
+    world = make_world(cut(("2g.20gb", 0)), cut(("2g.20gb", 0), ("3g.40gb", 4)))
+    world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("2g.20gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    with monkeypatch.context() as refused:
+        refused.setattr(world, "set_taint", lambda _: "cannot change the taint")
+        lost(world)
+        world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("3g.40gb", 4)))
+        later(world)
+
+        assert counts(world, TWO) == ("2", "1")
+        assert world.plugin.config.withdrawn == (), "what is only planned otherwise waits for it"
+        assert "cannot change the taint" in world.condition("Advertised")["message"]
+
+    world.settle()
+    assert counts(world, TWO) == ("1", "0")
+    assert world.layout(1) == "3g.40gb at 4"
+
+
 def test_with_a_plugin_of_an_earlier_version_a_broken_gpu_stops_no_other(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)), *empty())
     world.plugin.knows_unhealthy = False

@@ -40,7 +40,7 @@ class UnreadableObjects:
     def pod(self, key: PodKey, observed: PodView | Unreadable | None, last: PodView | None) -> PodView | None:
         """The pod as planning must count it; `last` is its last good view."""
         found = self.readable("pod", "/".join(key), observed)
-        self._unknown.pop(key, None)
+        before = self._unknown.pop(key, "")
         if not isinstance(observed, Unreadable) or observed.finished:
             return found
         if not observed.node:
@@ -49,9 +49,12 @@ class UnreadableObjects:
             held = observed.held or last
             return replace(last, node=observed.node, requests=held.requests, gpu=held.gpu)
         if observed.held is None:
-            log.warning(
-                "nothing is planned on node %s: what pod %s holds there cannot be read", observed.node, "/".join(key)
-            )
+            if observed.node != before:
+                log.warning(
+                    "nothing is planned on node %s: what pod %s holds there cannot be read",
+                    observed.node,
+                    "/".join(key),
+                )
             self._unknown[key] = observed.node
         return observed.held
 

@@ -65,6 +65,20 @@ def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
     assert [found.gpu for found in bench.state.snapshot().pods] == [((SLICE, 1),)]
 
 
+def test_unknown_holdings_are_logged_once_and_again_after_the_pod_could_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    settled(bench)
+    unknown = broken(pod("holder", node="n1"), spec=BAD_AMOUNTS)
+    for raw, lines in ((unknown, 1), (unknown, 1), (pod("holder", node="n1"), 1), (None, 1), (unknown, 2)):
+        if raw is None:
+            bench.gone("holder")
+        else:
+            bench.pod(raw)
+        assert caplog.text.count("nothing is planned on node n1: ") == lines
+
+
 def test_nothing_is_planned_where_the_holdings_of_a_pod_are_unknown() -> None:
     bench = Bench()
     settled(bench)

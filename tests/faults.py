@@ -35,7 +35,7 @@ class FaultyLibrary(Library):
 
     def call(self, export: Export, arguments: tuple[int | None, ...]) -> Status:
         """Fail, or do it."""
-        for fault in _FAULTS[self.session.store.path]:
+        for fault in _FAULTS[self.store.path]:
             if fault.function == export.function.__name__ and fault.times and self._is_on(fault.gpu, arguments):
                 fault.times -= 1
                 return fault.status
@@ -45,7 +45,7 @@ class FaultyLibrary(Library):
         """A function that fails on one GPU takes a handle of it first."""
         if gpu is None:
             return True
-        with self.session.store.reading() as machine:
+        with self.store.reading() as machine:
             return machine["gpus"][decode(arguments[0]).gpu]["uuid"] == gpu
 
 

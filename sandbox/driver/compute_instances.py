@@ -10,7 +10,7 @@ from partitioning.models import ProfileSpec
 from sandbox.driver.boards import board_of
 from sandbox.driver.gpu_instances import overlap
 from sandbox.driver.identity import mig_uuid
-from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, MachineState, busy, next_generation
+from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, Machine, busy, next_generation
 from sandbox.driver.status import Refused, Status, require
 
 ONE_SLICE_REV1 = 7  # the full-size compute profile of a one-slice GPU instance with double memory
@@ -72,14 +72,12 @@ def full_profile(spec: ProfileSpec) -> ComputeProfile:
     return compute_profiles(spec)[-1]
 
 
-def compute_profiles_of(machine: MachineState, gpu: GpuState, instance: GpuInstanceState) -> tuple[ComputeProfile, ...]:
+def compute_profiles_of(machine: Machine, gpu: GpuState, instance: GpuInstanceState) -> tuple[ComputeProfile, ...]:
     spec = board_of(gpu).by_name(instance["profile"])
     return compute_profiles(spec, variants=machine["quirks"].get("compute_variants", False))
 
 
-def compute_profile(
-    machine: MachineState, gpu: GpuState, instance: GpuInstanceState, profile_id: int
-) -> ComputeProfile:
+def compute_profile(machine: Machine, gpu: GpuState, instance: GpuInstanceState, profile_id: int) -> ComputeProfile:
     offered = compute_profiles_of(machine, gpu, instance)
     for profile in offered:
         if profile.id == profile_id:
@@ -96,7 +94,7 @@ def free_starts(instance: GpuInstanceState, profile: ComputeProfile) -> list[int
 
 
 def create_compute_instance(
-    machine: MachineState,
+    machine: Machine,
     gpu: GpuState,
     instance: GpuInstanceState,
     profile_id: int,
@@ -122,7 +120,7 @@ def create_compute_instance(
 
 
 def destroy_compute_instance(
-    machine: MachineState, gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState
+    machine: Machine, gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState
 ) -> None:
     require(machine["privileged"], Status.NO_PERMISSION)
     require(not busy(gpu, instance["id"], compute["id"]), Status.IN_USE)
@@ -134,9 +132,7 @@ def mig_devices(gpu: GpuState) -> list[tuple[GpuInstanceState, ComputeInstanceSt
     return [(instance, compute) for instance in gpu["gpu_instances"] for compute in instance["compute_instances"]]
 
 
-def mig_device_slots(
-    machine: MachineState, gpu: GpuState
-) -> list[tuple[GpuInstanceState, ComputeInstanceState] | None]:
+def mig_device_slots(machine: Machine, gpu: GpuState) -> list[tuple[GpuInstanceState, ComputeInstanceState] | None]:
     """The MIG device at each index that NVML may be asked for; None where there is none."""
     devices = mig_devices(gpu)
     most = max((spec.max_instances for spec in board_of(gpu).model.profiles), default=0)

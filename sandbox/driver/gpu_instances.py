@@ -6,8 +6,8 @@ code NVML gives in that case.
 
 from partitioning.models import ProfileSpec
 from sandbox.driver.boards import Board, board_of
-from sandbox.driver.state import GpuInstanceState, GpuState, MachineState, busy, next_generation
-from sandbox.driver.status import Status, require
+from sandbox.driver.state import GpuInstanceState, GpuState, Machine, busy, next_generation
+from sandbox.driver.status import Status, given, require
 
 
 def instance_id(gpu: GpuState, start: int, size: int) -> int:
@@ -20,14 +20,12 @@ def instance_id(gpu: GpuState, start: int, size: int) -> int:
 
 
 def create_gpu_instance(
-    machine: MachineState, gpu: GpuState, profile_id: int, placement: tuple[int, int]
+    machine: Machine, gpu: GpuState, profile_id: int, placement: tuple[int, int]
 ) -> GpuInstanceState:
     board = board_of(gpu)
     require(board.mig and gpu["mig_mode"], Status.NOT_SUPPORTED)
     require(machine["privileged"], Status.NO_PERMISSION)
-    spec = board.by_id(profile_id)
-    require(spec, Status.INVALID_ARGUMENT)
-    assert spec is not None
+    spec = given(board.by_id(profile_id), Status.INVALID_ARGUMENT)
     start, size = placement
     require(size == spec.size and start in spec.starts, Status.INVALID_ARGUMENT)
     # A place that is taken and a place that holds exactly this instance already get the same refusal.
@@ -48,7 +46,7 @@ def create_gpu_instance(
     return instance
 
 
-def destroy_gpu_instance(machine: MachineState, gpu: GpuState, instance: GpuInstanceState) -> None:
+def destroy_gpu_instance(machine: Machine, gpu: GpuState, instance: GpuInstanceState) -> None:
     require(machine["privileged"], Status.NO_PERMISSION)
     require(not instance["compute_instances"] and not busy(gpu, instance["id"]), Status.IN_USE)
     gpu["gpu_instances"].remove(instance)

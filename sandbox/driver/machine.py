@@ -13,7 +13,7 @@ from sandbox.driver.boards import Board, board_of_model
 from sandbox.driver.compute_instances import create_compute_instance, full_profile
 from sandbox.driver.gpu_instances import create_gpu_instance
 from sandbox.driver.identity import gpu_uuid, serial_of
-from sandbox.driver.state import FORMAT, GpuState, MachineState, Quirks
+from sandbox.driver.state import FORMAT, GpuState, Machine, Quirks
 from sandbox.driver.status import Refused
 from sandbox.driver.store import Store
 
@@ -47,8 +47,8 @@ def create_state(
     *,
     driver_version: str = DRIVER_VERSION,
     quirks: Quirks | None = None,
-) -> MachineState:
-    machine = MachineState(
+) -> Machine:
+    machine = Machine(
         format=FORMAT,
         driver_version=driver_version,
         driver_loaded=True,
@@ -65,7 +65,7 @@ def create_state(
     return machine
 
 
-def observe(path: Path | str) -> MachineState:
+def observe(path: Path | str) -> Machine:
     """The whole state, for tests and for people."""
     with Store(path).reading() as state:
         return state
@@ -97,7 +97,7 @@ def _gpu(board: Board, options: GpuOptions, index: int, serial: int) -> GpuState
     )
 
 
-def _cut(machine: MachineState, gpu: GpuState, board: Board, instances: Iterable[tuple[str, int]]) -> None:
+def _cut(machine: Machine, gpu: GpuState, board: Board, instances: Iterable[tuple[str, int]]) -> None:
     for profile, start in instances:
         spec = board.by_name(profile)
         try:

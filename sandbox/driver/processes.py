@@ -7,7 +7,7 @@ process is put on a GPU or on a MIG device by its UUID and stays until it is tak
 from pathlib import Path
 
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
-from sandbox.driver.state import GpuState, MachineState, ProcessState
+from sandbox.driver.state import GpuState, Machine, ProcessState
 from sandbox.driver.store import Store
 
 
@@ -39,7 +39,7 @@ def detach(path: Path | str, pid: int) -> None:
             gpu["processes"] = [p for p in gpu["processes"] if p["pid"] != pid]
 
 
-def find(machine: MachineState, uuid: str) -> tuple[GpuState, int | None, int | None]:
+def find(machine: Machine, uuid: str) -> tuple[GpuState, int | None, int | None]:
     """The GPU a UUID is on, and the GPU and compute instance if it names a MIG device."""
     for gpu in machine["gpus"]:
         if gpu["uuid"] == uuid:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox.driver.state import MachineState
+from sandbox.driver.state import Machine
 
 MAJORS = {"nvidia": 195, "nvidia-modeset": 195, "nvidiactl": 195, "nvidia-uvm": 510, "nvidia-caps": 511}
 """The first three are registered with the kernel, the others get what is free."""
@@ -30,7 +30,7 @@ def capability_minor(gpu_minor: int, gpu_instance: int, compute_instance: int | 
     return first if compute_instance is None else first + 1 + compute_instance
 
 
-def show(machine: MachineState, root: Path) -> None:
+def show(machine: Machine, root: Path) -> None:
     """Make the folder match the machine."""
     _write(root / "devices", _devices(loaded=machine["driver_loaded"]))
     capabilities = root / "driver" / "nvidia" / "capabilities"
@@ -46,7 +46,7 @@ def show(machine: MachineState, root: Path) -> None:
         _write(path, f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
 
 
-def _live(machine: MachineState) -> Iterator[tuple[Path, int]]:
+def _live(machine: Machine) -> Iterator[tuple[Path, int]]:
     for gpu in machine["gpus"]:
         for instance in gpu["gpu_instances"]:
             where = Path(f"gpu{gpu['minor']}/mig/gi{instance['id']}")

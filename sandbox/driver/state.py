@@ -62,7 +62,7 @@ class Quirks(TypedDict, total=False):
     compute_variants: bool  # GPU instances of one and of seven slices offer a second full-size compute profile
 
 
-class MachineState(TypedDict):
+class Machine(TypedDict):
     format: int
     driver_version: str
     driver_loaded: bool
@@ -72,7 +72,7 @@ class MachineState(TypedDict):
     gpus: list[GpuState]
 
 
-def next_generation(machine: MachineState) -> int:
+def next_generation(machine: Machine) -> int:
     """A number no earlier instance had: handles carry it, so that a handle of a destroyed instance is stale."""
     machine["generation"] += 1
     return machine["generation"]

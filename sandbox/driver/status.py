@@ -5,6 +5,9 @@ texts are those of libnvidia-ml 535.261.03 (`nvmlErrorString`).
 """
 
 from enum import IntEnum
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 class Status(IntEnum):
@@ -56,3 +59,10 @@ def require(condition: object, status: Status) -> None:
     """Refuse with this code unless the condition holds."""
     if not condition:
         raise Refused(status)
+
+
+def given(value: Value | None, status: Status) -> Value:
+    """Refuse with this code where there is no value, or a null pointer."""
+    require(value, status)
+    assert value is not None
+    return value

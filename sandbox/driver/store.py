@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from sandbox.driver import procfs
-from sandbox.driver.state import FORMAT, MachineState
+from sandbox.driver.state import FORMAT, Machine
 
 
 class Store:
@@ -26,18 +26,18 @@ class Store:
         self._thread_lock = threading.Lock()
         self._seen: _Seen | None = None
 
-    def create(self, state: MachineState) -> None:
+    def create(self, state: Machine) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             self._save(state)
 
     @contextmanager
-    def reading(self) -> Iterator[MachineState]:
+    def reading(self) -> Iterator[Machine]:
         """The state as it is. The caller must not change it."""
         yield self._load()
 
     @contextmanager
-    def writing(self) -> Iterator[MachineState]:
+    def writing(self) -> Iterator[Machine]:
         """A copy of the state, saved when the block ends and dropped when it raises."""
         with self._locked():
             state = parse(self.path.read_text())
@@ -54,13 +54,13 @@ class Store:
             finally:
                 os.close(descriptor)
 
-    def _load(self) -> MachineState:
+    def _load(self) -> Machine:
         seen = self._seen
         if seen is None or not seen.is_file(self.path.stat()):
             self._seen = seen = _Seen(self.path)
         return seen.state
 
-    def _save(self, state: MachineState) -> None:
+    def _save(self, state: Machine) -> None:
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
         try:
             temporary.write_text(json.dumps(state, indent=1))
@@ -87,8 +87,8 @@ class _Seen:
         return (self._file.st_dev, self._file.st_ino) == (other.st_dev, other.st_ino)
 
 
-def parse(text: str) -> MachineState:
+def parse(text: str) -> Machine:
     state = json.loads(text)
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise ValueError(f"not the state of a simulated machine in format {FORMAT}")
-    return cast(MachineState, state)
+    return cast(Machine, state)

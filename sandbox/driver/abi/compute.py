@@ -6,6 +6,7 @@ import pynvml
 
 from partitioning.models import ProfileSpec
 from sandbox.driver.abi.handles import (
+    Handle,
     compute_handle,
     compute_instance,
     device_handle,
@@ -13,8 +14,8 @@ from sandbox.driver.abi.handles import (
     instance_handle,
     mig_handle,
 )
-from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, writes
+from sandbox.driver.abi.pointers import Address, checked, get_uint, put_pointer, put_uint, struct_at
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.compute_instances import (
     ComputeProfile,
@@ -23,7 +24,7 @@ from sandbox.driver.compute_instances import (
     create_compute_instance,
     destroy_compute_instance,
 )
-from sandbox.driver.state import MachineState
+from sandbox.driver.state import Machine
 from sandbox.driver.status import Refused, Status, require
 
 POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
@@ -31,7 +32,7 @@ POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 
 @reads(HANDLE, UINT, UINT, OUT)
 def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
-    _: Session, machine: MachineState, handle: int | None, index: int, engine: int, info: int | None
+    machine: Machine, handle: Handle, index: int, engine: int, info: Address
 ) -> None:
     require(get_uint(info) == pynvml.nvmlComputeInstanceProfileInfo_v2, Status.ARGUMENT_VERSION_MISMATCH)
     board, spec, profile = _offered(machine, handle, index, engine)
@@ -42,9 +43,7 @@ def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
 
 
 @writes(HANDLE, UINT, OUT)
-def nvmlGpuInstanceCreateComputeInstance(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, created: int | None
-) -> None:
+def nvmlGpuInstanceCreateComputeInstance(machine: Machine, handle: Handle, profile_id: int, created: Address) -> None:
     checked(created)
     device, instance = gpu_instance(machine, handle)
     compute = create_compute_instance(machine, device.gpu, instance, profile_id)
@@ -52,14 +51,14 @@ def nvmlGpuInstanceCreateComputeInstance(
 
 
 @writes(HANDLE)
-def nvmlComputeInstanceDestroy(_: Session, machine: MachineState, handle: int | None) -> None:
+def nvmlComputeInstanceDestroy(machine: Machine, handle: Handle) -> None:
     device, instance, compute = compute_instance(machine, handle)
     destroy_compute_instance(machine, device.gpu, instance, compute)
 
 
 @reads(HANDLE, UINT, OUT, OUT)
 def nvmlGpuInstanceGetComputeInstances(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+    machine: Machine, handle: Handle, profile_id: int, array: Address, count: Address
 ) -> None:
     device, instance = gpu_instance(machine, handle)
     compute_profile(machine, device.gpu, instance, profile_id)
@@ -71,9 +70,7 @@ def nvmlGpuInstanceGetComputeInstances(
 
 
 @reads(HANDLE, UINT, OUT)
-def nvmlGpuInstanceGetComputeInstanceById(
-    _: Session, machine: MachineState, handle: int | None, identifier: int, found: int | None
-) -> None:
+def nvmlGpuInstanceGetComputeInstanceById(machine: Machine, handle: Handle, identifier: int, found: Address) -> None:
     device, instance = gpu_instance(machine, handle)
     for compute in instance["compute_instances"]:
         if compute["id"] == identifier:
@@ -83,7 +80,7 @@ def nvmlGpuInstanceGetComputeInstanceById(
 
 
 @reads(HANDLE, OUT)
-def nvmlComputeInstanceGetInfo_v2(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
+def nvmlComputeInstanceGetInfo_v2(machine: Machine, handle: Handle, info: Address) -> None:
     """Its device is the GPU, or by a quirk of the machine the MIG device: see `state.Quirks`."""
     device, instance, compute = compute_instance(machine, handle)
     answer = struct_at(info, pynvml.c_nvmlComputeInstanceInfo_t)
@@ -95,9 +92,7 @@ def nvmlComputeInstanceGetInfo_v2(_: Session, machine: MachineState, handle: int
     answer.placement.start, answer.placement.size = compute["start"], compute["size"]
 
 
-def _offered(
-    machine: MachineState, handle: int | None, index: int, engine: int
-) -> tuple[Board, ProfileSpec, ComputeProfile]:
+def _offered(machine: Machine, handle: Handle, index: int, engine: int) -> tuple[Board, ProfileSpec, ComputeProfile]:
     device, instance = gpu_instance(machine, handle)
     require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
     board = board_of(device.gpu)

@@ -2,49 +2,48 @@
 
 import pynvml
 
-from sandbox.driver.abi.handles import Device, any_device, device_handle, mig_handle, parent_device
-from sandbox.driver.abi.pointers import get_uint, put_int, put_pointer, put_text, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, INT, OUT, UINT, Session, reads, starts, writes
+from sandbox.driver.abi.handles import Device, Handle, any_device, device_handle, mig_handle, parent_device
+from sandbox.driver.abi.pointers import Address, get_uint, put_int, put_pointer, put_text, put_uint, struct_at
+from sandbox.driver.abi.registry import HANDLE, INT, OUT, UINT, reads, writes
 from sandbox.driver.boards import board_of
 from sandbox.driver.compute_instances import mig_device_profile, mig_device_slots, mig_device_uuid
-from sandbox.driver.state import MachineState, ProcessState
-from sandbox.driver.status import Refused, Status, require
+from sandbox.driver.state import Machine, ProcessState
+from sandbox.driver.status import Status, given, require
 
 MIB = 1 << 20
 NO_INSTANCE = 0xFFFFFFFF
 COMPUTE_MODES = (0, 2, 3)  # default, prohibited, exclusive process
 
 
-@starts(UINT)
-def nvmlInitWithFlags(session: Session, machine: MachineState, flags: int) -> None:  # noqa: ARG001 - C signature
+@reads(UINT, initialises=1)
+def nvmlInitWithFlags(machine: Machine, flags: int) -> None:  # noqa: ARG001 - C signature
     require(machine["driver_loaded"], Status.DRIVER_NOT_LOADED)
-    session.initialised += 1
 
 
-@reads()
-def nvmlShutdown(session: Session, _: MachineState) -> None:
-    session.initialised -= 1
+@reads(initialises=-1)
+def nvmlShutdown(_: Machine) -> None:
+    pass
 
 
 @reads(OUT, UINT)
-def nvmlSystemGetDriverVersion(_: Session, machine: MachineState, text: int | None, length: int) -> None:
+def nvmlSystemGetDriverVersion(machine: Machine, text: Address, length: int) -> None:
     put_text(text, length, machine["driver_version"])
 
 
 @reads(OUT)
-def nvmlDeviceGetCount_v2(_: Session, machine: MachineState, count: int | None) -> None:
+def nvmlDeviceGetCount_v2(machine: Machine, count: Address) -> None:
     put_uint(count, len(machine["gpus"]))
 
 
 @reads(UINT, OUT)
-def nvmlDeviceGetHandleByIndex_v2(_: Session, machine: MachineState, index: int, handle: int | None) -> None:
+def nvmlDeviceGetHandleByIndex_v2(machine: Machine, index: int, handle: Handle) -> None:
     require(index < len(machine["gpus"]), Status.INVALID_ARGUMENT)
     require(not machine["gpus"][index]["lost"], Status.GPU_IS_LOST)
     put_pointer(handle, device_handle(index))
 
 
 @reads(HANDLE, OUT, UINT)
-def nvmlDeviceGetName(_: Session, machine: MachineState, handle: int | None, text: int | None, length: int) -> None:
+def nvmlDeviceGetName(machine: Machine, handle: Handle, text: Address, length: int) -> None:
     device = any_device(machine, handle)
     parts = device.parts()
     suffix = f" MIG {mig_device_profile(device.gpu, *parts)}" if parts else ""
@@ -52,33 +51,31 @@ def nvmlDeviceGetName(_: Session, machine: MachineState, handle: int | None, tex
 
 
 @reads(HANDLE, OUT, UINT)
-def nvmlDeviceGetUUID(_: Session, machine: MachineState, handle: int | None, text: int | None, length: int) -> None:
+def nvmlDeviceGetUUID(machine: Machine, handle: Handle, text: Address, length: int) -> None:
     device = any_device(machine, handle)
     parts = device.parts()
     put_text(text, length, mig_device_uuid(device.gpu, *parts) if parts else device.gpu["uuid"])
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetMinorNumber(_: Session, machine: MachineState, handle: int | None, minor: int | None) -> None:
+def nvmlDeviceGetMinorNumber(machine: Machine, handle: Handle, minor: Address) -> None:
     put_uint(minor, parent_device(machine, handle).gpu["minor"])
 
 
 @reads(HANDLE, OUT, OUT)
-def nvmlDeviceGetCudaComputeCapability(
-    _: Session, machine: MachineState, handle: int | None, major: int | None, minor: int | None
-) -> None:
+def nvmlDeviceGetCudaComputeCapability(machine: Machine, handle: Handle, major: Address, minor: Address) -> None:
     capability = board_of(any_device(machine, handle).gpu).model.compute_capability
     put_int(major, capability[0])
     put_int(minor, capability[1])
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetComputeMode(_: Session, machine: MachineState, handle: int | None, mode: int | None) -> None:
+def nvmlDeviceGetComputeMode(machine: Machine, handle: Handle, mode: Address) -> None:
     put_int(mode, any_device(machine, handle).gpu["compute_mode"])
 
 
 @writes(HANDLE, INT)
-def nvmlDeviceSetComputeMode(_: Session, machine: MachineState, handle: int | None, mode: int) -> None:
+def nvmlDeviceSetComputeMode(machine: Machine, handle: Handle, mode: int) -> None:
     gpu = parent_device(machine, handle).gpu
     require(mode in COMPUTE_MODES, Status.INVALID_ARGUMENT)
     require(not gpu["mig_mode"], Status.NOT_SUPPORTED)
@@ -86,7 +83,7 @@ def nvmlDeviceSetComputeMode(_: Session, machine: MachineState, handle: int | No
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetMemoryInfo(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
+def nvmlDeviceGetMemoryInfo(machine: Machine, handle: Handle, info: Address) -> None:
     total_mib, used_mib = memory(any_device(machine, handle))
     numbers = struct_at(info, pynvml.c_nvmlMemory_t)
     numbers.total, numbers.used, numbers.free = total_mib * MIB, used_mib * MIB, (total_mib - used_mib) * MIB
@@ -103,25 +100,17 @@ def memory(device: Device) -> tuple[int, int]:
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetGpuInstanceId(_: Session, machine: MachineState, handle: int | None, identifier: int | None) -> None:
-    parts = any_device(machine, handle).parts()
-    require(parts, Status.INVALID_ARGUMENT)
-    assert parts is not None
-    put_uint(identifier, parts[0]["id"])
+def nvmlDeviceGetGpuInstanceId(machine: Machine, handle: Handle, identifier: Address) -> None:
+    put_uint(identifier, given(any_device(machine, handle).parts(), Status.INVALID_ARGUMENT)[0]["id"])
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetComputeInstanceId(
-    _: Session, machine: MachineState, handle: int | None, identifier: int | None
-) -> None:
-    parts = any_device(machine, handle).parts()
-    require(parts, Status.INVALID_ARGUMENT)
-    assert parts is not None
-    put_uint(identifier, parts[1]["id"])
+def nvmlDeviceGetComputeInstanceId(machine: Machine, handle: Handle, identifier: Address) -> None:
+    put_uint(identifier, given(any_device(machine, handle).parts(), Status.INVALID_ARGUMENT)[1]["id"])
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetMaxMigDeviceCount(_: Session, machine: MachineState, handle: int | None, count: int | None) -> None:
+def nvmlDeviceGetMaxMigDeviceCount(machine: Machine, handle: Handle, count: Address) -> None:
     """0 while the mode is off, and on a GPU without MIG."""
     gpu = parent_device(machine, handle).gpu
     profiles = board_of(gpu).model.profiles if gpu["mig_mode"] else ()
@@ -129,36 +118,30 @@ def nvmlDeviceGetMaxMigDeviceCount(_: Session, machine: MachineState, handle: in
 
 
 @reads(HANDLE, UINT, OUT)
-def nvmlDeviceGetMigDeviceHandleByIndex(
-    _: Session, machine: MachineState, handle: int | None, index: int, found: int | None
-) -> None:
+def nvmlDeviceGetMigDeviceHandleByIndex(machine: Machine, handle: Handle, index: int, found: Address) -> None:
     device = parent_device(machine, handle)
     board = board_of(device.gpu)
     require(board.mig, Status.NOT_SUPPORTED)
     slots = mig_device_slots(machine, device.gpu)
     require(not device.gpu["mig_mode"] or index < len(slots), Status.INVALID_ARGUMENT)
-    parts = slots[index] if index < len(slots) else None
-    if parts is None:
-        raise Refused(Status.NOT_FOUND)
+    parts = given(slots[index] if index < len(slots) else None, Status.NOT_FOUND)
     put_pointer(found, mig_handle(device.index, *parts))
 
 
 @reads(HANDLE, OUT, OUT)
-def nvmlDeviceGetComputeRunningProcesses_v3(
-    _: Session, machine: MachineState, handle: int | None, count: int | None, array: int | None
-) -> None:
+def nvmlDeviceGetComputeRunningProcesses_v3(machine: Machine, handle: Handle, count: Address, array: Address) -> None:
     _put_processes(_listed(machine, handle, mps_only=False), count, array)
 
 
 @reads(HANDLE, OUT, OUT)
 def nvmlDeviceGetMPSComputeRunningProcesses_v3(
-    _: Session, machine: MachineState, handle: int | None, count: int | None, array: int | None
+    machine: Machine, handle: Handle, count: Address, array: Address
 ) -> None:
     _put_processes(_listed(machine, handle, mps_only=True), count, array)
 
 
 @reads(HANDLE, OUT, OUT, OUT, OUT)
-def nvmlDeviceGetRemappedRows(_: Session, machine: MachineState, handle: int | None, *addresses: int | None) -> None:
+def nvmlDeviceGetRemappedRows(machine: Machine, handle: Handle, *addresses: Address) -> None:
     """Corrected, uncorrected, pending and failed."""
     gpu = parent_device(machine, handle).gpu
     require(board_of(gpu).row_remapping, Status.NOT_SUPPORTED)
@@ -166,7 +149,7 @@ def nvmlDeviceGetRemappedRows(_: Session, machine: MachineState, handle: int | N
         put_uint(address, value)
 
 
-def _listed(machine: MachineState, handle: int | None, *, mps_only: bool) -> list[ProcessState]:
+def _listed(machine: Machine, handle: Handle, *, mps_only: bool) -> list[ProcessState]:
     """Clients of MPS are in both lists. On a parent handle come those of all its instances."""
     device = any_device(machine, handle)
     parts = device.parts()
@@ -180,13 +163,12 @@ def _listed(machine: MachineState, handle: int | None, *, mps_only: bool) -> lis
     ]
 
 
-def _put_processes(processes: list[ProcessState], count: int | None, array: int | None) -> None:
+def _put_processes(processes: list[ProcessState], count: Address, array: Address) -> None:
     room = get_uint(count)
     put_uint(count, len(processes))
     if not processes:
         return
-    if not array or room < len(processes):
-        raise Refused(Status.INSUFFICIENT_SIZE)
+    require(array and room >= len(processes), Status.INSUFFICIENT_SIZE)
     for position, process in enumerate(processes):
         entry = struct_at(array, pynvml.c_nvmlProcessInfo_v2_t, position)
         entry.pid, entry.usedGpuMemory = process["pid"], process["memory_mib"] * MIB

@@ -7,10 +7,11 @@ never dereferenced, means the same in every process, and is stale (invalid argum
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, MachineState
-from sandbox.driver.status import Refused, Status, require
+from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, Machine
+from sandbox.driver.status import Refused, Status, given, require
 
 GENERATION_MASK = 0xFFFFFFF
+Handle = int | None
 
 
 class Kind(IntEnum):
@@ -48,10 +49,9 @@ def encode(kind: Kind, gpu: int = 0, instance: int = 0, compute: int = 0, genera
     return kind << 52 | gpu << 44 | instance << 36 | compute << 28 | generation & GENERATION_MASK
 
 
-def decode(handle: int | None) -> Fields:
-    require(handle, Status.INVALID_ARGUMENT)
-    assert handle is not None
-    return Fields(handle >> 52, handle >> 44 & 255, handle >> 36 & 255, handle >> 28 & 255, handle & GENERATION_MASK)
+def decode(handle: Handle) -> Fields:
+    number = given(handle, Status.INVALID_ARGUMENT)
+    return Fields(number >> 52, number >> 44 & 255, number >> 36 & 255, number >> 28 & 255, number & GENERATION_MASK)
 
 
 def device_handle(index: int) -> int:
@@ -70,7 +70,7 @@ def mig_handle(index: int, instance: GpuInstanceState, compute: ComputeInstanceS
     return encode(Kind.MIG_DEVICE, index, instance["id"], compute["id"], compute["generation"])
 
 
-def any_device(machine: MachineState, handle: int | None) -> Device:
+def any_device(machine: Machine, handle: Handle) -> Device:
     """A GPU or a MIG device."""
     fields = decode(handle)
     gpu = _gpu(machine, fields, Kind.DEVICE, Kind.MIG_DEVICE)
@@ -80,13 +80,13 @@ def any_device(machine: MachineState, handle: int | None) -> Device:
     return Device(index=fields.gpu, gpu=gpu, instance=instance, compute=compute)
 
 
-def parent_device(machine: MachineState, handle: int | None) -> Device:
+def parent_device(machine: Machine, handle: Handle) -> Device:
     """A GPU; a MIG device's handle is an invalid argument."""
     fields = decode(handle)
     return Device(index=fields.gpu, gpu=_gpu(machine, fields, Kind.DEVICE))
 
 
-def gpu_instance(machine: MachineState, handle: int | None) -> tuple[Device, GpuInstanceState]:
+def gpu_instance(machine: Machine, handle: Handle) -> tuple[Device, GpuInstanceState]:
     fields = decode(handle)
     gpu = _gpu(machine, fields, Kind.GPU_INSTANCE)
     for instance in gpu["gpu_instances"]:
@@ -95,15 +95,13 @@ def gpu_instance(machine: MachineState, handle: int | None) -> tuple[Device, Gpu
     raise Refused(Status.INVALID_ARGUMENT)
 
 
-def compute_instance(
-    machine: MachineState, handle: int | None
-) -> tuple[Device, GpuInstanceState, ComputeInstanceState]:
+def compute_instance(machine: Machine, handle: Handle) -> tuple[Device, GpuInstanceState, ComputeInstanceState]:
     fields = decode(handle)
     gpu = _gpu(machine, fields, Kind.COMPUTE_INSTANCE)
     return Device(index=fields.gpu, gpu=gpu), *_compute(gpu, fields)
 
 
-def _gpu(machine: MachineState, fields: Fields, *kinds: Kind) -> GpuState:
+def _gpu(machine: Machine, fields: Fields, *kinds: Kind) -> GpuState:
     require(fields.kind in kinds and fields.gpu < len(machine["gpus"]), Status.INVALID_ARGUMENT)
     gpu = machine["gpus"][fields.gpu]
     require(not gpu["lost"], Status.GPU_IS_LOST)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sandbox.driver.abi.registry import EXPORTS, Access, Export, Session
+from sandbox.driver.abi.registry import EXPORTS, Export
 from sandbox.driver.status import ERROR_TEXTS, Refused, Status
 from sandbox.driver.store import Store
 
@@ -22,7 +22,8 @@ Untyped = ctypes.CFUNCTYPE(ctypes.c_int)
 
 class Library:
     def __init__(self, store: Store) -> None:
-        self.session = Session(store)
+        self.store = store
+        self._initialised = 0
         with store.reading() as machine:
             self._version = machine["driver_version"]
         self._texts = {code: ctypes.create_string_buffer(text.encode()) for code, text in ERROR_TEXTS.items()}
@@ -64,16 +65,13 @@ class Library:
 
     def call(self, export: Export, arguments: tuple[int | None, ...]) -> Status:
         """Make one call on the machine; raises Refused."""
-        if export.needs_init and not self.session.initialised:
+        if not self._initialised and export.initialises <= 0:
             return Status.UNINITIALIZED
-        store = self.session.store
-        with store.reading() as machine:
+        with self.store.reading() as machine:
             # A process keeps the library it has loaded; the kernel driver refuses one of another version.
             if machine["driver_version"] != self._version:
                 return Status.LIB_RM_VERSION_MISMATCH
-            if export.access is not Access.WRITE:
-                export.function(self.session, machine, *arguments)
-                return Status.SUCCESS
-        with store.writing() as machine:
-            export.function(self.session, machine, *arguments)
+        with self.store.writing() if export.writes else self.store.reading() as machine:
+            export.function(machine, *arguments)
+        self._initialised += export.initialises
         return Status.SUCCESS

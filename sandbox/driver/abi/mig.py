@@ -5,13 +5,13 @@ import ctypes
 import pynvml
 
 from partitioning.models import ProfileSpec
-from sandbox.driver.abi.handles import Device, device_handle, gpu_instance, instance_handle, parent_device
-from sandbox.driver.abi.pointers import checked, get_uint, put_pointer, put_uint, struct_at
-from sandbox.driver.abi.registry import HANDLE, OUT, UINT, Session, reads, writes
+from sandbox.driver.abi.handles import Handle, device_handle, gpu_instance, instance_handle, parent_device
+from sandbox.driver.abi.pointers import Address, checked, get_uint, put_pointer, put_uint, struct_at
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance
-from sandbox.driver.state import MachineState
-from sandbox.driver.status import Refused, Status, require
+from sandbox.driver.state import Machine
+from sandbox.driver.status import Refused, Status, given, require
 
 PROFILES_WITH_MODE_OFF = 536  # first driver branch that returns profiles while the MIG mode is off
 PROFILE_INFO_V2 = 0x02000098
@@ -20,9 +20,7 @@ POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 
 
 @reads(HANDLE, OUT, OUT)
-def nvmlDeviceGetMigMode(
-    _: Session, machine: MachineState, handle: int | None, current: int | None, pending: int | None
-) -> None:
+def nvmlDeviceGetMigMode(machine: Machine, handle: Handle, current: Address, pending: Address) -> None:
     gpu = parent_device(machine, handle).gpu
     require(board_of(gpu).mig, Status.NOT_SUPPORTED)
     put_uint(current, gpu["mig_mode"])
@@ -30,16 +28,14 @@ def nvmlDeviceGetMigMode(
 
 
 @reads(HANDLE, UINT, OUT)
-def nvmlDeviceGetGpuInstanceProfileInfoV(
-    _: Session, machine: MachineState, handle: int | None, index: int, info: int | None
-) -> None:
+def nvmlDeviceGetGpuInstanceProfileInfoV(machine: Machine, handle: Handle, index: int, info: Address) -> None:
     require(get_uint(info) == PROFILE_INFO_V2, Status.ARGUMENT_VERSION_MISMATCH)
     _fill(info, *_profile_by_index(machine, handle, index))
 
 
 @reads(HANDLE, UINT, OUT, OUT)
 def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+    machine: Machine, handle: Handle, profile_id: int, array: Address, count: Address
 ) -> None:
     """Every placement the profile could ever have, also with the mode off. The array may be null to ask the count."""
     board = board_of(parent_device(machine, handle).gpu)
@@ -55,7 +51,7 @@ def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
 
 @writes(HANDLE, UINT, OUT, OUT)
 def nvmlDeviceCreateGpuInstanceWithPlacement(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, placement: int | None, created: int | None
+    machine: Machine, handle: Handle, profile_id: int, placement: Address, created: Address
 ) -> None:
     checked(created)
     device = parent_device(machine, handle)
@@ -65,14 +61,14 @@ def nvmlDeviceCreateGpuInstanceWithPlacement(
 
 
 @writes(HANDLE)
-def nvmlGpuInstanceDestroy(_: Session, machine: MachineState, handle: int | None) -> None:
+def nvmlGpuInstanceDestroy(machine: Machine, handle: Handle) -> None:
     device, instance = gpu_instance(machine, handle)
     destroy_gpu_instance(machine, device.gpu, instance)
 
 
 @reads(HANDLE, UINT, OUT, OUT)
 def nvmlDeviceGetGpuInstances(
-    _: Session, machine: MachineState, handle: int | None, profile_id: int, array: int | None, count: int | None
+    machine: Machine, handle: Handle, profile_id: int, array: Address, count: Address
 ) -> None:
     """The caller's array must hold as many entries as the profile's instance count; null is refused.
 
@@ -90,9 +86,7 @@ def nvmlDeviceGetGpuInstances(
 
 
 @reads(HANDLE, UINT, OUT)
-def nvmlDeviceGetGpuInstanceById(
-    _: Session, machine: MachineState, handle: int | None, identifier: int, found: int | None
-) -> None:
+def nvmlDeviceGetGpuInstanceById(machine: Machine, handle: Handle, identifier: int, found: Address) -> None:
     device = parent_device(machine, handle)
     require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
     for instance in device.gpu["gpu_instances"]:
@@ -103,7 +97,7 @@ def nvmlDeviceGetGpuInstanceById(
 
 
 @reads(HANDLE, OUT)
-def nvmlGpuInstanceGetInfo(_: Session, machine: MachineState, handle: int | None, info: int | None) -> None:
+def nvmlGpuInstanceGetInfo(machine: Machine, handle: Handle, info: Address) -> None:
     device, instance = gpu_instance(machine, handle)
     answer = struct_at(info, pynvml.c_nvmlGpuInstanceInfo_t)
     put_pointer(info, device_handle(device.index))  # the first field
@@ -111,31 +105,20 @@ def nvmlGpuInstanceGetInfo(_: Session, machine: MachineState, handle: int | None
     answer.placement.start, answer.placement.size = instance["start"], instance["size"]
 
 
-def _require_profiles(machine: MachineState, device: Device) -> None:
-    require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
+def _profile_by_index(machine: Machine, handle: Handle, index: int) -> tuple[Board, ProfileSpec]:
+    gpu = parent_device(machine, handle).gpu
+    board = board_of(gpu)
     branch = int(machine["driver_version"].split(".")[0])
-    require(device.gpu["mig_mode"] or branch >= PROFILES_WITH_MODE_OFF, Status.NOT_SUPPORTED)
-
-
-def _profile_by_index(machine: MachineState, handle: int | None, index: int) -> tuple[Board, ProfileSpec]:
-    device = parent_device(machine, handle)
-    _require_profiles(machine, device)
+    require(board.mig and (gpu["mig_mode"] or branch >= PROFILES_WITH_MODE_OFF), Status.NOT_SUPPORTED)
     require(index < PROFILE_ENUM_COUNT, Status.INVALID_ARGUMENT)
-    board = board_of(device.gpu)
-    spec = board.by_nvml_index(index)
-    require(spec, Status.NOT_SUPPORTED)
-    assert spec is not None
-    return board, spec
+    return board, given(board.by_nvml_index(index), Status.NOT_SUPPORTED)
 
 
 def _known(board: Board, profile_id: int) -> ProfileSpec:
-    spec = board.by_id(profile_id)
-    require(spec, Status.INVALID_ARGUMENT)
-    assert spec is not None
-    return spec
+    return given(board.by_id(profile_id), Status.INVALID_ARGUMENT)
 
 
-def _fill(info: int | None, board: Board, spec: ProfileSpec) -> None:
+def _fill(info: Address, board: Board, spec: ProfileSpec) -> None:
     """Without the counts of its engines."""
     answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
     answer.name = f"MIG {spec.name}".encode()

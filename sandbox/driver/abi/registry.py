@@ -1,16 +1,13 @@
 """The table of exported C functions, filled by the decorators on them.
 
-`@reads` and `@writes` name the C argument types; the function gets the process's session, the machine's state (shared
-or alone) and the raw arguments. It returns nothing for success or raises `Refused`.
+`@reads` and `@writes` name the C argument types; the function gets the machine's state (shared or alone) and the raw
+arguments. It returns nothing for success or raises `Refused`.
 """
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, TypeVar
-
-from sandbox.driver.store import Store
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -19,46 +16,31 @@ HANDLE = ctypes.c_void_p  # an opaque struct pointer of the caller's
 OUT = ctypes.c_void_p  # an address to write to
 
 
-@dataclass(slots=True)
-class Session:
-    """What one process has of the library: the machine, and how often it initialised the library."""
-
-    store: Store
-    initialised: int = 0
-
-
-class Access(Enum):
-    READ = "shared lock"
-    WRITE = "lock alone, state saved"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     function: Callable[..., None]
     types: tuple[Any, ...]
-    access: Access
-    needs_init: bool
+    writes: bool
+    """It has the machine alone, and the state is saved."""
+    initialises: int
+    """1 or -1 for the calls that start and end the library."""
 
 
 EXPORTS: dict[str, Export] = {}
 
 
-def reads(*types: Any) -> Callable[[Function], Function]:
-    return _export(types, Access.READ)
+def reads(*types: Any, initialises: int = 0) -> Callable[[Function], Function]:
+    return _export(types, writes=False, initialises=initialises)
 
 
 def writes(*types: Any) -> Callable[[Function], Function]:
-    return _export(types, Access.WRITE)
+    return _export(types, writes=True, initialises=0)
 
 
-def starts(*types: Any) -> Callable[[Function], Function]:
-    """For the calls that initialise the library."""
-    return _export(types, Access.READ, needs_init=False)
-
-
-def _export(types: tuple[Any, ...], access: Access, *, needs_init: bool = True) -> Callable[[Function], Function]:
+def _export(types: tuple[Any, ...], *, writes: bool, initialises: int) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
-        EXPORTS[function.__name__] = Export(function=function, types=types, access=access, needs_init=needs_init)
+        export = Export(function=function, types=types, writes=writes, initialises=initialises)
+        EXPORTS[function.__name__] = export
         return function
 
     return register

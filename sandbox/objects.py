@@ -8,6 +8,7 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kubernetes.client import ApiClient
@@ -36,13 +37,13 @@ class RefusedManifestError(Exception):
         self.body = body
 
 
+@dataclass(eq=False)
 class ClusterObjects:
     """Creates objects through one client."""
 
-    def __init__(self, api: ApiClient, *, report: Callable[[str], None], stopping: threading.Event) -> None:
-        self._api = api
-        self._report = report
-        self._stopping = stopping
+    api: ApiClient
+    report: Callable[[str], None]
+    stopping: threading.Event
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """POST a copy of it."""
@@ -52,7 +53,7 @@ class ClusterObjects:
         """False: a namespace that is there already."""
         namespace = body["metadata"].setdefault("namespace", "default") if "{" in COLLECTIONS[body["kind"]] else ""
         try:
-            apply.create(self._api, COLLECTIONS[body["kind"]].format(namespace=namespace), body)
+            apply.create(self.api, COLLECTIONS[body["kind"]].format(namespace=namespace), body)
         except ApiError as error:
             if isinstance(error, Conflict) and body["kind"] == "Namespace":
                 return False
@@ -67,7 +68,7 @@ class ClusterObjects:
         while not self._answers(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"namespace {namespace} got no service account")
-            self._stopping.wait(0.05)
+            self.stopping.wait(0.05)
 
     def add_namespaces(self, manifests: Sequence[Mapping[str, Any]]) -> None:
         """Pods of a real cluster come without their Namespace: make those that no file declares."""
@@ -75,23 +76,23 @@ class ClusterObjects:
         used = {manifest["metadata"].get("namespace", "default") for manifest in manifests}
         for name in sorted(used - declared):
             if self.post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}):
-                self._report(f"namespace {name} is in none of the files and was created")
+                self.report(f"namespace {name} is in none of the files and was created")
 
     def install(self) -> None:
         """The CRD, until it is served, and gpuplan's namespace."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        apply.create(self._api, path, definition())
+        apply.create(self.api, path, definition())
         self.post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
         deadline = time.monotonic() + INSTALL_SECONDS
         # A real server reports Established first, and answers 429 for some moments more.
-        while not (_established(apply.get(self._api, f"{path}/{names.PLURAL}.{names.GROUP}")) and self._answers(PLANS)):
+        while not (_established(apply.get(self.api, f"{path}/{names.PLURAL}.{names.GROUP}")) and self._answers(PLANS)):
             if time.monotonic() > deadline:
                 raise RuntimeError("the API server did not establish the CRD")
-            self._stopping.wait(0.05)
+            self.stopping.wait(0.05)
 
     def _answers(self, path: str) -> bool:
         try:
-            apply.get(self._api, path)
+            apply.get(self.api, path)
         except ApiError:
             return False
         return True

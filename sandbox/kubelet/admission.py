@@ -54,34 +54,27 @@ def _order(requests: Amounts) -> list[str]:
     return [name for name in _FIRST if name in requests] + sorted(name for name in requests if name not in _FIRST)
 
 
+@dataclass(eq=False, kw_only=True)
 class Admission:
-    def __init__(
-        self,
-        *,
-        allocator: Allocator,
-        table: DeviceTable,
-        book: PodBook,
-        node: Callable[[], NodeReading | None],
-    ) -> None:
-        self._allocator = allocator
-        self._table = table
-        self._book = book
-        self._node = node
+    allocator: Allocator
+    table: DeviceTable
+    book: PodBook
+    node: Callable[[], NodeReading | None]
 
     def decide(self, pod: Pod, already_running: Callable[[str], bool]) -> Rejection | None:
-        refusal = self._allocator.allocate(pod, already_running)
+        refusal = self.allocator.allocate(pod, already_running)
         if refusal is not None:
             return Rejection(
                 reason="UnexpectedAdmissionError",
                 message=f"Allocate failed due to {refusal.message}, which is unexpected",
             )
-        node = self._node()
+        node = self.node()
         if node is None:
             return None
         allocatable = node.allocatable
-        if any(holder.pod_uid == pod.uid for holder in self._table.holdings()):
-            allocatable = raised(allocatable, self._table.taken_counts())
+        if any(holder.pod_uid == pod.uid for holder in self.table.holdings()):
+            allocatable = raised(allocatable, self.table.taken_counts())
         others = [
-            entry.pod.requests for entry in self._book.active() if entry.pod.uid != pod.uid and entry.run is not None
+            entry.pod.requests for entry in self.book.active() if entry.pod.uid != pod.uid and entry.run is not None
         ]
         return check_resources(pod.requests, others, allocatable)

@@ -107,23 +107,15 @@ def _checksum(data: Mapping[str, Any]) -> int:
 Reusable = dict[str, frozenset[str]]
 
 
+@dataclass(eq=False, kw_only=True)
 class Allocator:
-    def __init__(
-        self,
-        *,
-        table: DeviceTable,
-        endpoints: Endpoints,
-        checkpoint: CheckpointFile,
-        free_inactive: Callable[[], None],
-        pause: Callable[[float], object],
-    ) -> None:
-        self._table = table
-        self._endpoints = endpoints
-        self._checkpoint = checkpoint
-        self._free_inactive = free_inactive
-        self._pause = pause
-        self.last_admitted: frozenset[str] = frozenset()
-        """UID of the pod whose devices were asked for last, if any."""
+    table: DeviceTable
+    endpoints: Endpoints
+    checkpoint: CheckpointFile
+    free_inactive: Callable[[], None]
+    pause: Callable[[float], object]
+    last_admitted: frozenset[str] = frozenset()
+    """UID of the pod whose devices were asked for last, if any."""
 
     def allocate(self, pod: Pod, already_running: Callable[[str], bool]) -> Refusal | None:
         self.last_admitted = frozenset({pod.uid})
@@ -137,7 +129,7 @@ class Allocator:
 
     def _account(self, pod: Pod, container: Container, reusable: Reusable) -> None:
         """A plain init container leaves its devices to later containers; all others keep them."""
-        for resource, holding in self._table.holdings_of(pod.uid, container.name).items():
+        for resource, holding in self.table.holdings_of(pod.uid, container.name).items():
             before = reusable.get(resource, frozenset())
             held = holding.device_ids
             reusable[resource] = before | held if container.role is Role.INIT else before - held
@@ -148,13 +140,13 @@ class Allocator:
         looked = False
         allocated = False
         for resource, count in container.devices:
-            if not count or not self._table.knows(resource):
+            if not count or not self.table.knows(resource):
                 continue
             if not looked:
-                self._free_inactive()
+                self.free_inactive()
                 looked = True
             holder = Holder(pod.uid, container.name, resource)
-            wanted = self._table.needed(
+            wanted = self.table.needed(
                 holder, count, reusable.get(resource, frozenset()), already_running=already_running
             )
             if isinstance(wanted, Nothing):
@@ -168,23 +160,23 @@ class Allocator:
         return None
 
     def _call(self, pod: Pod, holder: Holder, wanted: Wanted) -> Refusal | None:
-        client = self._endpoints.get(holder.resource)
+        client = self.endpoints.get(holder.resource)
         if client is None:
             return Refusal(f"unknown Device Plugin {holder.resource}")
         preferred = self._preferred(client, wanted)
         if isinstance(preferred, Refusal):
             return preferred
-        device_ids = self._table.take(wanted, preferred)
+        device_ids = self.table.take(wanted, preferred)
         answer = client.allocate(sorted(device_ids))
         if pod.script.allocate_seconds:
-            self._pause(pod.script.allocate_seconds)
+            self.pause(pod.script.allocate_seconds)
         if isinstance(answer, Refusal):
-            self._table.give_back()
+            self.table.give_back()
             return answer
         if not answer.container_responses:
             # As in the kubelet, the ids stay taken until devices of ended pods are freed the next time.
             return Refusal("no containers return in allocation response &AllocateResponse{}")
-        self._table.hold(holder, Holding(device_ids, answer.container_responses[0]))
+        self.table.hold(holder, Holding(device_ids, answer.container_responses[0]))
         return None
 
     @staticmethod
@@ -195,4 +187,4 @@ class Allocator:
 
     def save(self) -> None:
         """Write the checkpoint; also after each device update."""
-        self._checkpoint.save(Checkpoint(holdings=self._table.holdings(), registered=self._table.healthy_ids()))
+        self.checkpoint.save(Checkpoint(holdings=self.table.holdings(), registered=self.table.healthy_ids()))

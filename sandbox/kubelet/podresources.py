@@ -8,6 +8,7 @@ topology is not shown: the product uses neither.
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import NoReturn
 
@@ -45,23 +46,14 @@ class RateLimit:
             return True
 
 
+@dataclass(eq=False, kw_only=True)
 class PodResources(services.PodResourcesListerServicer):
-    def __init__(
-        self,
-        *,
-        book: PodBook,
-        table: DeviceTable,
-        free_inactive: Callable[[], None],
-        limit: RateLimit,
-        switches: Switches,
-        random: Random,
-    ) -> None:
-        self._book = book
-        self._free_inactive = free_inactive
-        self._table = table
-        self._limit = limit
-        self._switches = switches
-        self._random = random
+    book: PodBook
+    table: DeviceTable
+    free_inactive: Callable[[], None]
+    limit: RateLimit
+    switches: Switches
+    random: Random
 
     def List(  # noqa: N802 - the name in the proto
         self,
@@ -69,8 +61,8 @@ class PodResources(services.PodResourcesListerServicer):
         context: grpc.ServicerContext,
     ) -> api.ListPodResourcesResponse:
         self._admit(context)
-        self._free_inactive()
-        entries = self._book.active() if self._switches.active_list else self._book.entries()
+        self.free_inactive()
+        entries = self.book.active() if self.switches.active_list else self.book.entries()
         return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
 
     def GetAllocatableResources(  # noqa: N802 - the name in the proto
@@ -81,13 +73,13 @@ class PodResources(services.PodResourcesListerServicer):
         self._admit(context)
         devices = [
             api.ContainerDevices(resource_name=resource, device_ids=[device_id])
-            for resource, listed in self._table.healthy_ids().items()
-            for device_id in shuffled(listed, self._random)
+            for resource, listed in self.table.healthy_ids().items()
+            for device_id in shuffled(listed, self.random)
         ]
         return api.AllocatableResourcesResponse(devices=devices)
 
     def _admit(self, context: grpc.ServicerContext) -> None:
-        if not self._limit.admit():
+        if not self.limit.admit():
             _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     def _pod(self, entry: Entry) -> api.PodResources:
@@ -105,10 +97,10 @@ class PodResources(services.PodResourcesListerServicer):
         """One entry per device, in no order."""
         pairs = [
             (resource, device_id)
-            for resource, holding in sorted(self._table.holdings_of(pod_uid, container).items())
+            for resource, holding in sorted(self.table.holdings_of(pod_uid, container).items())
             for device_id in sorted(holding.device_ids)
         ]
-        self._random.shuffle(pairs)
+        self.random.shuffle(pairs)
         return [
             api.ContainerDevices(
                 resource_name=resource,

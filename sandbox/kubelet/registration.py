@@ -9,6 +9,7 @@ counts. Two streams of one resource can be open at once: the end of either close
 import contextlib
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -132,27 +133,18 @@ def go_text(error: object) -> str:
     return f"rpc error: code = {'Canceled' if name == 'Cancelled' else name} desc = {error.details()}"
 
 
+@dataclass(eq=False, kw_only=True)
 class Registration(services.RegistrationServicer):
-    def __init__(
-        self,
-        *,
-        plugin_dir: Path,
-        table: DeviceTable,
-        endpoints: Endpoints,
-        dial_timeout_seconds: float,
-        clock: Clock,
-        changed: Callable[[str], None],
-    ) -> None:
-        self._plugin_dir = plugin_dir
-        self._table = table
-        self._endpoints = endpoints
-        self._dial_timeout_seconds = dial_timeout_seconds
-        self._clock = clock
-        self._changed = changed
-        self._lock = threading.Lock()
-        self._newest: dict[str, PluginClient] = {}
-        self._open: list[PluginClient] = []
-        self._closed = False
+    plugin_dir: Path
+    table: DeviceTable
+    endpoints: Endpoints
+    dial_timeout_seconds: float
+    clock: Clock
+    changed: Callable[[str], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _newest: dict[str, PluginClient] = field(default_factory=dict)
+    _open: list[PluginClient] = field(default_factory=list)
+    _closed: bool = False
 
     def Register(  # noqa: N802 - the name in the proto
         self, request: api.RegisterRequest, context: grpc.ServicerContext
@@ -162,18 +154,18 @@ class Registration(services.RegistrationServicer):
             context.abort(grpc.StatusCode.UNKNOWN, problem)
         resource = request.resource_name
         # Joined as text: an absolute endpoint ends up below the plugin directory too, and is not found there.
-        client = PluginClient(resource, Path(f"{self._plugin_dir}/{request.endpoint}"))
+        client = PluginClient(resource, Path(f"{self.plugin_dir}/{request.endpoint}"))
         with self._lock:
             self._newest[resource] = client
             self._open.append(client)
-        refusal = client.connect(self._dial_timeout_seconds)
+        refusal = client.connect(self.dial_timeout_seconds)
         if refusal is not None:
             with self._lock:
                 self._newest.pop(resource, None)
             self._drop(client)
             context.abort(grpc.StatusCode.UNKNOWN, refusal.message)
-        self._endpoints.put(resource, client)
-        self._table.connected(resource)
+        self.endpoints.put(resource, client)
+        self.table.connected(resource)
         self._after_answer(context, client)
         return api.Empty()
 
@@ -186,8 +178,8 @@ class Registration(services.RegistrationServicer):
 
     def _follow(self, client: PluginClient) -> None:
         def on_list(devices: tuple[Device, ...]) -> None:
-            self._table.set_devices(client.resource, devices)
-            self._changed(client.resource)
+            self.table.set_devices(client.resource, devices)
+            self.changed(client.resource)
 
         client.watch(on_list)
         with self._lock:
@@ -199,9 +191,9 @@ class Registration(services.RegistrationServicer):
             return
         if newest is not client:
             self._drop(newest)
-        self._endpoints.stop(client.resource)
-        self._table.stopped(client.resource, self._clock.monotonic())
-        self._changed(client.resource)
+        self.endpoints.stop(client.resource)
+        self.table.stopped(client.resource, self.clock.monotonic())
+        self.changed(client.resource)
 
     def _drop(self, client: PluginClient) -> None:
         with self._lock:

@@ -30,35 +30,26 @@ class StartFailure:
     message: str
 
 
+@dataclass(eq=False, kw_only=True)
 class ContainerStarts:
-    def __init__(
-        self,
-        *,
-        table: DeviceTable,
-        endpoints: Endpoints,
-        runtime: ScriptedRuntime,
-        timings: Timings,
-        random: Random,
-        cdi_dirs: Sequence[Path] = (),
-    ) -> None:
-        self._table = table
-        self._endpoints = endpoints
-        self._runtime = runtime
-        self._timings = timings
-        self._random = random
-        self._cdi_dirs = tuple(cdi_dirs)
+    table: DeviceTable
+    endpoints: Endpoints
+    runtime: ScriptedRuntime
+    timings: Timings
+    random: Random
+    cdi_dirs: Sequence[Path] = ()
 
     def prepare(self, pod: Pod, name: str, done: Callable[[StartFailure | None], None]) -> None:
         """Call PreStartContainer where it is wanted; `done` is called once, perhaps from another thread."""
         calls: list[tuple[PluginClient, frozenset[str]]] = []
         for resource, count in pod.container(name).devices:
-            if not count or not self._table.knows(resource):
+            if not count or not self.table.knows(resource):
                 continue
-            if not self._endpoints.known(resource):
+            if not self.endpoints.known(resource):
                 text = f"endpoint not found in cache for a registered resource: {resource}"
                 done(StartFailure("CreateContainerConfigError", text))
                 return
-            client = self._endpoints.get(resource)
+            client = self.endpoints.get(resource)
             holding = self._holdings(pod, name).get(resource)
             if client is not None and client.options.pre_start_required and holding is not None:
                 calls.append((client, holding.device_ids))
@@ -71,7 +62,7 @@ class ContainerStarts:
         self, calls: list[tuple[PluginClient, frozenset[str]]], done: Callable[[StartFailure | None], None]
     ) -> None:
         for client, device_ids in calls:
-            refusal = client.pre_start(sorted(device_ids), self._timings.prestart_timeout_seconds)
+            refusal = client.pre_start(sorted(device_ids), self.timings.prestart_timeout_seconds)
             if refusal is not None:
                 done(StartFailure("CreateContainerConfigError", refusal.message))
                 return
@@ -80,13 +71,13 @@ class ContainerStarts:
     def start(self, pod: Pod, name: str) -> ContainerRecord | StartFailure:
         container = pod.container(name)
         holdings = self._holdings(pod, name)
-        script, timings = pod.script, self._timings
-        given = merge({resource: h.answer for resource, h in holdings.items()}, container.env, self._random)
+        script, timings = pod.script, self.timings
+        given = merge({resource: h.answer for resource, h in holdings.items()}, container.env, self.random)
         try:
-            options = given.resolved(self._cdi_dirs)
+            options = given.resolved(self.cdi_dirs)
         except CdiError as error:
             return StartFailure("CreateContainerError", str(error))
-        return self._runtime.start(
+        return self.runtime.start(
             ContainerRequest(
                 pod_uid=pod.uid,
                 namespace=pod.namespace,
@@ -109,9 +100,9 @@ class ContainerStarts:
             for resource, holding in self._holdings(run.pod, name).items():
                 devices.setdefault((name, resource), set()).update(holding.device_ids)
         return {
-            (name, resource): {device_id: self._table.health(resource, device_id) for device_id in sorted(ids)}
+            (name, resource): {device_id: self.table.health(resource, device_id) for device_id in sorted(ids)}
             for (name, resource), ids in sorted(devices.items())
         }
 
     def _holdings(self, pod: Pod, name: str) -> dict[str, Holding]:
-        return self._table.holdings_of(pod.uid, name)
+        return self.table.holdings_of(pod.uid, name)

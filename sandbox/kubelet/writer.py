@@ -8,7 +8,7 @@ status.
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -23,67 +23,53 @@ _JITTER = 0.04
 _TICK_RETRY_SECONDS = 0.5
 
 
+@dataclass(eq=False, kw_only=True)
 class NodeTicks:
-    def __init__(
-        self,
-        *,
-        api: KubeletApi,
-        table: DeviceTable,
-        endpoints: Endpoints,
-        expired: Callable[[], None],
-        clock: Clock,
-        random: Random,
-        tick_seconds: float,
-        lease_seconds: float,
-        version: str,
-        boots: int,
-        new_node: bool,
-    ) -> None:
-        self.node: NodeReading | None = None
-        self._api = api
-        self._table = table
-        self._endpoints = endpoints
-        self._expired = expired
-        self._clock = clock
-        self._random = random
-        self._tick_seconds = tick_seconds
-        self._lease_seconds = lease_seconds
-        self._version = version
-        self._boots = boots
-        self._new_node = new_node
-        self._removed: set[str] = set()
-        self._lease_due = 0.0
+    api: KubeletApi
+    table: DeviceTable
+    endpoints: Endpoints
+    expired: Callable[[], None]
+    clock: Clock
+    random: Random
+    tick_seconds: float
+    lease_seconds: float
+    version: str
+    boots: int
+    new_node: bool
+    node: NodeReading | None = None
+    _removed: set[str] = field(default_factory=set)
+    _lease_due: float = 0.0
 
     def tick(self) -> float:
         counts = self._counts()
         node = self.node
         if node is None:
             return _TICK_RETRY_SECONDS
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if now >= self._lease_due:
-            self._api.renew_lease(node.name)
-            self._lease_due = now + self._lease_seconds
+            self.api.renew_lease(node.name)
+            self._lease_due = now + self.lease_seconds
         if self._write(node, counts) is Outcome.LATER:
             return _TICK_RETRY_SECONDS
-        return self._tick_seconds * (1 + _JITTER * self._random.random())
+        return self.tick_seconds * (1 + _JITTER * self.random.random())
 
     def _counts(self) -> Counts:
-        counts = self._table.counts(self._clock.monotonic())
+        counts = self.table.counts(self.clock.monotonic())
         if counts.removed:
-            self._endpoints.forget(counts.removed)
-            self._expired()
+            self.endpoints.forget(counts.removed)
+            self.expired()
         # Kept until a patch has carried them: the table names them only once.
         self._removed = (self._removed | set(counts.removed)) - counts.capacity.keys()
         return Counts(capacity=counts.capacity, allocatable=counts.allocatable, removed=tuple(sorted(self._removed)))
 
     def _write(self, node: NodeReading, counts: Counts) -> Outcome:
-        now = self._clock.wall()
-        patch = status_patch(node, counts, version=self._version, boots=self._boots, new_node=self._new_node, now=now)
+        now = self.clock.wall()
+        patch = status_patch(node, counts, version=self.version, boots=self.boots, new_node=self.new_node, now=now)
         if patch is None:
             return Outcome.DONE
-        outcome = self._api.patch_node_status(node.name, patch)
+        outcome = self.api.patch_node_status(node.name, patch)
         if outcome is Outcome.DONE:
-            self._new_node = False
+            self.new_node = False
             self._removed.clear()
         return outcome
 

@@ -49,6 +49,38 @@ class PodPhase(StrEnum):
     START = "start"  # until it runs: images, volumes, containers
 
 
+class PodMetrics:
+    """How long placed pods took; `pod_ways` measures it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.phase_seconds = Histogram(
+            "gpuplan_pod_phase_duration_seconds",
+            "Time that placed pods spent in each phase of their way from pending to running.",
+            ["phase"],
+            buckets=WAIT_BUCKETS,
+            registry=registry,
+        )
+        self.wait_seconds = Histogram(
+            "gpuplan_pod_wait_duration_seconds",
+            "Time of placed pods from pending to running: the sum of all phases.",
+            ["supply"],
+            buckets=WAIT_BUCKETS,
+            registry=registry,
+        )
+        self.delivery_seconds = Histogram(
+            "gpuplan_pod_delivery_duration_seconds",
+            "Time of placed pods until they were bound, without the phase unplaced: what gpuplan answers for.",
+            ["supply"],
+            buckets=WAIT_BUCKETS,
+            registry=registry,
+        )
+        for phase in PodPhase:
+            self.phase_seconds.labels(phase=phase.value)
+        for supply in Supply:
+            self.wait_seconds.labels(supply=supply.value)
+            self.delivery_seconds.labels(supply=supply.value)
+
+
 class Metrics:
     """Every series that is written as things happen."""
 
@@ -91,37 +123,16 @@ class Metrics:
         self.gpus_changed = Counter(
             "gpuplan_gpus_changed", "GPUs whose planned layout was changed by a written plan.", registry=registry
         )
-        self.pod_phase_seconds = Histogram(
-            "gpuplan_pod_phase_duration_seconds",
-            "Time that placed pods spent in each phase of their way from pending to running.",
-            ["phase"],
-            buckets=WAIT_BUCKETS,
-            registry=registry,
-        )
-        self.pod_wait_seconds = self._pod_seconds(
-            "gpuplan_pod_wait_duration_seconds", "Time of placed pods from pending to running: the sum of all phases."
-        )
-        self.pod_delivery_seconds = self._pod_seconds(
-            "gpuplan_pod_delivery_duration_seconds",
-            "Time of placed pods until they were bound, without the phase unplaced: what gpuplan answers for.",
-        )
+        self.pods = PodMetrics(registry)
         self.leader = self._gauge("gpuplan_leader", "1 while this controller leads.")
         self.errors = Counter(
             "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry
         )
-        for phase in PodPhase:
-            self.pod_phase_seconds.labels(phase=phase.value)
-        for supply in Supply:
-            self.pod_wait_seconds.labels(supply=supply.value)
-            self.pod_delivery_seconds.labels(supply=supply.value)
         for stage in ErrorStage:
             self.errors.labels(stage=stage.value)  # a series that exists from the start can be alerted on
 
     def _seconds(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self.registry)
-
-    def _pod_seconds(self, name: str, text: str) -> Histogram:
-        return Histogram(name, text, ["supply"], buckets=WAIT_BUCKETS, registry=self.registry)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)

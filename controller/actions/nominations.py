@@ -108,7 +108,7 @@ def due(
     free = _advertised(plan) if waiting else Counter()
     if not free:
         return []
-    free.subtract(_held_unseen(plan, holders))
+    free.subtract(_taken_unseen(plan, holders))
     for pod in pending:
         if pod.nominated_node == node:
             free.subtract(dict(_partitions(pod)))
@@ -153,7 +153,7 @@ def _advertised(plan: PlanView) -> Counter[str]:
     return Counter(part.resource for gpu in plan.gpus for part in gpu.partitions if part.state in ADVERTISED)
 
 
-def _held_unseen(plan: PlanView, holders: Iterable[PodView]) -> Counter[str]:
+def _taken_unseen(plan: PlanView, holders: Iterable[PodView]) -> Counter[str]:
     """What bound pods took of the advertised partitions although the status does not show it yet."""
     shown = Counter((p.resource, p.pod) for gpu in plan.gpus for p in gpu.partitions if p.state not in ADVERTISED)
     unseen: Counter[str] = Counter()

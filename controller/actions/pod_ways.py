@@ -115,13 +115,13 @@ class PodWays:
 
     def _arrived(self, way: _Way, placed: Placed, now: float) -> None:
         way.enter(PodPhase.START, now)
-        metrics, supply = self._metrics, placed.supply.value
+        metrics, supply = self._metrics.pods, placed.supply.value
         for phase, seconds in way.seconds.items():
-            metrics.pod_phase_seconds.labels(phase=phase.value).observe(seconds)
-        metrics.pod_wait_seconds.labels(supply=supply).observe(way.total)
+            metrics.phase_seconds.labels(phase=phase.value).observe(seconds)
+        metrics.wait_seconds.labels(supply=supply).observe(way.total)
         bound = way.total if way.bound is None else way.bound
         delivery = bound - way.seconds.get(PodPhase.UNPLACED, 0.0)
-        metrics.pod_delivery_seconds.labels(supply=supply).observe(delivery)
+        metrics.delivery_seconds.labels(supply=supply).observe(delivery)
 
 
 def _begin(way: _Way, placed: Placed, times: PassTimes) -> None:

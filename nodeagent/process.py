@@ -143,7 +143,7 @@ class AgentProcess:
                 delivery=self._build_delivery(),
                 reporter=self._build_reporter(),
                 clock=clock,
-                hang_up=HangUp(),
+                hang_up=HangUp(settings.proc_dir),
                 stopping=self._stopping.is_set,
             ),
             settings,

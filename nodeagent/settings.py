@@ -58,7 +58,7 @@ class Settings(Section):
     """Keep a GPU in compute mode EXCLUSIVE_PROCESS while it is shared by MPS, so that the driver refuses a program that
     does not use MPS; its mode before is restored."""
     proc_dir: Path = Path("/proc")
-    """The host's procfs, for the driver's device numbers."""
+    """The host's procfs, for the driver's device numbers and the processes of NVIDIA's device plugin."""
     containerd_config_dir: Path = Path("/etc/containerd")
     """Where containerd's config.toml lies, to see whether it uses CDI."""
     refresh_host_devices: bool = True

@@ -22,6 +22,7 @@ from kubernetes.client import ApiClient
 
 from cli.hardware import Gpu, Problem, gpus_of
 from crds.v1alpha1 import names, paths
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN
 from kube import apply, clients
 from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
@@ -29,6 +30,7 @@ from sandbox.control_plane import ControlPlane, Embedded, Role, write_kubeconfig
 from sandbox.held_pods import HeldPods
 from sandbox.kubelet import ContainerRecord
 from sandbox.node import SandboxNode
+from sandbox.nvidia_plugin.node import CONFIG_MAP, NAMESPACE
 from sandbox.objects import ClusterObjects, copy_of
 from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
@@ -237,6 +239,7 @@ class Cluster:
                 supervisor=self.supervisor,
                 status_tick_seconds=self.settings.status_tick_seconds,
                 kubernetes=self._plane.version,
+                nvidia=self.api if gpus and manifest["metadata"]["labels"].get(DEVICE_PLUGIN) == "true" else None,
             )
             self._nodes[name] = node
         node.start()
@@ -260,6 +263,7 @@ class Cluster:
                     "batchWindowTimeoutSeconds": self.settings.batch_timeout_seconds,
                     "batchWindowIdleSeconds": self.settings.batch_idle_seconds,
                     "metricsPort": self._controller_port.number,
+                    "nvidiaConfig": {"name": CONFIG_MAP, "namespace": NAMESPACE},
                     "leaderElection": {
                         "leaseDurationSeconds": 4,
                         "renewDeadlineSeconds": 3,

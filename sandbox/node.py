@@ -18,6 +18,7 @@ from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet import ClusterApi, ContainerHooks, Kubelet, ScriptedRuntime, Switches
 from sandbox.mps import search_path
+from sandbox.nvidia_plugin.node import NvidiaNode
 from sandbox.ports import HeldPort
 from sandbox.supervisor import Supervisor
 
@@ -32,6 +33,8 @@ RELEASE_SLACK_SECONDS = 2.0
 class SandboxNode:
     """The parts of one node below a folder of its own."""
 
+    nvidia_type: type[NvidiaNode] = NvidiaNode
+
     def __init__(
         self,
         *,
@@ -43,7 +46,9 @@ class SandboxNode:
         supervisor: Supervisor,
         status_tick_seconds: float,
         kubernetes: str,
+        nvidia: ApiClient | None = None,
     ) -> None:
+        """`nvidia`: NVIDIA's device plugin runs here, and works with this client."""
         self.name = name
         self.root = root
         self._gpus = tuple(gpus)
@@ -52,6 +57,9 @@ class SandboxNode:
         self._metrics_port = HeldPort()
         self.machine = root / "gpus.json"
         self._cdi = root / "cdi"
+        self.nvidia = nvidia and self.nvidia_type(
+            nvidia, name, kubelet_dir=root / "kubelet", mps_root=root / "m", machine=self.machine
+        )
         for folder in (root / "kubelet", root / "state", root / "mps"):
             folder.mkdir(parents=True, exist_ok=True)
         self.runtime = ScriptedRuntime(self._containers())
@@ -127,6 +135,8 @@ class SandboxNode:
             env={"PATH": search_path(os.environ.get("PATH", ""))},
         )
         self.agent_settings.write_text(yaml.safe_dump(self._agent_settings()))
+        if self.nvidia:
+            self.nvidia.start()
         self.start_agent()
 
     def start_agent(self) -> None:
@@ -144,10 +154,14 @@ class SandboxNode:
             "metricsPort": self._metrics_port.number,
             "kubeletStartSeconds": KUBELET_START_SECONDS,
             "releaseSlackSeconds": RELEASE_SLACK_SECONDS,
+            "nvidiaBackend": self.nvidia is not None,
+            "nvidiaMpsRoot": str(self.root / "m"),
         }
 
     def stop(self) -> None:
         """Power the node off."""
+        if self.nvidia:
+            self.nvidia.stop()
         self._supervisor.remove(self.agent)
         self._supervisor.remove(self.plugin)
         self._supervisor.remove(self.mps)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cli.tables import WRAP_WIDTH, table
+from sandbox.gpu_containers import NO_DEVICE
 from sandbox.kubelet import ContainerRecord
 from sandbox.settle import PodReport
 
@@ -39,10 +40,10 @@ def container_table(containers: Iterable[ContainerRecord]) -> str:
     ):
         own = {
             "device nodes": [node.removeprefix("/dev/") for node in got["deviceNodes"] if not _is_control(node)],
-            "environment": [f"{name}={value}" for name, value in got["environment"].items() if _is_of_device(name)],
+            "environment": [f"{name}={text}" for name, text in got["environment"].items() if _is_of_device(name, text)],
             "mounts": [path for path in got["mounts"] if not path.startswith("/usr/")],
         }
-        if own["device nodes"]:
+        if own["device nodes"] or own["environment"]:
             whose = (got["namespace"], got["pod"], got["container"])
             rows += [(*whose, kind, entry) for kind, entries in own.items() for entry in entries]
     return table(("NAMESPACE", "POD", "CONTAINER", "GOT", "WHICH"), rows) if rows else ""
@@ -65,8 +66,9 @@ def _is_control(node: str) -> bool:
     return node.split(" ", maxsplit=1)[0] in CONTROL_NODES
 
 
-def _is_of_device(variable: str) -> bool:
-    return variable.startswith("CUDA_MPS_")
+def _is_of_device(variable: str, value: str) -> bool:
+    """NVIDIA_VISIBLE_DEVICES counts where it names devices, whose nodes NVIDIA's container runtime adds."""
+    return variable.startswith("CUDA_MPS_") or (variable == "NVIDIA_VISIBLE_DEVICES" and value not in NO_DEVICE)
 
 
 def _shortened(message: str) -> str:

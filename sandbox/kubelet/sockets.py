@@ -37,9 +37,9 @@ class SocketServer:
         # Now rather than at the end: the link count is part of the inode, and plugins compare its ctime.
         self._hidden.unlink()
 
-    def stop(self) -> None:
-        """At once, as a process that ends: calls under way are cut off."""
-        self._server.stop(None).wait(5.0)
+    def stop(self, grace_seconds: float | None = None) -> None:
+        """At once, as a process that ends: calls under way are cut off, after this time where one is given."""
+        self._server.stop(grace_seconds).wait(5.0)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kube import apply, clients
 from sandbox.apiserver import ApiServer
-from tests.nvidia_plugin.config_manager_cases import State
-from tests.nvidia_plugin.projection import ConfigMapVolume
+from sandbox.nvidia_plugin.projection import ConfigMapVolume
+from tests.sandbox.nvidia_plugin.config_manager_cases import State
 from tests.waiting import eventually
 
 NODE = "node"

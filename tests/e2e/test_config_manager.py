@@ -15,7 +15,7 @@ from tests.e2e.real_config_manager import RealConfigManager
 from tests.e2e.rig.controlplane import Missing, Places
 from tests.e2e.rig.controlplane.binaries import go_programs
 from tests.e2e.rig.realkubelet import obstacle
-from tests.nvidia_plugin.config_manager_cases import CASES, Case, do
+from tests.sandbox.nvidia_plugin.config_manager_cases import CASES, Case, do
 
 pytestmark = pytest.mark.timeout(3000)  # the first run builds the program
 MODULE = "k8s-device-plugin-v0.19.1"

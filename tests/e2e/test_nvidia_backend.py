@@ -6,20 +6,21 @@ from typing import Any
 import pytest
 
 from crds.v1alpha1 import paths
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN
 from kube import apply
-from sandbox.cluster import Cluster, ClusterSettings
+from sandbox.cluster import Cluster
 from sandbox.driver.machine import observe
 from sandbox.node import SandboxNode
+from sandbox.nvidia_plugin.mps_daemon import DEFAULT, EXCLUSIVE_PROCESS, tell
+from sandbox.nvidia_plugin.node import CONFIG_LABEL, CONFIG_MAP, NAMESPACE
+from sandbox.nvidia_plugin.pods import PLUGIN
 from tests.builders import objects
-from tests.nvidia_plugin.gpus import DEFAULT, EXCLUSIVE_PROCESS
-from tests.nvidia_plugin.mps_daemon import tell
-from tests.nvidia_plugin.node import CONFIG_LABEL, NvidiaNode
-from tests.nvidia_plugin.pods import PLUGIN
+from tests.sandbox.nvidia_plugin.watched import WatchedNode
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 Raw = dict[str, Any]
-NODE, NAMESPACE, CONFIGS = "n", "nvidia", "plugin-configs"
+NODE = "n"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 PLAN = paths.plan(NODE)
 SECONDS = 150.0
@@ -27,50 +28,37 @@ PEOPLES = {"default": "version: v1\n", "team-a": "version: v1\nflags: {migStrate
 
 
 class NodeOfNvidia(SandboxNode):
-    """Its agent may use NVIDIA's plugin as backend."""
+    """Remembers what NVIDIA's programs did."""
 
-    def _agent_settings(self) -> Raw:
-        more = {"nvidiaBackend": True, "nvidiaMpsRoot": str(self.root / "m")}
-        return {**super()._agent_settings(), **more}
-
-    def _on_hardware(self, *program: str) -> tuple[str, list[str]]:
-        return super()._on_hardware("tests.nvidia_plugin.agent", *program[1:])
+    nvidia_type = WatchedNode
 
 
 class Rig:
     """The cluster, and what a test says and sees of it."""
 
     def __init__(self) -> None:
-        settings = {"nvidiaConfig": {"name": CONFIGS, "namespace": NAMESPACE}}
-        self.cluster = Cluster(ClusterSettings(controller=settings), node_type=NodeOfNvidia)
+        self.cluster = Cluster(node_type=NodeOfNvidia)
         labels = {
             "gpuplan.dev/gpu-partitioning": "mps",
             "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
             "nvidia.com/gpu.count": "2",
+            DEVICE_PLUGIN: "true",
         }
         node = objects.manifest(objects.node(NODE, labels=labels))
         del node["status"]
-        config_map = {"metadata": {"name": CONFIGS, "namespace": NAMESPACE}, "data": PEOPLES}
+        config_map = {"metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE}, "data": PEOPLES}
         self.cluster.start([node, {"apiVersion": "v1", "kind": "ConfigMap", **config_map}])
         there = eventually(lambda: self.cluster.nodes.get(NODE), "the node")
         eventually(there.machine.exists, "its GPUs")
         self.sandbox = there
-        self.nvidia = NvidiaNode(
-            self.api,
-            NODE,
-            kubelet_dir=there.root / "kubelet",
-            mps_root=there.root / "m",
-            machine=there.machine,
-            config_map=(NAMESPACE, CONFIGS),
-        )
-        self.nvidia.start()
+        assert isinstance(there.nvidia, WatchedNode)
+        self.nvidia = there.nvidia
 
     @property
     def api(self) -> Any:
         return self.cluster.api
 
     def close(self) -> None:
-        self.nvidia.stop()
         self.cluster.stop()
 
     # ------------------------------------------------------------------------------------------ people
@@ -109,7 +97,7 @@ class Rig:
         return str(self.node()["metadata"]["labels"].get(CONFIG_LABEL, ""))
 
     def keys(self) -> set[str]:
-        data = apply.get(self.api, paths.config_map(NAMESPACE, CONFIGS))["data"]
+        data = apply.get(self.api, paths.config_map(NAMESPACE, CONFIG_MAP))["data"]
         return set(data)
 
     def modes(self) -> set[int]:
@@ -161,7 +149,7 @@ def test_whole_to_replicas_to_others_and_back(rig: Rig) -> None:
     eventually(lambda: rig.phase("a") == rig.phase("b") == "Running", "both run", SECONDS, seen=rig.seen)
 
     before = rig.nvidia.pod(PLUGIN)
-    rig.nvidia.daemon_sets.delete(PLUGIN)  # its DaemonSet brings a new one, which begins with the default
+    rig.nvidia.delete(PLUGIN)  # its DaemonSet brings a new one, which begins with the default
     new = "the plugin's new pod"
     eventually(lambda: rig.nvidia.pod(PLUGIN) not in (None, before), new, SECONDS, seen=rig.seen)
     rig.await_ready(SHARED, 8)

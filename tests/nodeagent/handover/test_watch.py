@@ -12,8 +12,8 @@ from watchdog.observers import inotify_c
 
 from nodeagent.handover.files import write_json
 from nodeagent.handover.watch import DirectoryWatch, DirectoryWatches
+from sandbox.nvidia_plugin.projection import ConfigMapVolume
 from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS
-from tests.nvidia_plugin.projection import ConfigMapVolume
 from tests.waiting import eventually
 
 NUMBER = TypeAdapter(int)

@@ -8,11 +8,11 @@ import pytest
 from kube import apply
 from nodeagent.agent import Agent, PassEnd
 from partitioning.nvidia_plugin import NodeConfig
+from sandbox.nvidia_plugin.projection import ConfigMapVolume
 from tests import incidents
 from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.items import whole
 from tests.nodeagent.real_node import NODE, PODS, Node
-from tests.nvidia_plugin.projection import ConfigMapVolume
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow

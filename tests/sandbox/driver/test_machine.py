@@ -13,6 +13,7 @@ import pytest
 from sandbox.driver import machine
 from sandbox.driver.identity import gpu_uuid, mig_uuid
 from sandbox.driver.machine import GpuOptions
+from sandbox.driver.procfs import proc_of
 from sandbox.driver.store import Store
 from tests.sandbox.driver.calls import gpu as gpu_handle
 from tests.sandbox.driver.calls import mig_devices, nvml
@@ -118,6 +119,18 @@ def test_a_module_runs_unchanged(simulate: Simulate, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == f"__main__ ['--flag', 'x'] {nvml.nvmlDeviceGetUUID(gpu_handle())}\n"
+
+
+def test_a_signal_to_a_process_of_the_machine_is_left_in_its_procfs(simulate: Simulate, tmp_path: Path) -> None:
+    path = simulate("H100-80GB")
+    entry = proc_of(path) / "4000000"
+    entry.mkdir(parents=True)
+    (tmp_path / "hangs_up.py").write_text("import os\nos.kill(4000000, 1)\nos.kill(4000001, 1)\n")
+    command = [sys.executable, "-m", "sandbox.driver.run", str(path), "-m", "hangs_up"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert [path.name for path in entry.iterdir()] == ["SIGHUP"]
+    assert "ProcessLookupError" in done.stderr  # any other pid is one of this system
 
 
 @pytest.mark.parametrize("content", [None, "{}", "nonsense"])

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tests.nvidia_plugin.projection import ConfigMapVolume
+from sandbox.nvidia_plugin.projection import ConfigMapVolume
 
 
 def test_all_keys_change_in_one_move_and_the_old_folder_goes(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nvidia_plugin.config_manager import ConfigManager
-from tests.nvidia_plugin.config_manager_cases import CASES, NO_PROCESS, Case, State, do
-from tests.nvidia_plugin.projection import ConfigMapVolume
+from sandbox.nvidia_plugin.config_manager import ConfigManager
+from sandbox.nvidia_plugin.projection import ConfigMapVolume
+from tests.sandbox.nvidia_plugin.config_manager_cases import CASES, NO_PROCESS, Case, State, do
 
 
 class StandIn:

@@ -1,10 +1,9 @@
-"""NVIDIA's programs as a folder that looks like /proc, for the stand-ins are no processes of their own.
+"""NVIDIA's programs in the procfs of a simulated machine, for the stand-ins are no processes of their own.
 
 `show` keeps an entry for each program that runs, with its command line and a cgroup that names its pod, and returns
-those that were sent SIGHUP since; `send` is the kill of a program that believes the folder.
+those that a process on the machine has sent SIGHUP since: `sandbox.driver.run` leaves such a signal as a file.
 """
 
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,30 +12,23 @@ FIRST_PID = 4_000_000
 
 
 class Processes:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, proc: Path) -> None:
+        self._proc = proc
         self._pids: dict[str, int] = {}
 
     def show(self, pods: Mapping[str, str]) -> list[str]:
         """Pod UIDs by program; returns the programs that were signalled."""
         heard = []
         for program, uid in pods.items():
-            entry = self._folder / str(self.pid(program))
+            entry = self.entry(program)
             entry.mkdir(parents=True, exist_ok=True)
             (entry / "cmdline").write_bytes(program.encode() + b"\0")
             (entry / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/x\n")
-            sent = entry / "sent"
-            if sent.exists():
-                sent.unlink()
+            if (entry / "SIGHUP").exists():
+                (entry / "SIGHUP").unlink()
                 heard.append(program)
         return heard
 
-    def pid(self, program: str) -> int:
-        """The first one that is shown is FIRST_PID."""
-        return self._pids.setdefault(program, FIRST_PID + len(self._pids))
-
-
-def send(folder: Path, pid: int, number: int) -> None:
-    """In place of os.kill."""
-    assert number == signal.SIGHUP
-    (folder / str(pid) / "sent").touch()
+    def entry(self, program: str) -> Path:
+        """Its folder; the first one that is shown is FIRST_PID's."""
+        return self._proc / str(self._pids.setdefault(program, FIRST_PID + len(self._pids)))

@@ -10,23 +10,22 @@ from crds.v1alpha1 import paths
 from kube import apply, clients
 from partitioning.models import model_for_name
 from sandbox.apiserver import ApiServer
-from sandbox.driver.machine import create
+from sandbox.driver.machine import create, observe
 from sandbox.mps import clients as mps_clients
+from sandbox.nvidia_plugin.node import CONFIG_LABEL, CONFIG_MAP, NAMESPACE, Timings
+from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
+from sandbox.nvidia_plugin.pods import DISCOVERY, MPS_DAEMON, PLUGIN, DaemonSet
 from tests.clock import Clock
-from tests.nvidia_plugin.gpus import gpus
-from tests.nvidia_plugin.node import CONFIG_LABEL, NvidiaNode, Timings
-from tests.nvidia_plugin.plugin import NvidiaDevicePlugin
-from tests.nvidia_plugin.pods import DISCOVERY, MPS_DAEMON, PLUGIN, DaemonSet
-from tests.nvidia_plugin.processes import FIRST_PID, send
 from tests.sandbox.kubelet.conftest import Bench, root
+from tests.sandbox.nvidia_plugin.watched import WatchedNode
 
 __all__ = ["root"]  # a fixture
 NODE = paths.node("n")
-MAP = "/api/v1/namespaces/nvidia/configmaps"
-PODS = "/api/v1/namespaces/nvidia/pods"
+MAP = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 PLAIN = "version: v1\n"
 WHOLE = "nvidia.com/gpu"
-TIMINGS = Timings(projection_seconds=60, discovery_seconds=60, backoff_seconds=(10, 20, 40))
+TIMINGS = Timings(projection_seconds=60, discovery_seconds=60, retry_seconds=30, backoff_seconds=(10, 20, 40))
 
 
 def mps(replicas: int) -> str:
@@ -40,10 +39,10 @@ class Rig:
         self.server = ApiServer()
         self.server.start()
         self.api = clients.for_url(self.server.url)
-        apply.create(self.api, "/api/v1/namespaces", {"metadata": {"name": "nvidia"}})
+        apply.create(self.api, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         apply.create(self.api, paths.NODES, {"metadata": {"name": "n"}})
         data = {"default": PLAIN, "a": mps(4), "b": mps(2)}
-        apply.create(self.api, MAP, {"metadata": {"name": "plugin-configs"}, "data": data})
+        apply.create(self.api, MAP, {"metadata": {"name": CONFIG_MAP}, "data": data})
         model = model_for_name("NVIDIA H100 80GB HBM3")
         assert model is not None
         create(root / "machine.json", [(model, {})], "seed")
@@ -52,7 +51,7 @@ class Rig:
         self.bench.wait_serving()
         self.clock = Clock()
         self.root = root
-        self.node = NvidiaNode(
+        self.node = WatchedNode(
             self.api,
             "n",
             kubelet_dir=root / "kubelet",
@@ -90,8 +89,12 @@ class Rig:
         return self.step()
 
     def write(self, data: Mapping[str, str | None]) -> None:
-        apply.merge_patch(self.api, f"{MAP}/plugin-configs", {"data": data})
+        apply.merge_patch(self.api, f"{MAP}/{CONFIG_MAP}", {"data": data})
         self.step()
+
+    def hang_up(self, daemon_set: DaemonSet) -> None:
+        """As a process on the machine sends SIGHUP."""
+        (self.node.processes.entry(daemon_set.program) / "SIGHUP").touch()
 
     def labels(self) -> Mapping[str, str]:
         return apply.get(self.api, NODE)["metadata"].get("labels") or {}
@@ -115,10 +118,10 @@ class Rig:
         return list(self.node.history[-1].get(WHOLE, ()))
 
     def replicas(self, count: int) -> list[str]:
-        return [f"{gpu.uuid}::{n}" for gpu in gpus(self.root / "machine.json") for n in range(count)]
+        return [f"{gpu['uuid']}::{n}" for gpu in observe(self.root / "machine.json")["gpus"] for n in range(count)]
 
     def whole(self) -> list[str]:
-        return [gpu.uuid for gpu in gpus(self.root / "machine.json")]
+        return [gpu["uuid"] for gpu in observe(self.root / "machine.json")["gpus"]]
 
 
 @pytest.fixture
@@ -144,7 +147,7 @@ def shared(rig: Rig, key: str, count: int) -> None:
         if rig.serves() == rig.replicas(count):
             return True
         if rig.node.pod(MPS_DAEMON) and rig.link(MPS_DAEMON).endswith(f"/{key}"):
-            send(rig.root / "processes", rig.node.processes.pid(MPS_DAEMON.program), 1)
+            rig.hang_up(MPS_DAEMON)
         return False
 
     until(rig, signalled)
@@ -203,7 +206,7 @@ def test_a_deleted_pod_comes_back_new_and_passes_through_the_default(rig: Rig) -
     shared(rig, "a", 4)
     before = rig.node.pod(PLUGIN)
     rig.node.history.clear()
-    rig.node.daemon_sets.delete(PLUGIN)
+    rig.node.delete(PLUGIN)
     until(rig, lambda: rig.node.pod(PLUGIN) not in (before, None) and rig.serves() == rig.replicas(4))
     assert before is not None
     assert not before.folder.exists()
@@ -216,7 +219,7 @@ def test_a_deleted_pod_comes_back_new_and_passes_through_the_default(rig: Rig) -
 def test_a_taint_that_its_pods_do_not_tolerate_keeps_them_off(rig: Rig) -> None:
     taints = [{"key": "gpuplan.dev/changing", "effect": "NoSchedule"}]
     apply.merge_patch(rig.api, NODE, {"spec": {"taints": taints}})
-    rig.node.daemon_sets.delete(PLUGIN)
+    rig.node.delete(PLUGIN)
     rig.wait(10, times=5)
     assert rig.node.pod(PLUGIN) is None
     apply.merge_patch(rig.api, NODE, {"spec": {"taints": None}})
@@ -270,7 +273,7 @@ def test_a_signal_that_is_lost_leaves_the_old_config_in_force(rig: Rig) -> None:
     rig.wait(1000)
     assert rig.link() == "/available-configs/a"
     assert rig.serves() == rig.whole()
-    send(rig.root / "processes", FIRST_PID, 1)
+    rig.hang_up(PLUGIN)
     rig.step()
     assert rig.serves() == []
     assert rig.node.signalled == [PLUGIN.program]

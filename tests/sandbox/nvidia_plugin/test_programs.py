@@ -8,9 +8,8 @@ import pytest
 from partitioning.models import GpuModel, known_models
 from sandbox.driver.machine import GpuOptions, create, observe
 from sandbox.mps import clients
-from tests.nvidia_plugin.gpus import DEFAULT, EXCLUSIVE_PROCESS, gpus
-from tests.nvidia_plugin.mps_daemon import MpsControlDaemon, tell
-from tests.nvidia_plugin.plugin import NvidiaDevicePlugin
+from sandbox.nvidia_plugin.mps_daemon import DEFAULT, EXCLUSIVE_PROCESS, MpsControlDaemon, tell
+from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.conftest import Bench, root
 from tests.waiting import eventually
@@ -37,8 +36,8 @@ class Node:
         self.text = PLAIN
         self.now = 0.0
         self.bench = Bench(root)
-        self.daemon = MpsControlDaemon(self.mps_root, self.machine, lambda: self.text)
-        self.plugin = NvidiaDevicePlugin(root, self.mps_root, self.machine, lambda: self.text)
+        self.daemon = MpsControlDaemon(self.machine, lambda: self.text, self.mps_root)
+        self.plugin = NvidiaDevicePlugin(self.machine, lambda: self.text, root, self.mps_root)
         self.bench.kubelet()
         self.bench.wait_serving()
 
@@ -66,7 +65,7 @@ class Node:
 
     @property
     def uuids(self) -> list[str]:
-        return [gpu.uuid for gpu in gpus(self.machine)]
+        return [gpu["uuid"] for gpu in observe(self.machine)["gpus"]]
 
     def modes(self) -> set[int]:
         return {gpu["compute_mode"] for gpu in observe(self.machine)["gpus"]}

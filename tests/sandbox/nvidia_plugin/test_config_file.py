@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.nvidia_plugin.config_file import MPS, TIME_SLICING, UNMARSHAL, BadConfig, Config, parse
+from sandbox.nvidia_plugin.config_file import MPS, TIME_SLICING, UNMARSHAL, BadConfig, Config, parse
 
 HEAD = "version: v1\n"
 

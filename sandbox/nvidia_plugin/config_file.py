@@ -11,12 +11,17 @@ from typing import Any, TypeVar
 
 import yaml
 
+from sandbox.driver.state import GpuState
+
 UNMARSHAL = "unmarshal error: error unmarshaling JSON: while decoding JSON: "
 PREFIX = "nvidia.com/"
+WHOLE = f"{PREFIX}gpu"
 LONGEST_NAME = 63
 MPS, TIME_SLICING, NO_SHARING = "mps", "time-slicing", "none"
 T = TypeVar("T")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_Shared = tuple[dict[str, int], bool, bool | None]
+"""Replicas by resource, whether it is renamed, whether a container may request several."""
 
 
 class BadConfig(Exception):  # noqa: N818 - the program's answer, not a fault of ours
@@ -34,9 +39,25 @@ class Config:
     one_per_request: bool = False
     mig_strategy: str = "none"
 
-    def resource(self, name: str) -> str:
-        """Under which a shared resource is advertised."""
-        return f"{name}.shared" if self.renamed else name
+    @property
+    def of_gpus(self) -> int:
+        """Replicas of each GPU; 1: they are not shared."""
+        return dict(self.replicas).get(WHOLE, 1)
+
+    def device_ids(self, gpus: Sequence[GpuState]) -> dict[str, tuple[str, ...]]:
+        """By resource; raises BadConfig where the plugin refuses the flags. Of MIG devices nothing is simulated."""
+        if self.mig_strategy not in ("none", "single", "mixed"):
+            raise BadConfig(f"unable to validate flags: unknown MIG strategy: {self.mig_strategy}")
+        if self.strategy == MPS and self.mig_strategy == "mixed":
+            raise BadConfig("unable to validate flags: using --mig-strategy=mixed is not supported with MPS")
+        if self.mig_strategy != "none" and any(gpu["mig_mode"] for gpu in gpus):
+            raise NotImplementedError("a GPU in MIG mode with another strategy than none is not simulated")
+        if not gpus:
+            return {}
+        if self.of_gpus == 1:
+            return {WHOLE: tuple(gpu["uuid"] for gpu in gpus)}
+        name = f"{WHOLE}.shared" if self.renamed else WHOLE
+        return {name: tuple(f"{gpu['uuid']}::{n}" for gpu in gpus for n in range(self.of_gpus))}
 
 
 def parse(text: str) -> Config:
@@ -46,34 +67,22 @@ def parse(text: str) -> Config:
     except yaml.YAMLError as error:
         raise BadConfig(f"unmarshal error: {error}") from error
     try:
-        _resources(_object(raw.get("resources"), "v1.Resources"))
+        _check_resources(_object(raw.get("resources"), "v1.Resources"))
         sharing = _object(raw.get("sharing"), "v1.Sharing")
         slicing = _shared(sharing["timeSlicing"]) if "timeSlicing" in sharing else None
         mps = _shared(sharing["mps"]) if sharing.get("mps") is not None else None
     except BadConfig as bad:
         raise BadConfig(f"{UNMARSHAL}{bad}") from bad
-    version = raw.get("version") or "v1"
-    if version != "v1":
+    if (version := raw.get("version") or "v1") != "v1":
         raise BadConfig(f"unknown version: {version}")
-    strategy = str((raw.get("flags") or {}).get("migStrategy") or "none")
-    if mps is not None:
-        replicas, renamed, one = mps
-        return Config(
-            strategy=MPS, replicas=replicas, renamed=renamed, one_per_request=one is not False, mig_strategy=strategy
-        )
-    if slicing is not None:
-        replicas, renamed, one = slicing
-        return Config(
-            strategy=TIME_SLICING,
-            replicas=replicas,
-            renamed=renamed,
-            one_per_request=one is True,
-            mig_strategy=strategy,
-        )
-    return Config(mig_strategy=strategy)
-
-
-_Shared = tuple[tuple[tuple[str, int], ...], bool, bool | None]
+    replicas, renamed, one = mps or slicing or ({}, False, False)
+    return Config(
+        strategy=MPS if mps else TIME_SLICING if slicing else NO_SHARING,
+        replicas=tuple(sorted(replicas.items())),
+        renamed=renamed,
+        one_per_request=one is not False if mps else one is True,
+        mig_strategy=str((raw.get("flags") or {}).get("migStrategy") or "none"),
+    )
 
 
 def _shared(raw: Any) -> _Shared:
@@ -82,10 +91,10 @@ def _shared(raw: Any) -> _Shared:
     one = _typed(block["failRequestsGreaterThanOne"], bool) if "failRequestsGreaterThanOne" in block else None
     if not block.get("resources"):
         raise BadConfig("no resources specified")
-    entries = [_entry(entry) for entry in _typed(block["resources"], list)]
-    # Entries of one name unite their ids, which are numbered from 0 in each.
-    united = {name: max(count for other, count in entries if other == name) for name, _ in entries}
-    return tuple(sorted(united.items())), renamed, one
+    united: dict[str, int] = {}
+    for name, count in map(_entry, _typed(block["resources"], list)):
+        united[name] = max(count, united.get(name, 0))  # ids of one name are united, and numbered from 0 in each entry
+    return united, renamed, one
 
 
 def _entry(raw: Any) -> tuple[str, int]:
@@ -93,7 +102,7 @@ def _entry(raw: Any) -> tuple[str, int]:
     if "name" not in entry:
         raise BadConfig("no resource name specified")
     name = _name(_typed(entry["name"], str))
-    _devices(entry.get("devices", "all"))
+    _check_devices(entry.get("devices", "all"))
     if "replicas" not in entry:
         raise BadConfig("no replicas specified")
     replicas = _typed(entry["replicas"], int)
@@ -109,13 +118,12 @@ def _name(text: str) -> str:
     if len(name) > LONGEST_NAME:
         raise BadConfig(f"fully-qualified resource name must be {LONGEST_NAME} characters or less: {name}")
     if not _SUBDOMAIN.fullmatch(name.removeprefix(PREFIX)):
-        raise BadConfig(
-            f"incorrect format for resource name '{name}': [a lowercase RFC 1123 subdomain must consist of]"
-        )
+        must = "a lowercase RFC 1123 subdomain must consist of"
+        raise BadConfig(f"incorrect format for resource name '{name}': [{must}]")
     return name
 
 
-def _devices(raw: Any) -> None:
+def _check_devices(raw: Any) -> None:
     match raw:
         case str():
             if raw != "all":
@@ -131,44 +139,30 @@ def _devices(raw: Any) -> None:
                     raise BadConfig(f"unsupported type for device in devices list: {one}")
 
 
-def _resources(raw: Mapping[str, Any]) -> None:
+def _check_resources(raw: Mapping[str, Any]) -> None:
     """The whole section is ignored, after this."""
-    for kind in ("gpus", "mig"):
-        for resource in raw.get(kind) or ():
-            for field in ("pattern", "name"):
-                if field not in resource:
-                    raise BadConfig(f"resources must have a '{field}' field set")
+    for resource in (one for kind in ("gpus", "mig") for one in raw.get(kind) or ()):
+        for field in ("pattern", "name"):
+            if field not in resource:
+                raise BadConfig(f"resources must have a '{field}' field set")
 
 
 def _object(raw: Any, go_type: str) -> Mapping[str, Any]:
-    if raw is None:
-        return {}
-    if not isinstance(raw, Mapping):
-        raise BadConfig(f"json: cannot unmarshal {_go_name(raw)} into Go value of type {go_type}")
-    return raw
+    if not isinstance(raw, Mapping | None):
+        raise BadConfig(f"json: cannot unmarshal {_found(raw)} into Go value of type {go_type}")
+    return raw or {}
 
 
 def _typed(raw: Any, kind: type[T]) -> T:
     if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
-        raise BadConfig(
-            f"json: cannot unmarshal {_go_name(raw)} into Go struct field Sharing.sharing.mps of type {_GO[kind]}"
-        )
+        field = "Go struct field Sharing.sharing.mps"
+        raise BadConfig(f"json: cannot unmarshal {_found(raw)} into {field} of type {_GO_TYPES[kind]}")
     return raw
 
 
-_GO = {bool: "bool", int: "int", str: "string", list: "[]v1.ReplicatedResource"}
+_GO_TYPES: Mapping[type, str] = {bool: "bool", int: "int", str: "string", list: "[]v1.ReplicatedResource"}
+_JSON_TYPES: Mapping[type, str] = {bool: "bool", int: "number", str: "string", list: "array"}
 
 
-def _go_name(raw: Any) -> str:
-    match raw:
-        case bool():
-            return "bool"
-        case int():
-            return "number"
-        case float():
-            return f"number {raw}"
-        case str():
-            return "string"
-        case Sequence():
-            return "array"
-    return "object"
+def _found(raw: Any) -> str:
+    return f"number {raw}" if isinstance(raw, float) else _JSON_TYPES.get(type(raw), "object")

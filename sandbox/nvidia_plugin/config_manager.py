@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.nvidia_plugin.projection import ConfigMapVolume
+from sandbox.nvidia_plugin.projection import ConfigMapVolume
 
 MOUNTED = Path("/available-configs")
 NAMED = "default"

@@ -9,7 +9,6 @@ the files each time, as the library does when its watch reports a change.
 
 import json
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,19 +16,44 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonschema import Draft202012Validator
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
-FIELDS = {
-    "": {"cdiVersion", "kind", "annotations", "devices", "containerEdits"},
-    "device": {"name", "annotations", "containerEdits"},
-    "edits": {"env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids"},
-    "node": {"path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"},
-    "mount": {"hostPath", "containerPath", "options", "type"},
-    "hook": {"hookName", "path", "args", "env", "timeout"},
-}
-_KIND = re.compile(r"[A-Za-z](?:[\w.-]*[A-Za-z0-9])?/[A-Za-z](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9](?:[\w.:-]*[A-Za-z0-9])?", re.ASCII)
+Schema = dict[str, Any]
+FILLED: Schema = {"type": "string", "minLength": 1}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _record(needed: Schema, *others: str, **checked: Schema) -> Schema:
+    properties = {**needed, **checked, **{name: {} for name in others}}
+    return {"type": "object", "properties": properties, "required": [*needed], "additionalProperties": False}
+
+
+_NODE = _record(
+    {"path": FILLED}, "hostPath", "major", "minor", "fileMode", "uid", "gid",
+    type={"enum": ["", "b", "c", "u", "p"]}, permissions={"pattern": r"^([rwm]*|none)\Z"},
+)  # fmt: skip
+_MOUNT = _record({"hostPath": FILLED, "containerPath": FILLED}, "options", "type")
+_HOOK = _record({"hookName": {"enum": HOOKS}, "path": FILLED}, "args", "env", "timeout")
+_EDITS = _record(
+    {}, "netDevices", "intelRdt", "additionalGids",
+    env=_list({"type": "string", "pattern": "^.+="}),
+    deviceNodes=_list(_NODE), mounts=_list(_MOUNT), hooks=_list(_HOOK),
+)  # fmt: skip
+_NAME: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?\Z"}
+_WORD = "[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+_DEVICE = _record({"name": _NAME, "containerEdits": _EDITS}, "annotations")
+_KIND: Schema = {"type": "string", "pattern": rf"^{_WORD}/{_WORD}\Z"}
+_SPEC = _record(
+    {"cdiVersion": {"enum": VERSIONS}, "kind": _KIND, "devices": {**_list(_DEVICE), "minItems": 1}},
+    "annotations",
+    containerEdits=_EDITS,
+)
+_VALIDATOR = Draft202012Validator(_SPEC)
 
 
 class CdiError(Exception):
@@ -104,41 +128,14 @@ def load(path: Path) -> dict[str, Any]:
         document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
         raise CdiError(f"failed to parse CDI Spec {path}: {error}") from error
-    _check(isinstance(document, dict), f"failed to parse CDI Spec {path}, no Spec data")
-    _known_fields(document, "")
-    _check(document.get("cdiVersion") in VERSIONS, f"invalid version {document.get('cdiVersion')!r}")
-    _check(bool(_KIND.fullmatch(str(document.get("kind")))), f"invalid kind {document.get('kind')!r}")
-    _check_edits(document.get("containerEdits") or {})
-    names: set[str] = set()
-    for device in document.get("devices") or ():
-        _known_fields(device, "device")
-        name = str(device.get("name"))
-        _check(bool(_NAME.fullmatch(name)), f"invalid device name {name!r}")
-        _check(name not in names, f"invalid spec, multiple device {name!r}")
-        _check(any((device.get("containerEdits") or {}).values()), f"invalid device {name!r}, empty device edits")
-        _check_edits(device["containerEdits"])
-        names.add(name)
-    _check(bool(names), "invalid spec, no devices")
+    for problem in _VALIDATOR.iter_errors(document):
+        raise CdiError(f"failed to load CDI Spec {path}: {problem.json_path}: {problem.message}")
+    names = [device["name"] for device in document["devices"]]
+    if len(names) > len(set(names)):
+        raise CdiError(f"failed to load CDI Spec {path}: invalid spec, multiple devices of one name")
+    if not all(any(device["containerEdits"].values()) for device in document["devices"]):
+        raise CdiError(f"failed to load CDI Spec {path}: invalid device, empty device edits")
     return dict(document)
-
-
-def _check_edits(edits: Mapping[str, Any]) -> None:
-    _known_fields(edits, "edits")
-    for text in edits.get("env") or ():
-        _check("=" in text[1:], f"invalid environment variable {text!r}")
-    for node in edits.get("deviceNodes") or ():
-        _known_fields(node, "node")
-        _check(bool(node.get("path")), "invalid (empty) device path")
-        _check(node.get("type", "") in ("", "b", "c", "u", "p"), f"device {node['path']!r}: invalid type")
-        wrong = node.get("permissions", "").strip("rwm")
-        _check(wrong in ("", "none"), f"device {node['path']!r}: invalid permissions")
-    for mount in edits.get("mounts") or ():
-        _known_fields(mount, "mount")
-        _check(bool(mount.get("hostPath") and mount.get("containerPath")), "invalid mount, empty path")
-    for hook in edits.get("hooks") or ():
-        _known_fields(hook, "hook")
-        _check(hook.get("hookName") in HOOKS, f"invalid hook name {hook.get('hookName')!r}")
-        _check(bool(hook.get("path")), f"invalid hook {hook['hookName']!r} with empty path")
 
 
 def _merged(edits: Iterable[Mapping[str, Any]]) -> Injected:
@@ -173,13 +170,3 @@ def _node(node: Mapping[str, Any]) -> Node:
         raise CdiError(f"failed to inject devices: failed to stat CDI host device {host!r}: not a device node")
     major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
     return Node(path=node["path"], major=major, minor=minor, permissions=permissions)
-
-
-def _known_fields(part: Mapping[str, Any], kind: str) -> None:
-    unknown = sorted(set(part) - FIELDS[kind])
-    _check(not unknown, f"failed to unmarshal CDI Spec: unknown field {', '.join(unknown)}")
-
-
-def _check(holds: bool, text: str) -> None:
-    if not holds:
-        raise CdiError(text)

@@ -16,8 +16,8 @@ from tests.e2e.policy_pairs import (
     lease,
     own_lease,
 )
-from tests.e2e.policy_rig import CHANGING, OTHER, OWN, delete, json_patch, merge, post
-from tests.e2e.real_cluster import AGENT, LEASES, PODS
+from tests.e2e.policy_rig import CHANGING, OTHER, OWN, json_patch, merge, post
+from tests.e2e.real_cluster import AGENT, LEASES
 
 
 def of_agent(rule: str, keeps: Try, breaks: Try, says: str = "") -> Pair:
@@ -66,12 +66,6 @@ AGENTS = [
         "neither owners nor finalizers",
         lambda rig: post(rig.agent, LEASES, own_lease()),
         lambda rig: post(rig.agent, LEASES, own_lease(finalizers=["example.dev/stay"])),
-    ),
-    of_agent(
-        "may delete the device plugin pod of its own node only",
-        lambda rig: delete(rig.agent, f"{PODS}/{rig.own.plugin_pod['metadata']['name']}"),
-        lambda rig: delete(rig.agent, f"{PODS}/{rig.other.plugin_pod['metadata']['name']}"),
-        "only the device plugin of its own node",
     ),
     of_agent(
         "is-agent",

@@ -14,7 +14,7 @@ NAME: Schema = {
     "type": "string",
     "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
     "maxLength": 253,
-    "description": "A name is lower-case letters, digits, - and .",
+    "description": "A name has lower-case letters, digits, - and dots",
 }
 TEXT_MAP: Schema = {
     "type": "object",

@@ -79,6 +79,11 @@ def test_time_stamps_stay_text(tmp_path: Path) -> None:
             id="profile",
         ),
         pytest.param(
+            POD.replace("name: p", "name: P_"),
+            r"metadata\.name: 'P_' does not match .* A name has lower-case letters, digits, - and dots\.$",
+            id="name",
+        ),
+        pytest.param(
             POD + "---\n" + POD, r"document 1: metadata\.name: Pod 'p' is already in .*document 0", id="twice"
         ),
     ],

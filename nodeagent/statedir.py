@@ -6,6 +6,7 @@ that died, so a restarted agent never waits for a stale one. It must be taken be
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -44,8 +45,10 @@ class AgentLock:
             raise AnotherAgentError(
                 f"{path} is held by process {holder or '?'}: one agent per node; stop that one first"
             ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        # For people alone: an agent that does not start on a full disk could not report that it is full.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         os.close(self._file)

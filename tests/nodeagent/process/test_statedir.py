@@ -1,5 +1,7 @@
 """The state directory admits one agent."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,15 @@ def test_one_agent_per_state_directory(tmp_path: Path) -> None:
 
     lock.release()
     state.lock().release()
+
+
+def test_an_agent_starts_on_a_full_disk_and_is_alone_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    state = StateDir(tmp_path / "state")
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = state.lock()
+    with pytest.raises(AnotherAgentError, match="is held by process"):
+        state.lock()
+    lock.release()

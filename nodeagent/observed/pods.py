@@ -21,7 +21,7 @@ from partitioning.resources import classify
 
 DEFAULT_GRACE_SECONDS = 30
 MIG_MANAGER = ("app", "nvidia-mig-manager")
-"""Label of the pods of NVIDIA's mig-manager, as the GPU Operator deploys them."""
+"""Label of the pods of NVIDIA's mig-manager, as the GPU Operator deploys them. They mount the node's /sys."""
 DEVICE_PLUGINS = (
     ("app", "nvidia-device-plugin-daemonset"),
     ("name", "nvidia-device-plugin-ds"),
@@ -64,7 +64,8 @@ class NodePod:
     refused: str = ""
     """Why the kubelet refused it permanently, if that names a GPU resource that the pod requests."""
     mig_manager: bool = False
-    """It partitions GPUs by a node label, and removes other partitions when it starts and when that label changes."""
+    """It partitions GPUs by a node label, and removes other partitions when it starts and when that label changes, and
+    can reach directories of the node."""
     device_plugin: bool = False
     """It is NVIDIA's device plugin, and can reach the kubelet's directory of plugins."""
     mig_strategy: str = ""
@@ -151,7 +152,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses))),
         refused=_refused(status, {name for c in all_containers(spec) for name, _ in _requested(c)}),
-        mig_manager=MIG_MANAGER in labels,
+        mig_manager=MIG_MANAGER in labels and bool(paths),
         device_plugin=any(label in labels for label in DEVICE_PLUGINS)
         and any(path.endswith("/device-plugins") for path in paths),
         mig_strategy=next((e.get("value", "") for e in environment if e["name"] == "MIG_STRATEGY"), ""),

@@ -32,6 +32,8 @@ def _daemon_set(name: str, key: str, image: str, command: list[str]) -> dict[str
     if name == "nvidia-device-plugin-daemonset":
         container["volumeMounts"] = [{"name": "device-plugin", "mountPath": "/var/lib/kubelet/device-plugins"}]
         volumes = [{"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+    if name == "nvidia-mig-manager":
+        volumes = [{"name": "host-sys", "hostPath": {"path": "/sys"}}]
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

@@ -128,6 +128,13 @@ def test_pods_that_are_nvidias_device_plugin(pod: Raw, counts: bool) -> None:
     assert parse_pod(pod).device_plugin is counts
 
 
+def test_a_tenants_pod_with_the_label_of_mig_manager_stops_no_node() -> None:
+    manager = plugin_pod({"app": "nvidia-mig-manager"}, "/sys")
+    assert parse_pod(manager).mig_manager
+    manager["spec"]["volumes"] = [{"name": "p", "emptyDir": {}}]
+    assert not parse_pod(manager).mig_manager
+
+
 def test_a_plugin_whose_pod_ended_is_no_conflict(world: World) -> None:
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     world.pods["gpu-operator", "nvidia-x"] = plugin_pod(OPERATOR, phase="Failed")

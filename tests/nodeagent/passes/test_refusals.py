@@ -220,7 +220,7 @@ def test_nothing_is_partitioned_alongside_nvidias_mig_manager(make_world: MakeWo
     world = make_world(cut(("2g.20gb", 0)), *empty(), plain())
     world.pods["gpu-operator", "nvidia-mig-manager-x"] = {
         "metadata": {"namespace": "gpu-operator", "name": "nvidia-mig-manager-x", "uid": "m"},
-        "spec": {"containers": [{"name": "main"}]},
+        "spec": {"containers": [{"name": "main"}], "volumes": [{"name": "host-sys", "hostPath": {"path": "/sys"}}]},
         "status": {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]},
     }
     world.pods["gpu-operator", "nvidia-mig-manager-x"]["metadata"]["labels"] = {"app": "nvidia-mig-manager"}

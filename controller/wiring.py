@@ -1,6 +1,6 @@
 """Build the parts of the controller around one API client, and stop them again.
 
-Takes a client, the settings and, for tests, a planner and clocks, and returns a Controller with `run` and `stop`. Each
+Takes a client, the settings and a planner, and returns a Controller with `run` and `stop`. Each
 part is built from finished ones, in the order in which they need each other. Knows nothing of what a pass does.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 
 from kubernetes.client import ApiClient
@@ -60,9 +59,8 @@ class Controller:
         *,
         planner: Planner,
         identity: str,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        clock = time.monotonic
         self._lifetime = lifetime = Lifetime()
         self._elector = elector = _elector(api, settings, identity, lifetime)
         self._recorder = EventRecorder(api, CONTROLLER_MANAGER, instance=identity, queue_size=EVENTS)
@@ -98,7 +96,6 @@ class Controller:
             metrics=self.metrics,
             leading=lambda: not lifetime.over and (elector is None or elector.leading),
             clock=clock,
-            now=now,
         )
         plan = warn_about_geometries(planner, options)
         parts = _parts(environment, settings, window, lambda snapshot: plan(snapshot, options), self._recorder)

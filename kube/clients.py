@@ -65,14 +65,14 @@ def _settings(kubeconfig: str | None, context: str | None) -> Configuration:
     return settings
 
 
-def for_url(url: str, *, user_agent: str = "") -> Client:
+def for_url(url: str) -> Client:
     """A server that requires no credentials, such as the sandbox's."""
     settings = Configuration()
     settings.host = url.rstrip("/")
-    return _client(settings, user_agent)
+    return _client(settings)
 
 
-def _client(settings: Configuration, user_agent: str) -> Client:
+def _client(settings: Configuration, user_agent: str = "") -> Client:
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
     settings.socket_options = tcp_keepalive_socket_options(**KEEPALIVE)

@@ -27,9 +27,9 @@ RETRY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    lease_seconds: float = 15.0  # others wait this long for a holder that went silent
-    renew_seconds: float = 10.0  # the holder stops leading this long after its last good renewal
-    retry_seconds: float = 2.0
+    lease_seconds: float  # others wait this long for a holder that went silent
+    renew_seconds: float  # the holder stops leading this long after its last good renewal
+    retry_seconds: float
 
 
 def lease_path(namespace: str, name: str = "") -> str:
@@ -49,12 +49,12 @@ class Elector:
         identity: str,
         on_started: Callable[[], None],
         on_stopped: Callable[[], None],
-        timing: LeaseTiming | None = None,
+        timing: LeaseTiming,
     ) -> None:
         self.identity = identity
         self._api, self._namespace, self._name = api, namespace, name
         self._on_started, self._on_stopped = on_started, on_stopped
-        self._timing = timing or LeaseTiming()
+        self._timing = timing
         self._quit = threading.Event()
         self._leading = False
         self._renewed = 0.0  # start of the last good renewal

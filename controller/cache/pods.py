@@ -41,7 +41,7 @@ class PodChange:
 class PodStore:
     """All unfinished pods of the cluster."""
 
-    def __init__(self, *, default_spread: bool = False) -> None:
+    def __init__(self, *, default_spread: bool) -> None:
         """`default_spread`: a scheduler spreads pods that have no constraints of their own."""
         self._default_spread = default_spread
         self._serving = Serving()

@@ -59,7 +59,7 @@ def odd_names(node: NodeView | None, options: PlannerOptions) -> frozenset[str]:
     return there if coming is None else there | {coming}
 
 
-def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int] = ()) -> bool:
+def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int]) -> bool:
     """Partitions came, went, were freed or taken, or users changed the plan.
 
     `ours` are indexes whose item we have just written: that they are unsettled now is no news.

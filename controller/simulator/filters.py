@@ -58,10 +58,10 @@ class Assumptions:
     """Resources that DRA serves where the node has none of them."""
 
 
-def filter_pod(pod: PodView, node: NodeView, usage: Usage, *, profile: FilterProfile = DEFAULT_PROFILE) -> Verdict:
-    """Both. `usage` holds the node's bound pods and, by `Usage.with_nominated`, the nominated ones."""
-    verdict = filter_node(pod, node, profile=profile)
-    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage, profile=profile)
+def filter_pod(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
+    """Both, by the default profile. `usage` holds bound pods and, by `Usage.with_nominated`, nominated ones."""
+    verdict = filter_node(pod, node)
+    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage)
 
 
 def filter_node(
@@ -80,15 +80,12 @@ def filter_node(
     return FIT
 
 
-def filter_room(pod: PodView, node: NodeView, usage: Usage, *, profile: FilterProfile = DEFAULT_PROFILE) -> Verdict:
-    """Filters that read what the pods of the node hold."""
-    given = Assumptions(profile=profile)
-    for plugin in profile.filters:
-        if plugin in ROOM_FILTERS:
-            refusal = without_state(plugin, profile) or room_refusal(plugin, pod, node, usage, given)
-            if refusal is not None:
-                return refusal
-    return FIT
+def filter_room(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
+    """Filters that read what the pods of the node hold, by the default profile."""
+    given = Assumptions()
+    plugins = (plugin for plugin in DEFAULT_PROFILE.filters if plugin in ROOM_FILTERS)
+    refusals = (room_refusal(plugin, pod, node, usage, given) for plugin in plugins)
+    return next((refusal for refusal in refusals if refusal is not None), FIT)
 
 
 def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> Misfit | None:

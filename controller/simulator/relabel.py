@@ -32,7 +32,7 @@ def labels_after(labels: Mapping[str, str], *, mps: bool) -> dict[str, str]:
     return after
 
 
-def expected_after(node: NodeView, *, mps: bool, relabels: bool = False) -> tuple[NodeView, ...]:
+def expected_after(node: NodeView, *, mps: bool, relabels: bool) -> tuple[NodeView, ...]:
     """The node as it may be after the change; a pod may go there that matches any of these.
 
     Where the plugin `relabels` there is one; with ours the labels stay, unless the cluster's owner sees to it that they

@@ -79,9 +79,9 @@ def desired_items(
     plan: ObservedPlan | None,
     gpus: Iterable[ObservedGpu],
     *,
-    driver_version: str = "",
-    draining: bool = False,
-    drives_nvidia: bool = False,
+    driver_version: str,
+    draining: bool,
+    drives_nvidia: bool,
 ) -> DesiredItems:
     """Without a plan, or with one that cannot be read, every GPU is left as it is.
 

@@ -28,7 +28,7 @@ class KnownDaemons:
         files: PluginFiles,
         *,
         clock: Callable[[], float] = time.monotonic,
-        patience_seconds: float = PATIENCE_SECONDS,
+        patience_seconds: float,
     ) -> None:
         self._files, self._clock, self._patience_seconds = files, clock, patience_seconds
         self._gpus: frozenset[str] = frozenset()

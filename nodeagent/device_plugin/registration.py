@@ -66,10 +66,10 @@ class Registrar:
         lists: DeviceLists,
         *,
         on_change: Callable[[], None],
-        timing: RegistrationTiming | None = None,
+        timing: RegistrationTiming,
     ) -> None:
         self._paths, self._lists, self._on_change = paths, lists, on_change
-        self._timing = timing or RegistrationTiming()
+        self._timing = timing
         self._lock = threading.Lock()  # guards _links
         self._links: dict[str, Link] = {}
         self._change_log = ChangeLog(log)

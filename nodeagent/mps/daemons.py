@@ -94,12 +94,12 @@ class MpsDaemons:
         mps_root: Path,
         *,
         control: Callable[[Path], Control],
-        timing: DaemonTiming | None = None,
-        on_change: Callable[[], None] = lambda: None,
+        timing: DaemonTiming,
+        on_change: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         start: Callable[[Callable[[], None]], None] = _in_a_thread,
     ) -> None:
-        self._root, self._control, self._timing = mps_root, control, timing or DaemonTiming()
+        self._root, self._control, self._timing = mps_root, control, timing
         self._on_change, self._clock, self._start = on_change, clock, start
         self._lock = threading.Lock()
         self._twins: dict[str, str] = {}

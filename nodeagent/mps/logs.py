@@ -14,12 +14,12 @@ MOST_BYTES = 1 << 20
 BLOCK_BYTES = 512  # of st_blocks: where a daemon writes on at its old position, the emptied part takes no room
 
 
-def bound(folders: Iterable[Path], *, most_bytes: int = MOST_BYTES) -> None:
+def bound(folders: Iterable[Path]) -> None:
     """A file that cannot be read or emptied is left for the next time."""
     for folder in folders:
         for path in sorted(folder.glob("*.log")):
             try:
-                if path.lstat().st_blocks * BLOCK_BYTES > most_bytes:
+                if path.lstat().st_blocks * BLOCK_BYTES > MOST_BYTES:
                     os.truncate(path, 0)
             except OSError as error:
                 log.warning("the log %s cannot be bounded: %s", path, error)

@@ -45,7 +45,7 @@ class MpsSupervisor:
             control=lambda directory: MpsControl(
                 directory / "pipe", environment, logs=self._logs / directory.name, many_users=many_users
             ),
-            timing=timing,
+            timing=timing or DaemonTiming(),
             on_change=self._wake.set,
         )
         self._watch = DirectoryWatch(self._files.directory, self._wake.set)

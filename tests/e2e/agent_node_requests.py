@@ -11,7 +11,6 @@ from tests.e2e.fleet import KEPT_TAINT
 from tests.e2e.real_cluster import NODES
 
 CHANGING = {"key": names.TAINT_CHANGING, "effect": "NoSchedule"}
-EVICTING = {**KEPT_TAINT, "effect": "NoExecute"}
 OWN_NODE, OTHER_NODE = f"{NODES}/OWN", f"{NODES}/OTHER"
 OWN_STATUS = f"{OWN_NODE}/status"
 LABEL = names.LABEL_MPS_DAEMONS
@@ -21,7 +20,6 @@ ONLY_TAINT = "the only taint that it may change is gpuplan.dev/changing"
 NOT_ITS_META = "annotations, finalizers and owners of a node are not its own"
 NOT_ITS_SPEC = "the spec of a node is not its own"
 NOT_ITS_NODE = "gpuplan agent of node OWN may not write nodes OTHER"
-ONLY_AMOUNTS = "of a node's status it may change capacity and allocatable only"
 ONLY_GPUS = "the only amounts that it may change are those of GPU resources"
 
 

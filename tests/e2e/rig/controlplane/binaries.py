@@ -98,12 +98,6 @@ def helm(places: Places, *, report: Report = lambda _: None) -> Path | Missing:
     return folder if isinstance(folder, Missing) else folder / "helm"
 
 
-def cached_helm(places: Places) -> Path | None:
-    """The same, only where it was built before."""
-    target = _target(f"helm-v{HELM}", places) / "helm"
-    return target if target.is_file() else None
-
-
 def version_of(program: Path) -> str | None:
     """What `--version` prints, without the v; None where it does not run."""
     try:

@@ -88,7 +88,7 @@ class Holdings:
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
-        doubtful = self._doubts(allocations, listable=pods.synced and isinstance(listed, Listed))
+        doubtful = self._doubts(allocations, _shown(pods, listed))
         doubtful.update(self._dropped_doubts(pods))
         for device_id, title, why in self._checkpointed(entries, pods):
             if title:
@@ -193,16 +193,16 @@ class Holdings:
         self._dropped = still
         return doubtful
 
-    def _doubts(self, allocations: Iterable[Allocation], *, listable: bool) -> dict[str, str]:
+    def _doubts(self, allocations: Iterable[Allocation], shown: frozenset[str] | None) -> dict[str, str]:
+        """`shown` are the ids that the List has now with pods that are there; None: that is not known."""
         entries = {entry.id: entry for entry in allocations}
         answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
-        observed = {device_id for holding in self._pods.values() for device_id in holding.ids}
         doubtful = {}
         for device_id, entry in sorted(entries.items()):
             if device_id in answered:
                 continue
             waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
-            if listable and (device_id in observed or waited_seconds >= self._patience_seconds):
+            if shown is not None and (device_id in shown or waited_seconds >= self._patience_seconds):
                 answered[device_id] = entry.at
             else:
                 doubtful[device_id] = "the device plugin handed it out, and no pod was observed with it yet"
@@ -227,6 +227,14 @@ class Holdings:
     @property
     def _patience_seconds(self) -> float:
         return DEFAULT_GRACE_SECONDS + self._slack_seconds
+
+
+def _shown(pods: ObservedPods, listed: Listed | NoAnswer) -> frozenset[str] | None:
+    # Not what the memory has: an id may have been handed out again since then, to a pod that is not observed yet.
+    if not pods.synced or isinstance(listed, NoAnswer):
+        return None
+    there = (listed.pods.get(pod.key, {}) for pod in pods.pods if not pod.ended)
+    return frozenset(i for containers in there for held in containers.values() for ids in held.values() for i in ids)
 
 
 def _unended(pods: ObservedPods) -> list[NodePod]:

@@ -118,3 +118,28 @@ def test_a_lost_memory_is_doubted_after_each_start_until_the_file_is_deleted(wor
     world.run()
     world.restart()
     assert world.pods[holder]["metadata"]["uid"] in world.state.holdings.read_text()
+
+
+def test_an_allocate_to_a_pod_that_was_never_observed_is_not_its_earlier_holders(world: World) -> None:
+    """The watch of pods is away while one ends and the next one gets its device and is deleted by force."""
+    first = world.pod(THREE)
+    world.run()
+    (device,) = world.running[first]
+    world.pods_late = True
+    world.finish(first)
+    second = world.pod(THREE, device=device)
+    world.run()
+    world.running["default", "runs on"] = world.running.pop(second)
+    world.force_delete(second, seen_by_driver=False)
+    world.run()
+    world.pods_late = False
+    replace_both(world)
+
+    world.settle()
+    assert device in {instance.uuid for instance in world.gpu().instances}
+    assert "no pod was observed with it yet" in world.gpu_status()["message"]
+
+    world.end_container(("default", "runs on"))
+    world.clock.now += 60
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")

@@ -22,7 +22,8 @@ from nodeagent.hardware.reading import HardwareReader
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.own_plugin import OwnPlugin
-from nodeagent.nvidia.switch import HangUpCall, Switch
+from nodeagent.nvidia.signals import HangUpCall
+from nodeagent.nvidia.switch import Switch
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses

@@ -16,7 +16,7 @@ from cli.hardware import Gpu
 from sandbox.driver import machine, toolkit
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ClusterApi, ContainerHooks, Kubelet, ScriptedRuntime, Switches
+from sandbox.kubelet import ClusterApi, ContainerHooks, Kubelet, ScriptedRuntime, Switches, Timings
 from sandbox.mps import search_path
 from sandbox.nvidia_plugin.node import NvidiaNode
 from sandbox.ports import HeldPort
@@ -69,6 +69,7 @@ class SandboxNode:
             ClusterApi(api, name),
             status_tick_seconds=status_tick_seconds,
             runtime=self.runtime,
+            timings=self._timings(),
             switches=Switches.of(kubernetes),
             cdi_dirs=(self._cdi,),
         )
@@ -97,6 +98,9 @@ class SandboxNode:
     def mps(self) -> str:
         """Name of the supervisor of MPS daemons among the supervised processes."""
         return f"mps-{self.name}"
+
+    def _timings(self) -> Timings:
+        return Timings()
 
     def _containers(self) -> ContainerHooks:
         return GpuContainers(self.machine)

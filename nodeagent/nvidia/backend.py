@@ -19,11 +19,12 @@ from nodeagent.advertise.taint import NodeGuard
 from nodeagent.desired.items import DesiredItems
 from nodeagent.desired.target import Refused, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
-from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import whole
+from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
 from nodeagent.nvidia.served import registered, served
-from nodeagent.nvidia.switch import DONE, Moment, Progress, Switch
+from nodeagent.nvidia.switch import DONE, Progress, Switch
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode
@@ -102,6 +103,8 @@ class NvidiaBackend:
             held="another one is in use" if held else _held_elsewhere(observation),
             held_before=_held_before(observation, config),
             registered=replace(found, exact=found.exact and known),
+            answered=known,
+            sound=all(gpu.health is Health.OK and not (gpu.problem or gpu.health_message) for gpu in observation.gpus),
         )
         return self._switch.advance(config, moment)
 

@@ -11,52 +11,30 @@ pod does not see yet: config-manager would end and fall back to the default.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import TypeAdapter, with_config
 
 from crds.v1alpha1.names import Reason
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
-from nodeagent.handover.files import WIRE, read_json, write_json
+from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.node_files import NodeFiles
-from nodeagent.nvidia.served import Registered
-from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.pods import NodePod, ObservedPods
+from nodeagent.nvidia.record import SwitchRecord
+from nodeagent.nvidia.registration import TAINT_SECONDS, LostRegistration
+from nodeagent.nvidia.signals import MPS_DAEMON, PLUGIN, HangUpCall, Signals
+from nodeagent.observed.pods import NodePod
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 
 PROJECTED_SECONDS, LOADED_SECONDS, ALLOCATABLE_SECONDS = 180.0, 60.0, 30.0
 """The kubelet projects a new key within two minutes; then the programs read it; then three of its status ticks."""
 RETRY_SECONDS = 300.0
-TAINT_SECONDS = 3.0
-"""Pods that the scheduler was about to bind are bound, and in our watch, after that."""
 SIGNAL_SECONDS = 3.0
 """A signal that was not lost has had its effect by then. The link of the daemon's pod names the key for 10 s at first:
 its config-manager ends without a process to signal, and goes back to the default each time it starts."""
-SIGNALS = 3
-"""Each takes all devices off the node for a moment: where so many have no effect, no other will."""
 DAEMON_SECONDS = 600.0
 """Until that link names the key again: the kubelet restarts config-manager after up to five minutes."""
-PLUGIN, MPS_DAEMON = "nvidia-device-plugin", "mps-control-daemon"
-HangUpCall = Callable[[str, str], str]
-"""Pod UID and program; returns why it could not be sent. See `hang_up`."""
 DONE = Stage(schedulable=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What one pass knows of the node."""
-
-    node: ObservedNode
-    pods: ObservedPods
-    held: str
-    """What is, or may be, in use; empty: nothing."""
-    held_before: str
-    """Which container holds a device that the config of the plan does not have."""
-    registered: Registered
-    """Of the config that the plan has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,33 +46,22 @@ class Progress:
     """The folders in which the key will show, while that is all that is waited for."""
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Switched:
-    """Since when this node's plugin has a key: what was made before has another config."""
-
-    key: str = ""
-    at_ns: int = field(default=0)
-
-
-_FILE = TypeAdapter(_Switched)
-
-
 class Switch:
     """Call `advance` once a pass."""
 
     def __init__(
         self, files: NodeFiles, guard: NodeGuard, record: Path, *, hang_up: HangUpCall, clock: Callable[[], float]
     ) -> None:
-        self._files, self._guard, self._record, self._hang_up = files, guard, record, hang_up
-        self._ages = Ages(clock)
-        self._signalled: dict[tuple[str, str], int] = {}
-        """How many deadlines had passed at the last signal, by pod UID and key."""
+        self._files, self._guard, self._record = files, guard, SwitchRecord(record)
+        self._ages, self._signals = Ages(clock), Signals(hang_up, clock)
+        self._lost = LostRegistration(guard, self._signals, self._ages, clock)
 
     def advance(self, config: NodeConfig, now: Moment) -> Progress:
         key, plugin = now.node.plugin_config, now.pods.device_plugin
         if key != config.key:
-            self._forget(config.key)
+            self._record.forget(config.key)
+            self._signals.forget()
+            self._lost.forget()
         if plugin is None:
             progress = Progress(stage=self._no_plugin(now), key=key)
         elif key != config.key:
@@ -155,16 +122,19 @@ class Switch:
                 f"config-manager of pod {plugin.title} has chosen {chosen.key or 'no config'}, not {config.key}: read "
                 "its log; the ConfigMap must have a key `default` too, which it reads first",
             )
-        at_ns = self._since(config.key, chosen.at_ns)
-        return (
-            (self._daemon(config, now, plugin.uid, at_ns) if config.shared else None)
+        at_ns, served_ns = self._record.since(config.key, chosen.at_ns), self._files.served_ns(config.resource)
+        stage = (
+            (self._daemon(config, now, plugin, at_ns, served_ns) if config.shared else None)
             or self._given_twice(now)
-            or self._loaded(config, now, plugin.uid, at_ns)
+            or self._loaded(config, now, plugin, at_ns, served_ns)
             or self._counted(config, now)
-            or self._confirmed(now)
         )
+        if stage is None:
+            self._record.confirm(config.key, served_ns)
+            self._lost.forget()
+        return stage or self._opened(now)
 
-    def _daemon(self, config: NodeConfig, now: Moment, pod_uid: str, at_ns: int) -> Stage | None:
+    def _daemon(self, config: NodeConfig, now: Moment, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
         """None where the MPS daemon was started with these limits."""
         if self._files.started_ns(config.resource) >= at_ns:
             return None
@@ -172,7 +142,7 @@ class Switch:
         if daemon is None:
             if now.registered.foreign:
                 # The plugin has not reloaded: the devices of before are still offered.
-                return self._given_twice(now) or self._loaded(config, now, pod_uid, at_ns)
+                return self._given_twice(now) or self._loaded(config, now, plugin, at_ns, served_ns)
             # Its pod does not tolerate the taint; meanwhile the plugin waits for it and offers nothing.
             self._guard.lift(now.node)
             return self._late(
@@ -183,7 +153,7 @@ class Switch:
             )
         if self._files.chosen(daemon.uid).key != config.key:
             # A signal that came too late has made it read this other config.
-            self._signalled.pop((daemon.uid, config.key), None)
+            self._signals.forget(daemon.uid)
             message = f"config-manager of pod {daemon.title} has not chosen {config.key} yet, which takes some restarts"
             return self._late("daemon's config", DAEMON_SECONDS, message)
         if self._ages.seconds("daemon", config.key) < SIGNAL_SECONDS:
@@ -209,25 +179,24 @@ class Switch:
         message = f"{now.held_before} of the config before, and others could get the same GPU: delete the pod"
         return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
 
-    def _loaded(self, config: NodeConfig, now: Moment, pod_uid: str, at_ns: int) -> Stage | None:
-        loaded = self._files.served_ns(config.resource) >= at_ns
+    def _loaded(self, config: NodeConfig, now: Moment, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
+        loaded = served_ns >= at_ns
         if loaded and now.registered.exact:
             return None
         what = "the kubelet does not have exactly its devices" if loaded else "it has not loaded the config"
         if loaded and not now.registered.foreign:
-            # Devices that it lists as Unhealthy are not there, and would be healthy again after a signal.
-            return self._late("registered", LOADED_SECONDS, f"NVIDIA's device plugin: {what}: read the log of its pod")
+            # What it marked as Unhealthy since it was confirmed would be healthy again after a signal.
+            known = self._record.is_confirmed(config.key, served_ns)
+            lost = None if known else self._lost.heal(now, plugin, config.key)
+            what = f"NVIDIA's device plugin: {what}: read the log of its pod"
+            return lost or self._late("registered", LOADED_SECONDS, what)
         if self._ages.seconds("loaded", config.key) < LOADED_SECONDS:
             return _waiting(f"NVIDIA's device plugin: {what} yet")
-        return self._reloaded(pod_uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")
+        return self._reloaded(plugin.uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")
 
     def _reloaded(self, pod_uid: str, program: str, config: NodeConfig, what: str) -> Stage:
-        # Again after each deadline: the program may have read the link while it named another key.
-        times = int(self._ages.seconds(program, pod_uid, config.key) // LOADED_SECONDS)
-        if self._signalled.get((pod_uid, config.key), -1) < times < SIGNALS:
-            if why := self._hang_up(pod_uid, program):
-                return self._late(f"signal to {program}", 0.0, f"{what}, and {why}: delete the pod")
-            self._signalled[pod_uid, config.key] = times
+        if why := self._signals.send(pod_uid, program, config.key):
+            return self._late(f"signal to {program}", 0.0, f"{what}, and {why}: delete the pod")
         return self._late(f"reload {program}", LOADED_SECONDS, f"{what}: delete the pod if that lasts")
 
     def _counted(self, config: NodeConfig, now: Moment) -> Stage | None:
@@ -237,7 +206,7 @@ class Switch:
         message = f"the Node shows {shown} of {config.resource}, and the kubelet has {now.registered.count}"
         return self._late("counted", ALLOCATABLE_SECONDS, message)
 
-    def _confirmed(self, now: Moment) -> Stage:
+    def _opened(self, now: Moment) -> Stage:
         why = self._guard.lift(now.node)
         return Stage(schedulable=False, reason=Reason.ADVERTISING, message=why) if why else DONE
 
@@ -249,21 +218,6 @@ class Switch:
             "nvidia.com/gpu.deploy.device-plugin=true)"
         )
         return self._late("plugin", LOADED_SECONDS, message, reason=Reason.DEVICE_PLUGIN_ERROR)
-
-    def _since(self, key: str, at_ns: int) -> int:
-        """A sidecar that restarts makes its link again, and no program reads it: the first time counts."""
-        found = read_json(self._record, _FILE)
-        if isinstance(found, _Switched) and found.key == key:
-            return found.at_ns
-        write_json(self._record, _FILE, _Switched(key=key, at_ns=at_ns))
-        return at_ns
-
-    def _forget(self, key: str) -> None:
-        """Before a key is requested: what an earlier time with it proved, or cost, says nothing of the next."""
-        self._signalled.clear()
-        found = read_json(self._record, _FILE)
-        if isinstance(found, _Switched) and found.key == key:
-            self._record.unlink()
 
     def _late(self, what: str, seconds: float, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
         if self._ages.seconds(what, message) < seconds:

@@ -33,6 +33,8 @@ class ObservedNode:
     """resourceVersion."""
     allocatable: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Of GPU resources only; a resource that is not in it counts 0."""
+    capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Likewise, with the devices that are listed as Unhealthy."""
     changing: bool = False
     """Our taint is on the Node."""
     ours: bool = False
@@ -71,13 +73,13 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
     status = raw.get("status") or {}
     labels = raw["metadata"].get("labels") or {}
     info = status.get("nodeInfo") or {}
-    amounts = status.get("allocatable") or {}
     return ObservedNode(
         name=raw["metadata"]["name"],
         uid=raw["metadata"].get("uid", ""),
         boot_id=info.get("bootID", ""),
         version=raw["metadata"].get("resourceVersion", ""),
-        allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
+        allocatable=_amounts(status.get("allocatable")),
+        capacity=_amounts(status.get("capacity")),
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
         disabled=enablement(labels).ended,
@@ -90,3 +92,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )
+
+
+def _amounts(raw: Mapping[str, Any] | None) -> dict[str, int]:
+    return {name: to_int(text) for name, text in sorted((raw or {}).items()) if classify(name) is not None}

@@ -35,8 +35,10 @@ Context = grpc.ServicerContext
 class Served(services.DevicePluginServicer):
     """One resource on one socket."""
 
-    def __init__(self, plugin_dir: Path, resource: str, ids: tuple[str, ...], config: Config, mps_root: Path) -> None:
-        self.resource, self.ids = resource, ids
+    def __init__(
+        self, plugin_dir: Path, resource: str, ids: tuple[str, ...], config: Config, mps_root: Path, *, lost: bool
+    ) -> None:
+        self.resource, self.ids, self._lost = resource, ids, lost
         self._config, self._mps_root = config, mps_root
         self._socket = plugin_dir / f"nvidia-{resource.partition('/')[2]}.sock"
         self._over = threading.Event()
@@ -70,8 +72,9 @@ class Served(services.DevicePluginServicer):
         return self._options
 
     def ListAndWatch(self, _request: api.Empty, _: Context) -> Iterator[api.ListAndWatchResponse]:  # noqa: N802
-        yield api.ListAndWatchResponse(devices=[api.Device(ID=device_id, health=HEALTHY) for device_id in self.ids])
-        self._over.wait()
+        if not self._lost:
+            yield api.ListAndWatchResponse(devices=[api.Device(ID=device_id, health=HEALTHY) for device_id in self.ids])
+            self._over.wait()
 
     def GetPreferredAllocation(  # noqa: N802 - the name in the proto
         self, request: api.PreferredAllocationRequest, _: Context
@@ -131,6 +134,8 @@ class NvidiaDevicePlugin(Program):
     retry_seconds: float = RETRY_SECONDS
     loads: int = field(default=0, init=False)
     """How often it has read its config."""
+    loses: int = field(default=0, init=False)
+    """So many of its next registrations the kubelet loses: it ends the stream at once, and never calls again."""
     _served: list[Served] = field(default_factory=list, init=False)
     _retry_at: float | None = field(default=None, init=False)
     _kubelet: int | None = field(default=None, init=False)
@@ -166,7 +171,8 @@ class NvidiaDevicePlugin(Program):
             self.end(f"error starting plugins: unable to load config: {bad}")
             return
         for resource, ids in planned.items():
-            self._served = [Served(self._paths.plugin_dir, resource, ids, config, self.mps_root)]
+            lost, self.loses = self.loses > 0, max(self.loses - 1, 0)
+            self._served = [Served(self._paths.plugin_dir, resource, ids, config, self.mps_root, lost=lost)]
             try:
                 if config.strategy == MPS:
                     tell(self.mps_root / resource / "pipe", command="get_default_active_thread_percentage")

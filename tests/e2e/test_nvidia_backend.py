@@ -10,6 +10,7 @@ from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN
 from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.driver.machine import observe
+from sandbox.kubelet import Timings
 from sandbox.node import SandboxNode
 from sandbox.nvidia_plugin.mps_daemon import DEFAULT, EXCLUSIVE_PROCESS, tell
 from sandbox.nvidia_plugin.node import CONFIG_LABEL, CONFIG_MAP, NAMESPACE
@@ -24,6 +25,8 @@ NODE = "n"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 PLAN = paths.plan(NODE)
 SECONDS = 150.0
+GRACE_SECONDS = 20.0
+"""Of a plugin's devices after its end; a real kubelet takes five minutes."""
 PEOPLES = {"default": "version: v1\n", "team-a": "version: v1\nflags: {migStrategy: none}\n"}
 
 
@@ -31,6 +34,9 @@ class NodeOfNvidia(SandboxNode):
     """Remembers what NVIDIA's programs did."""
 
     nvidia_type = WatchedNode
+
+    def _timings(self) -> Timings:
+        return Timings(endpoint_grace_seconds=GRACE_SECONDS)
 
 
 class Rig:
@@ -182,6 +188,22 @@ def test_a_signal_that_is_lost_is_sent_once_more(rig: Rig) -> None:
     rig.await_ready(SHARED, 8)
     assert rig.nvidia.signalled.count(PLUGIN.program) == 1
     assert rig.nvidia.exits == []
+
+
+def test_a_registration_that_the_kubelet_lost_is_healed(rig: Rig) -> None:
+    """The plugin serves, as it believes; after one signal of the agent the kubelet has its devices."""
+    offered = {WHOLE: "2"}.items()
+    eventually(lambda: offered <= rig.node()["status"]["allocatable"].items(), "the default", SECONDS, seen=rig.seen)
+    rig.nvidia.lose_registration()
+    rig.request(0)
+    lost = "lists none of its devices"
+    eventually(lambda: lost in rig.condition("Ready")[2], "it is lost", SECONDS, seen=rig.seen)
+    assert rig.nvidia.history[-1].keys() == {WHOLE}
+    assert rig.node()["spec"]["taints"]
+
+    rig.await_ready(WHOLE, 2)
+    assert rig.nvidia.signalled == [PLUGIN.program]
+    eventually(lambda: not rig.node()["spec"].get("taints"), "the node is open", SECONDS, seen=rig.seen)
 
 
 def test_a_label_of_another_client_is_left_alone(rig: Rig) -> None:

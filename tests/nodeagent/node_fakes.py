@@ -103,6 +103,8 @@ class FakeKubelet:
         self.entries: tuple[CheckpointEntry, ...] = ()
         self.age_seconds: float | None = 3600.0
         self.refuses = ""
+        self.hides_devices = ""
+        """Why GetAllocatableResources alone has no answer."""
         self.rivals: tuple[str, ...] = ()
         self.same_processes = True
         """The agent has the node's PID namespace."""
@@ -123,7 +125,8 @@ class FakeKubelet:
         return Listed(pods={key: self.held.get(key, {}) for key in sorted(self.known)})
 
     def allocatable(self) -> Allocatable | NoAnswer:
-        return NoAnswer(reason=self.refuses) if self.refuses else Allocatable(ids=dict(self.devices))
+        why = self.refuses or self.hides_devices
+        return NoAnswer(reason=why) if why else Allocatable(ids=dict(self.devices))
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         return self.entries

@@ -22,6 +22,8 @@ from tests.nodeagent.world import World
 
 HELM = {"app.kubernetes.io/name": "nvidia-device-plugin"}
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+GRACE_SECONDS = 300.0
+"""For so long the kubelet counts the devices of a plugin that is gone."""
 PARTS = {"plugin": "nvidia-device-plugin-ctr", "mps": "mps-control-daemon-ctr"}
 
 
@@ -37,8 +39,12 @@ class NvidiaWorld(World):
         self.hang_ups: list[str] = []
         self.loaded = ""
         """The key that the plugin has read."""
+        self.loses = 0
+        """So many of the plugin's next registrations the kubelet loses, as it does where one comes too soon."""
         self.daemon_replicas = 0
         self.moves: list[str] = []
+        self._gone_at: dict[str, float] = {}
+        """By resource, when the kubelet last saw its plugin end."""
         self._serial = itertools.count(1)
         super().__init__(path, gpus)
         self.start("plugin")
@@ -90,6 +96,10 @@ class NvidiaWorld(World):
         self.hang_ups.append(program)
         part = next(part for part, uid in self.uids.items() if uid == pod_uid)
         assert part == "plugin" or not self.busy(), f"the daemon is reloaded below containers with {self.busy()}"
+        if part == "plugin" and self.loaded == self.chosen(part):
+            assert not self.busy(), f"a plugin with the right config is reloaded below containers with {self.busy()}"
+            assert self.tainted(), "a plugin with the right config is reloaded while pods may come"
+            assert not any(self.kubelet.capacity.values()), "devices that may be Unhealthy are made healthy again"
         self.effect(f"SIGHUP {program}")
         self.load(self.chosen("plugin")) if part == "plugin" else self.start_daemon()
         return ""
@@ -99,12 +109,33 @@ class NvidiaWorld(World):
         self.loaded = key
         for path in (self.root / "device-plugins").glob("*.sock"):
             path.unlink()
-        self.kubelet.devices = {**self.kubelet.devices, WHOLE: (), SHARED: ()}
+        self._unregister(WHOLE)
+        self._unregister(SHARED)
         config = self._read(key)
         if not config.shared or self.daemon_replicas:
             (self.root / "device-plugins" / f"nvidia-{config.resource.partition('/')[2]}.sock").touch()
             uuids = [self.gpu(index).uuid for index in range(2)]
-            self.kubelet.devices[config.resource] = tuple(i for uuid in uuids for i in sorted(config.ids(uuid)))
+            self._register(config.resource, tuple(i for uuid in uuids for i in sorted(config.ids(uuid))))
+
+    def _register(self, resource: str, ids: tuple[str, ...]) -> None:
+        self.kubelet.devices = {**self.kubelet.devices, resource: ids}
+        self.kubelet.capacity = {**self.kubelet.capacity, resource: len(ids)}
+        self._gone_at.pop(resource, None)
+        if self.loses:
+            self.loses -= 1
+            self._unregister(resource)
+
+    def _unregister(self, resource: str) -> None:
+        """What it listed counts as Unhealthy, and after a while not at all."""
+        if self.kubelet.devices.get(resource):
+            self._gone_at[resource] = self.clock.now
+        self.kubelet.devices = {**self.kubelet.devices, resource: ()}
+
+    def _drop_gone(self) -> None:
+        for resource, at in list(self._gone_at.items()):
+            if self.clock.now >= at + GRACE_SECONDS:
+                del self._gone_at[resource]
+                self.kubelet.capacity = {**self.kubelet.capacity, resource: 0}
 
     def start_daemon(self) -> None:
         config = self._read(self.chosen("mps"))
@@ -140,6 +171,7 @@ class NvidiaWorld(World):
                     self.load(label)
         if "plugin" in self.uids:
             self._discover(self._read(self.chosen("plugin")))
+        self._drop_gone()
         if self.node_ticks:
             self.tick()
         self.clock.now += seconds
@@ -152,8 +184,8 @@ class NvidiaWorld(World):
         elif not config.shared and "mps" in self.uids:
             self.end("mps")
             self.daemon_replicas = 0
-        there = bool(self.kubelet.devices.get(config.resource))
-        if self.loaded == self.chosen("plugin") and config.shared and self.daemon_replicas and not there:
+        serves = any((self.root / "device-plugins").glob("*.sock"))
+        if self.loaded == self.chosen("plugin") and config.shared and self.daemon_replicas and not serves:
             self.load(self.loaded)
 
     def control(self) -> None:
@@ -181,11 +213,11 @@ class NvidiaWorld(World):
     def label(self) -> str:
         return str(self.node["metadata"].get("labels", {}).get(CONFIG_LABEL, ""))
 
-    def until(self, state: tuple[str, str], seconds: float = 60.0, *, gpu: int = 0) -> None:
+    def until(self, state: tuple[str, str], seconds: float = 60.0, *, gpu: int = 0, step: float = 0.5) -> None:
         """Passes until this GPU is so; fails where it does not come."""
         end = self.clock.now + seconds
         while self.clock.now < end:
-            self.run()
+            self.run(step)
             if self.found(gpu) == state:
                 return
         raise AssertionError(f"{self.found(gpu)} after {seconds:g} s: {self.gpu_status(gpu).get('message')}")

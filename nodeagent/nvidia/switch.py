@@ -90,8 +90,8 @@ class Switch:
                 "projected",
                 PROJECTED_SECONDS,
                 f"pod {plugin.title} does not see the key {config.key} of its ConfigMap yet: check that "
-                "devicePlugin.config of gpuplan's chart names the ConfigMap that this plugin mounts, and the "
-                "controller's log",
+                "devicePlugin.config of gpuplan's chart names the ConfigMap that this plugin mounts, that this is "
+                "neither immutable nor full (1 MiB), and the controller's log",
             )
             return Progress(stage=unseen, key=key, projections=self._files.projections(plugin.uid))
         stage = self._request(config, now)

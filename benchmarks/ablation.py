@@ -21,9 +21,18 @@ from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
 from controller.model.snapshot import Snapshot
 from controller.planner import search
+from controller.planner.board.assignment import Assignment
+from controller.planner.board.board import Board
 from controller.planner.placement import admission, existing_supply, split
+from controller.planner.placement.packing_check import PackingCheck
+from controller.planner.placement.shares import Scale
 from controller.planner.strategy import level, priorities
 from controller.planning import plan
+
+
+def _all_of(board: Board, group: int, assignments: Sequence[Assignment], _: Scale) -> admission.Admitted:
+    return admission.Admitted(members=list(assignments), others=[], packing=PackingCheck.of(board, group))
+
 
 Replaced = tuple[Any, str, object]
 PHASES: Mapping[str, Sequence[Replaced]] = {
@@ -34,10 +43,10 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
         (priorities, "_place_together", lambda *_: None),
         (priorities, "upper_bound", lambda *_: -1),
     ),
-    "choosing on counts": ((level, "admit", lambda *given: (list(given[2]), [])),),
+    "choosing on counts": ((level, "admit", _all_of),),
     "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
     "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
-    "dividing again": ((level, "_DIVISIONS", 1),),
+    "making room in other groups": ((level, "make_room", lambda *_: None),),
     "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
     "placing again": ((level, "_REPEATED", -1),),
     "the price of idle partitions": ((existing_supply, "_PRICE", 10**9),),

@@ -125,7 +125,8 @@ class Pool(ABC):
         """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
         self._orders: dict[str, list[Entry]] = {}
         self._entries: dict[tuple[int, str], Entry | None] = {}
-        self._few = False
+        self.few = False
+        """All pods fit: few devices are changed, whatever is lost by that."""
 
     @abstractmethod
     def space(self, state: int) -> int:
@@ -183,14 +184,14 @@ class Pool(ABC):
 
     def prefer_few(self, few: bool) -> None:
         """Where all pods fit, change few devices: those that change anyway first, then those that can hold most."""
-        if few != self._few:
-            self._few = few
+        if few != self.few:
+            self.few = few
             self._rate_again()
 
     def rate(self, fitting: Fitting, key: int) -> Entry:
         """What taking this from a device in bucket `key` costs."""
         tier = key & 3
-        if self._few and tier != Tier.CHANGED_ANYWAY:
+        if self.few and tier != Tier.CHANGED_ANYWAY:
             return Entry(_LAST - self.space(key >> 2), tier, fitting.regret, key)
         return Entry(fitting.loss, tier, fitting.regret, key)
 

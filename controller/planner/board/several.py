@@ -2,7 +2,8 @@
 
 The partitions of one pod come from one node, and from as many of its GPUs as need be. Nodes of a group that may have
 them within reach are tried, the fullest first; those that lacked them are left out until something on them changes. Of
-the first nodes that have them, the one where fewest GPUs change is chosen. Never assigns anything.
+the first nodes that have them, the one that loses least by it is chosen, or the one where fewest GPUs change where all
+pods fit. Never assigns anything.
 """
 
 from __future__ import annotations
@@ -110,9 +111,9 @@ class SeveralFinder:
         nodes = self._candidates(demand.wants, group, reach)
         missed = self._missed.setdefault((demand.wants, reach), {})
         passed: list[int] = []
-        best: tuple[int, Found] | None = None
+        best: tuple[tuple[int, int], Found] | None = None
         position = compared = 0
-        while position < len(nodes) and compared < _COMPARED and (best is None or (best[0] and self._comparisons > 0)):
+        while position < len(nodes) and compared < _COMPARED and (best is None or self._comparisons > 0):
             node = nodes[position]
             position += 1
             capacity = self._nodes[node]
@@ -129,8 +130,12 @@ class SeveralFinder:
             compared += 1
             self._comparisons -= 1
             changes = _gpus_to_change(found)
-            if best is None or changes < best[0]:
-                best = changes, found
+            loss = sum(fitting.loss for _, fitting in found)
+            cost = (changes, loss) if found[0][0].pool.few else (loss, changes)
+            if best is None or cost < best[0]:
+                best = cost, found
+            if not changes:
+                break
         # Nodes without the partitions will not have them until something is taken off: skip them from now on.
         nodes[:position] = passed
         return None if best is None else best[1]

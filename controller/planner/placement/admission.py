@@ -1,6 +1,6 @@
 """Chooses which pods of one node group to serve when not all of them fit: as many as possible, level by level.
 
-Takes a group's assignments, returns the admitted ones and the rest. For each of a grid of prices on GPU, CPU and
+Takes a group's assignments, returns the admitted ones and the others. For each of a grid of prices on GPU, CPU and
 memory, they are sorted by what they cost, and the longest prefix that can be packed is found; the price that admits
 most wins. Packing is tested on counts of device states, not on devices, so a test costs the same for 10 GPUs and
 10,000; whether each node has the CPU in the right place shows when the admitted are placed. Never changes the board.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
@@ -27,10 +28,26 @@ _STEPS = 10
 Priced = tuple[Assignment, Shares]
 
 
-def admit(
-    board: Board, group: int, assignments: Sequence[Assignment], scale: Scale
-) -> tuple[list[Assignment], list[Assignment]]:
-    """The admitted and the rest, rank by rank."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Admitted:
+    """What one group serves, what it turned away, and what else it could hold."""
+
+    members: list[Assignment]
+    others: list[Assignment]
+    packing: PackingCheck
+    """With the members packed."""
+
+    def leave(self, one: Assignment) -> None:
+        self.members.remove(one)
+        self.packing = self.packing.without([one])
+
+    def join(self, one: Assignment) -> None:
+        self.members.append(one)
+        self.packing = self.packing.with_packed([one])
+
+
+def admit(board: Board, group: int, assignments: Sequence[Assignment], scale: Scale) -> Admitted:
+    """Rank by rank."""
     priced = _alike_in_gangs([(one, scale.shares(one.demand)) for one in sorted(assignments, key=_tie_break)])
     packing = PackingCheck.of(board, group)
     admitted: list[Assignment] = []
@@ -42,7 +59,7 @@ def admit(
             left = left.with_packed(chosen)
             admitted += chosen
             others += rest
-    return admitted, others
+    return Admitted(members=admitted, others=others, packing=packing.with_packed(admitted))
 
 
 def _rivals(pools: Sequence[Pool], priced: list[Priced]) -> list[list[Priced]]:
@@ -94,9 +111,10 @@ def _alike_in_gangs(priced: list[Priced]) -> list[Priced]:
     return [(one, means.get(key_of(one.pod) or ("", ""), shares)) for one, shares in priced]
 
 
-def _tie_break(assignment: Assignment) -> tuple[str, int, tuple[str, str]]:
+def _tie_break(assignment: Assignment) -> tuple[str, int, int, tuple[str, str]]:
+    """Of pods that cost the same, those that have no other group come first."""
     pod = assignment.pod
-    return (pod.gang, pod.created, pod.key)
+    return (pod.gang, len(assignment.groups), pod.created, pod.key)
 
 
 def _cost_at(prices: Shares) -> Callable[[Priced], float]:

@@ -42,6 +42,17 @@ class PackingCheck:
         free = self.free - Capacity.total(one.needs for one in assignments)
         return replace(self, free=free, packed=self.packed + total_wants([one.wants for one in assignments]))
 
+    def without(self, assignments: Sequence[Assignment]) -> PackingCheck:
+        """The same where these, which are packed, have left."""
+        free = self.free + Capacity.total(one.needs for one in assignments)
+        return replace(self, free=free, packed=self.packed - total_wants([one.wants for one in assignments]))
+
+    def fits(self, assignments: Sequence[Assignment]) -> bool:
+        """Whether these can be packed, too, and the nodes together have the CPU and memory."""
+        left = self.free - Capacity.total(one.needs for one in assignments)
+        wants = total_wants([one.wants for one in assignments])
+        return min(left.cpu_milli, left.memory_bytes, left.pods) >= 0 and self.packs(wants)
+
     def packs(self, wants: Counter[str]) -> bool:
         """Hardest resources first, each into the devices that lose least by it. `wants` are partitions per resource."""
         requested = self.packed + wants

@@ -1,13 +1,13 @@
 """Divides the pods of one level among the node groups that they may use, so that no group is overloaded needlessly.
 
 Takes assignments and scales, returns assignments per group; each is in one list at most. Shares of each kind of pod are
-moved from loaded to idle groups in a fixed number of rounds, then the pods are distributed by largest remainder. What
-was refused before makes no load, so that groups turn away pods at the same price. Never decides whether a pod fits.
+moved from loaded to idle groups in a fixed number of rounds, then the pods are distributed by largest remainder. Never
+decides whether a pod fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from controller.planner.board.assignment import Assignment
 from controller.planner.placement.shares import Scale
@@ -17,9 +17,9 @@ _LEAST = 1e-12
 
 
 def split(
-    assignments: Sequence[Assignment], scales: Sequence[Scale], refused: Collection[int] = ()
+    assignments: Sequence[Assignment], scales: Sequence[Scale]
 ) -> tuple[list[list[Assignment]], list[Assignment]]:
-    """Assignments per group, and those that no group can serve. `refused` are ids of assignments that make no load."""
+    """Assignments per group, and those that no group can serve."""
     kinds: dict[tuple[int, ...], list[Assignment]] = {}
     unserved = []
     for one in assignments:
@@ -28,8 +28,7 @@ def split(
             kinds.setdefault(able, []).append(one)
         else:
             unserved.append(one)
-    loading = {able: [one for one in members if id(one) not in refused] for able, members in kinds.items()}
-    weights = _balanced(loading, scales)
+    weights = _balanced(kinds, scales)
     assigned: list[list[Assignment]] = [[] for _ in scales]
     for able, members in kinds.items():
         _distribute(members, able, weights[able], scales, assigned)

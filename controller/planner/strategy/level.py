@@ -8,7 +8,6 @@ level has placed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.model.demand import Wants, total_wants
@@ -18,14 +17,10 @@ from controller.planner.board.devices import Reach
 from controller.planner.placement.admission import admit
 from controller.planner.placement.existing_supply import use_ready
 from controller.planner.placement.gangs import Gangs
+from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import Scale, measure
 from controller.planner.placement.split import split
 
-Admitted = list[tuple[list[Assignment], list[Assignment]]]
-"""Per group the admitted pods, and its others."""
-
-_DIVISIONS = 3
-"""How often pods are divided among groups."""
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
@@ -42,41 +37,25 @@ def place_once(board: Board, assignments: Sequence[Assignment]) -> tuple[Cost, i
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
-    admitted, rest = _divide(board, assignments, scales)
+
+    def cost(one: Assignment) -> float:
+        """The largest share of a whole group that it needs, in the group where that is least."""
+        return min((max(scales[group].shares(one.demand)) for group in one.groups), default=0.0)
+
+    assigned, rest = split(assignments, scales)
+    admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
+    make_room(admitted, cost)
     lowest = max((one.rank for one in assignments), default=0)
-    spared = min(_SPARED, sum(one.rank == lowest for members, _ in admitted for one in members) // _ONE_OF)
+    spared = min(_SPARED, sum(one.rank == lowest for found in admitted for one in found.members) // _ONE_OF)
     left_out: list[Assignment] = []
-    for group, (members, others) in enumerate(admitted):
+    for group, found in enumerate(admitted):
         # Where CPU or memory decides which pods are served, GPUs are not scarce either.
-        roomy = not others or _load(members, scales[group]) < _ROOMY
-        left_out += _place_in_group(board, group, members, lowest=lowest, spared=spared - len(left_out), roomy=roomy)
-        rest += [one for one in (*members, *others) if not one.placed]
-    _backfill(board, _cheapest_first(rest, scales))
-    return lambda one: _cost(one, scales), sum(not one.placed for one in left_out)
-
-
-def _divide(
-    board: Board, assignments: Sequence[Assignment], scales: Sequence[Scale]
-) -> tuple[Admitted, list[Assignment]]:
-    """Per group who is admitted, and the other pods of it; and the pods that no group serves. The best of some rounds.
-
-    What a round refuses makes no load in the next one: otherwise a group with many pods that are too large anyway would
-    turn away smaller pods than those that another group admits.
-    """
-    best: tuple[list[int], Admitted, list[Assignment]] | None = None
-    refused: frozenset[int] = frozenset()
-    for _ in range(_DIVISIONS if len(scales) > 1 else 1):
-        assigned, unserved = split(assignments, scales, refused)
-        admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
-        served = Counter(one.rank for members, _ in admitted for one in members)
-        score = [served[rank] for rank in range(1 + max(served, default=0))]
-        if best is None or score > best[0]:
-            best = (score, admitted, unserved)
-        before, refused = refused, frozenset(id(one) for _, others in admitted for one in others)
-        if refused in (before, frozenset()):
-            break
-    assert best is not None
-    return best[1], best[2]
+        roomy = not found.others or _load(found.members, scales[group]) < _ROOMY
+        left = spared - len(left_out)
+        left_out += _place_in_group(board, group, found.members, lowest=lowest, spared=left, roomy=roomy)
+        rest += [one for one in (*found.members, *found.others) if not one.placed]
+    _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
+    return cost, sum(not one.placed for one in left_out)
 
 
 def _place_in_group(
@@ -193,15 +172,3 @@ def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
         for assignment in assignments:
             if not assignment.placed:
                 board.place(assignment, reach=reach)
-
-
-def _cheapest_first(assignments: Iterable[Assignment], scales: Sequence[Scale]) -> list[Assignment]:
-    def key(one: Assignment) -> tuple[int, float, int, tuple[str, str]]:
-        return (one.rank, _cost(one, scales), one.pod.created, one.pod.key)
-
-    return sorted(assignments, key=key)
-
-
-def _cost(assignment: Assignment, scales: Sequence[Scale]) -> float:
-    """The largest share of a whole group that a pod needs, in the group where it is least."""
-    return min((max(scales[group].shares(assignment.demand)) for group in assignment.groups), default=0.0)

@@ -265,3 +265,12 @@ def test_whole_gpus_are_counted(snapshot: Snapshot, most: int) -> None:
     exact = oracle.exact_bound(snapshot, per_node=True)
 
     assert (exact.pods, exact.solved, len(plan(snapshot).placed)) == (most, True, most)
+
+
+def test_a_pod_with_several_partitions_goes_where_it_spoils_least() -> None:
+    """Four halves of GPUs on one node: next to what is there they cost the lowest level nothing, on empty GPUs much."""
+    snapshot = instance(nodes=10, gpus=8, pods=200, seed=50003, mix=MIXES["priorities"])
+    exact = oracle.exact_levels(snapshot, seconds=20.0)
+
+    assert exact is not None
+    assert within_limits(snapshot, served_by_level(snapshot), exact)

@@ -14,7 +14,7 @@ from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import observe
 from sandbox.driver.processes import UnknownDeviceError
 from sandbox.driver.procfs import MAJORS, capability_minor
-from sandbox.kubelet import ContainerRecord
+from sandbox.kubelet.containers import ContainerHooks, ContainerRecord
 from sandbox.mps import clients
 from sandbox.mps.clients import NoDaemonError
 
@@ -23,7 +23,7 @@ NO_DEVICE = ("all", "none", "void")
 """Values that name no device: a container with `all`, such as the agent's own, sees the GPUs and computes on none."""
 
 
-class GpuContainers:
+class GpuContainers(ContainerHooks):
     """The hooks of one node's runtime."""
 
     def __init__(self, machine: Path) -> None:

@@ -16,7 +16,11 @@ from cli.hardware import Gpu
 from sandbox.driver import machine, toolkit
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ClusterApi, ContainerHooks, Kubelet, ScriptedRuntime, Switches, Timings
+from sandbox.kubelet.api import ClusterApi
+from sandbox.kubelet.containers import ContainerHooks
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.runtime import ScriptedRuntime
+from sandbox.kubelet.settings import Switches, Timings
 from sandbox.mps import search_path
 from sandbox.nvidia_plugin.node import NvidiaNode
 from sandbox.ports import HeldPort

@@ -1,7 +1,6 @@
 """The kubelet stand-in's container runtime in the hands of a test: containers are released, or lost in a reboot."""
 
-from sandbox.kubelet import ScriptedRuntime
-from sandbox.kubelet.runtime import KILLED
+from sandbox.kubelet.runtime import KILLED, ScriptedRuntime
 
 
 class RuntimeInHand(ScriptedRuntime):

@@ -4,23 +4,3 @@
 outlives it, and `ContainerHooks` is how simulated hardware sees processes come and go. What it must do is what
 kubelet 1.36 was measured to do, false answers included; it runs no process and mounts nothing.
 """
-
-from sandbox.kubelet.api import ClusterApi, KubeletApi
-from sandbox.kubelet.clock import Clock
-from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerState
-from sandbox.kubelet.kubelet import Kubelet
-from sandbox.kubelet.runtime import ScriptedRuntime
-from sandbox.kubelet.settings import Switches, Timings
-
-__all__ = [
-    "Clock",
-    "ClusterApi",
-    "ContainerHooks",
-    "ContainerRecord",
-    "ContainerState",
-    "Kubelet",
-    "KubeletApi",
-    "ScriptedRuntime",
-    "Switches",
-    "Timings",
-]

@@ -113,7 +113,6 @@ class Allocator:
     endpoints: Endpoints
     checkpoint: CheckpointFile
     free_inactive: Callable[[], None]
-    pause: Callable[[float], object]
     last_admitted: frozenset[str] = frozenset()
     """UID of the pod whose devices were asked for last, if any."""
 
@@ -151,7 +150,7 @@ class Allocator:
             )
             if isinstance(wanted, Nothing):
                 continue
-            refusal = wanted if isinstance(wanted, Refusal) else self._call(pod, holder, wanted)
+            refusal = wanted if isinstance(wanted, Refusal) else self._call(holder, wanted)
             if refusal is not None:
                 return refusal
             allocated = True
@@ -159,7 +158,7 @@ class Allocator:
             self.save()
         return None
 
-    def _call(self, pod: Pod, holder: Holder, wanted: Wanted) -> Refusal | None:
+    def _call(self, holder: Holder, wanted: Wanted) -> Refusal | None:
         client = self.endpoints.get(holder.resource)
         if client is None:
             return Refusal(f"unknown Device Plugin {holder.resource}")
@@ -168,8 +167,6 @@ class Allocator:
             return preferred
         device_ids = self.table.take(wanted, preferred)
         answer = client.allocate(sorted(device_ids))
-        if pod.script.allocate_seconds:
-            self.pause(pod.script.allocate_seconds)
         if isinstance(answer, Refusal):
             self.table.give_back()
             return answer

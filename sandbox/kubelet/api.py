@@ -1,7 +1,7 @@
 """Connects a kubelet to the API server.
 
 Reads frozen pods and nodes from two watches; writes status patches, final deletions, Events and the node's Lease.
-`KubeletApi` is all that the rest of the kubelet knows of the API; `ClusterApi` speaks HTTP. A write never raises: it
+`ClusterApi` is all that the rest of the kubelet knows of the API. A write never raises: it
 returns whether it was done, is pointless now, or may work later.
 """
 
@@ -41,22 +41,6 @@ class Watch(Protocol):
     def stop(self) -> None: ...
 
 
-class KubeletApi(Protocol):
-    def watch_pods(self, node_name: str, on_change: PodChange) -> Watch:
-        """Old and new of each change, in the server's order, from one thread."""
-
-    def watch_node(self, node_name: str, on_change: NodeChange) -> Watch: ...
-    def patch_pod_status(self, pod: Pod, status: Json) -> Outcome: ...
-    def delete_pod(self, pod: Pod) -> Outcome:
-        """The last step of a graceful deletion: grace 0, this uid only."""
-
-    def patch_node_status(self, node_name: str, patch: Json) -> Outcome: ...
-    def renew_lease(self, node_name: str) -> Outcome: ...
-    def emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
 class ClusterApi:
     """One node's kubelet at a real or embedded API server."""
 
@@ -78,6 +62,7 @@ class ClusterApi:
             self._events.stop()
 
     def watch_pods(self, node_name: str, on_change: PodChange) -> Watch:
+        """Old and new of each change, in the server's order, from one thread."""
         return Reflector(
             self._client,
             "/api/v1/pods",
@@ -102,6 +87,7 @@ class ClusterApi:
         return _outcome(f"status of pod {pod.title}", lambda: self._strategic_patch(path, body))
 
     def delete_pod(self, pod: Pod) -> Outcome:
+        """The last step of a graceful deletion: grace 0, this uid only."""
         return _outcome(
             f"deletion of pod {pod.title}",
             lambda: apply.delete(self._client, _path(pod), uid=pod.uid, grace_seconds=0),

@@ -1,13 +1,12 @@
 """Describes containers as the scripted runtime keeps them, and the hooks that it calls.
 
-`ContainerRequest` is what a kubelet requests, `ContainerRecord` what became of it; simulated hardware implements
+`ContainerRequest` is what a kubelet requests, `ContainerRecord` what became of it; simulated hardware overrides
 `ContainerHooks` to see processes come and go. Values only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from sandbox.kubelet.injection import ContainerOptions
 
@@ -49,21 +48,12 @@ class ContainerRecord:
     """Why the container never ran: the hook refused it."""
 
 
-class ContainerHooks(Protocol):
-    """Called from the runtime's thread, in the order of events of each container."""
+class ContainerHooks:
+    """Called from the runtime's thread, in the order of events of each container. These simulate no hardware."""
 
-    def container_started(self, container: ContainerRecord) -> str | None:
+    def container_started(self, container: ContainerRecord) -> str | None:  # noqa: ARG002 - for those that do
         """The processes appear. A returned text is why the container cannot start; it is tried again later."""
-
-    def container_stopped(self, container: ContainerRecord) -> None:
-        """The processes are gone. Only after a start that was not refused."""
-
-
-class NoHooks:
-    """No hardware is simulated."""
-
-    def container_started(self, container: ContainerRecord) -> str | None:  # noqa: ARG002 - the protocol's signature
         return None
 
     def container_stopped(self, container: ContainerRecord) -> None:
-        pass
+        """The processes are gone. Only after a start that was not refused."""

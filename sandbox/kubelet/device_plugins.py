@@ -30,7 +30,6 @@ class DevicePlugins:
         switches: Switches,
         clock: Clock,
         random: Random,
-        pause: Callable[[float], object],
         changed: Callable[[str], None],
     ) -> None:
         self._book = book
@@ -45,7 +44,6 @@ class DevicePlugins:
             endpoints=self.endpoints,
             checkpoint=self._checkpoint,
             free_inactive=self.free_inactive,
-            pause=pause,
         )
         self.registration = Registration(
             plugin_dir=paths.plugin_dir,

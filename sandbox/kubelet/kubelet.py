@@ -17,7 +17,7 @@ from kube.kubelet_api.deviceplugin_pb2_grpc import add_RegistrationServicer_to_s
 from kube.kubelet_api.paths import KubeletPaths
 from kube.kubelet_api.podresources_pb2_grpc import add_PodResourcesListerServicer_to_server
 from sandbox.kubelet.admission import Admission
-from sandbox.kubelet.api import KubeletApi
+from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.clock import Clock, SyncLoop
 from sandbox.kubelet.device_plugins import DevicePlugins
 from sandbox.kubelet.lifecycle import PodBook
@@ -42,7 +42,7 @@ class Kubelet:
         self,
         node_name: str,
         root: Path,
-        api: KubeletApi,
+        api: ClusterApi,
         *,
         status_tick_seconds: float = 10.0,
         clock: Clock | None = None,
@@ -129,7 +129,6 @@ class Kubelet:
             switches=self._switches,
             clock=self._clock,
             random=self._random,
-            pause=self._quit.wait,
             changed=lambda resource: self._loop.post(lambda: self._runner.health_changed(resource)),
         )
 

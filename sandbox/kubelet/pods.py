@@ -3,9 +3,9 @@
 A `Pod` has its containers in start order, each with the devices that it requests and the time that it runs. Quantities
 are integers: CPU in milli, memory in bytes, everything else in units. No process runs in the sandbox, so a container's
 time is read from the `sleep` of its command, and the pod's annotations below `sandbox.gpuplan.dev/` script the rest:
-`start-seconds`, `stop-seconds`, `unkillable-seconds` (`inf`: until released), `allocate-seconds` (how much longer the
-pod's Allocate calls take), `exit-code`, `restarts` (how often containers start again after they end). A value that
-cannot be read is named in `problems` and otherwise ignored. Never reads nodes, devices or the clock.
+`start-seconds`, `stop-seconds`, `unkillable-seconds` (`inf`: until released), `exit-code`, `restarts` (how often
+containers start again after they end). A value that cannot be read is named in `problems` and otherwise ignored. Never
+reads nodes, devices or the clock.
 """
 
 import math
@@ -46,7 +46,6 @@ class Script:
     start_seconds: float | None = None
     stop_seconds: float | None = None
     unkillable_seconds: float = 0.0
-    allocate_seconds: float = 0.0
     exit_code: int = 0
     restarts: int = 0
     problems: tuple[str, ...] = ()
@@ -72,7 +71,6 @@ def script_of(annotations: Mapping[str, str]) -> Script:
         start_seconds=number("start-seconds"),
         stop_seconds=number("stop-seconds"),
         unkillable_seconds=number("unkillable-seconds") or 0.0,
-        allocate_seconds=number("allocate-seconds") or 0.0,
         exit_code=int(number("exit-code") or 0),
         restarts=int(number("restarts") or 0),
         problems=tuple(problems),

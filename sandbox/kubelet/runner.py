@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sandbox.kubelet.admission import Admission
-from sandbox.kubelet.api import KubeletApi
+from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.clock import Clock, SyncLoop, epoch_seconds
 from sandbox.kubelet.containers import ContainerRecord, ContainerState
 from sandbox.kubelet.lifecycle import Entry, PodBook, PodRun, Step
@@ -30,7 +30,7 @@ class KubeletParts:
     runtime: ScriptedRuntime
     loop: SyncLoop
     writer: ApiWriter
-    api: KubeletApi
+    api: ClusterApi
     clock: Clock
     timings: Timings
     switches: Switches

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sandbox.kubelet.clock import Agenda, Clock
-from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerRequest, ContainerState, NoHooks
+from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerRequest, ContainerState
 
 _KEPT_RECORDS = 2000
 KILLED, _TERMINATED = 137, 143
@@ -20,7 +20,7 @@ Listener = Callable[[ContainerRecord], None]
 
 class ScriptedRuntime:
     def __init__(self, hooks: ContainerHooks | None = None, clock: Clock | None = None) -> None:
-        self._hooks = hooks or NoHooks()
+        self._hooks = hooks or ContainerHooks()
         self._clock = clock or Clock()
         self._changed = threading.Condition()
         self._records: dict[str, ContainerRecord] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from sandbox.kubelet.api import KubeletApi, Outcome
+from sandbox.kubelet.api import ClusterApi, Outcome
 from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import Counts, DeviceTable
 from sandbox.kubelet.node_status import NodeReading, status_patch
@@ -25,7 +25,7 @@ _TICK_RETRY_SECONDS = 0.5
 
 @dataclass(eq=False, kw_only=True)
 class NodeTicks:
-    api: KubeletApi
+    api: ClusterApi
     table: DeviceTable
     endpoints: Endpoints
     expired: Callable[[], None]
@@ -88,7 +88,7 @@ class _Pending:
 class ApiWriter:
     """`tick()` writes what the node owes and returns the seconds until it wants to be called again."""
 
-    def __init__(self, name: str, api: KubeletApi, clock: Clock, tick: Callable[[], float]) -> None:
+    def __init__(self, name: str, api: ClusterApi, clock: Clock, tick: Callable[[], float]) -> None:
         self._api = api
         self._clock = clock
         self._tick = tick

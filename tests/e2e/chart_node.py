@@ -13,7 +13,10 @@ from kube import apply
 from partitioning.models import model_for_product
 from sandbox.driver import machine
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime, Switches
+from sandbox.kubelet.api import ClusterApi
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.runtime import ScriptedRuntime
+from sandbox.kubelet.settings import Switches
 from tests.e2e.chart_release import Program, Release
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, call

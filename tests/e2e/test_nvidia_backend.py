@@ -10,7 +10,7 @@ from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN
 from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.driver.machine import observe
-from sandbox.kubelet import Timings
+from sandbox.kubelet.settings import Timings
 from sandbox.node import SandboxNode
 from sandbox.nvidia_plugin.mps_daemon import DEFAULT, EXCLUSIVE_PROCESS, tell
 from sandbox.nvidia_plugin.node import CONFIG_LABEL, CONFIG_MAP, NAMESPACE

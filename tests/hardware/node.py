@@ -21,7 +21,7 @@ from typing import Any
 import pynvml
 
 from sandbox.driver import toolkit
-from sandbox.kubelet import ContainerHooks, ContainerRecord
+from sandbox.kubelet.containers import ContainerHooks, ContainerRecord
 from sandbox.node import SandboxNode
 
 CLIENT = Path(__file__).with_name("cuda_client.py")
@@ -32,7 +32,7 @@ OWN_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--ip
 PLAIN_NODES = {"/dev/null": (1, 3), "/dev/zero": (1, 5), "/dev/urandom": (1, 9)}
 
 
-class CudaContainers:
+class CudaContainers(ContainerHooks):
     """Starts and ends the program of each container with a GPU; `lines` is what it has printed."""
 
     def __init__(self, folder: Path) -> None:

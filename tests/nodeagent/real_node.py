@@ -19,7 +19,9 @@ from sandbox.driver import toolkit
 from sandbox.driver.machine import DRIVER_VERSION, create
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from sandbox.kubelet.api import ClusterApi
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.runtime import ScriptedRuntime
 from tests import faults, incidents
 from tests.apiserver import ApiServer
 from tests.builders.objects import container, manifest, pod

@@ -7,8 +7,7 @@ import pytest
 from partitioning.models import model_for_name
 from sandbox.driver.machine import create, observe
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet import ContainerRecord
-from sandbox.kubelet.containers import ContainerRequest, ContainerState
+from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.injection import ContainerOptions, Mount
 from sandbox.mps.control import start
 from tests.mps import connected

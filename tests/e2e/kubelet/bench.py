@@ -18,7 +18,7 @@ from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
-from sandbox.kubelet import Switches
+from sandbox.kubelet.settings import Switches
 from tests.builders import objects
 from tests.e2e.kubelet.nodes import KubeletNode, Seen
 from tests.e2e.real_cluster import NODES

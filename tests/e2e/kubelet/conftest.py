@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kube import apply
-from sandbox.kubelet import Switches
+from sandbox.kubelet.settings import Switches
 from tests.e2e.kubelet.bench import Bench
 from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealNode, StandInNode
 from tests.e2e.kubelet.programs import KubeletPrograms

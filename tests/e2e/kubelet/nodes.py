@@ -14,8 +14,10 @@ from typing import Protocol
 
 from kube import apply, clients
 from kube.kubelet_api.paths import KubeletPaths
-from sandbox.kubelet import ClusterApi, Kubelet, Switches
+from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.injection import ContainerOptions
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.settings import Switches
 from tests.builders.objects import manifest, node
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.realkubelet import RealKubelet

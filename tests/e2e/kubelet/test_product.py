@@ -15,7 +15,7 @@ from kube import apply
 from nodeagent.handover.config import Loaded, read_loaded
 from partitioning.resources import mig_resource, mps_resource_gb
 from sandbox.driver import machine
-from sandbox.kubelet import Switches
+from sandbox.kubelet.settings import Switches
 from tests import incidents
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
 from tests.e2e.kubelet.programs import KubeletPrograms

@@ -10,7 +10,9 @@ from kubernetes.client import ApiClient
 from kube import apply, clients
 from kube.kubelet_api.allocatable import read_allocatable
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from sandbox.kubelet.api import ClusterApi
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.runtime import ScriptedRuntime
 from tests.apiserver import ApiServer
 from tests.nodeagent.device_plugin.conftest import Node, Running
 from tests.waiting import eventually

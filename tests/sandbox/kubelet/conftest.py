@@ -14,7 +14,8 @@ from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
-from sandbox.kubelet import Kubelet, Switches, Timings
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.settings import Switches, Timings
 from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.fake_api import FakeApi

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from sandbox.kubelet.api import NodeChange, Outcome, PodChange, Watch
+from sandbox.kubelet.api import ClusterApi, NodeChange, Outcome, PodChange, Watch
 from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.pods import Pod, parse_pod
 
@@ -29,10 +29,10 @@ class FakeWatch:
         self.stopped = True
 
 
-class FakeApi:
+class FakeApi(ClusterApi):
     """Pods and one node. Statuses are merged as a strategic merge would: keys replace, conditions merge by type."""
 
-    def __init__(self, node: Raw | None = None) -> None:
+    def __init__(self, node: Raw | None = None) -> None:  # it has no client
         self.lock = threading.RLock()
         self.node: Raw | None = node
         self.pods: dict[str, Raw] = {}

@@ -14,12 +14,12 @@ import grpc
 from kube.kubelet_api import deviceplugin_pb2 as api
 from kube.kubelet_api import deviceplugin_pb2_grpc as services
 from kube.kubelet_api.paths import unix_target
-from sandbox.kubelet.containers import ContainerRecord
+from sandbox.kubelet.containers import ContainerHooks, ContainerRecord
 
 DEADLINE_SECONDS = 20.0
 
 
-class RecordingHooks:
+class RecordingHooks(ContainerHooks):
     """Hardware that notes who came and went, and refuses starts while `refusal` is set."""
 
     def __init__(self) -> None:

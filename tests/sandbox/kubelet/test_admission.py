@@ -149,15 +149,6 @@ def test_admission_is_one_thread_in_bind_order(bench: Bench) -> None:
     bench.wait_gone(running)
 
 
-def test_a_slow_allocate_by_annotation(bench: Bench) -> None:
-    bench.kubelet()
-    plugin = bench.plugin("MIG-0")
-    bench.api.add(pod("slow", annotations={"allocate-seconds": "60"}))
-
-    eventually(lambda: plugin.allocated, "the plugin has answered")
-    assert bench.held() == {"slow": []}, "the plugin knows of the Allocate, pod-resources does not"
-
-
 def test_one_call_per_container_and_resource(bench: Bench) -> None:
     bench.kubelet()
     mig, mps = bench.plugin("MIG-0", "MIG-1", "MIG-2"), bench.plugin("S-0", resource=OTHER)

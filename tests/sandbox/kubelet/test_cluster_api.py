@@ -7,7 +7,9 @@ import pytest
 from kubernetes.client import ApiClient
 
 from kube import apply, clients, errors
-from sandbox.kubelet import ClusterApi, Kubelet, ScriptedRuntime
+from sandbox.kubelet.api import ClusterApi
+from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.runtime import ScriptedRuntime
 from tests.apiserver import ApiServer
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.builders import MIG, NODE, container

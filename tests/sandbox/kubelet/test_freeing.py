@@ -3,7 +3,8 @@
 import time
 from dataclasses import replace
 
-from sandbox.kubelet import ContainerState, Switches
+from sandbox.kubelet.containers import ContainerState
+from sandbox.kubelet.settings import Switches
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench
 from tests.waiting import eventually

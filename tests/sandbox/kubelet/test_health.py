@@ -1,6 +1,6 @@
 """Rule 16: the health of held devices in the pod's status."""
 
-from sandbox.kubelet import Switches
+from sandbox.kubelet.settings import Switches
 from tests.sandbox.kubelet.builders import MIG, Raw, pod
 from tests.sandbox.kubelet.conftest import Bench
 from tests.waiting import eventually

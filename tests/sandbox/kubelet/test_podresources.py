@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from kube.kubelet_api import podresources_pb2 as api
-from sandbox.kubelet import Clock
+from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.podresources import RateLimit
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, Bench

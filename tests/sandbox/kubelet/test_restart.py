@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.kubelet import ContainerState, Kubelet
+from sandbox.kubelet.containers import ContainerState
+from sandbox.kubelet.kubelet import Kubelet
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import Bench, connects
 from tests.waiting import eventually

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.kubelet import ContainerRecord, ContainerState
-from sandbox.kubelet.containers import ContainerRequest
+from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.injection import ContainerOptions
 from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet.fakes import RecordingHooks

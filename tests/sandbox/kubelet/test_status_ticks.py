@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from random import Random
 
-from sandbox.kubelet import Clock
+from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.registration import Endpoints

@@ -74,8 +74,20 @@ class FieldError:
         return {"reason": self.reason, "message": self.body(), "field": self.path or "<nil>"}
 
 
-def wrong(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path=path, reason="FieldValueInvalid", value=value, detail=detail)
+def wrong(path: str, value: Any, detail: str, kind: str = "Invalid") -> FieldError:
+    return FieldError(path=path, reason=f"FieldValue{kind}", value=value, detail=detail)
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(path=path, reason="FieldValueRequired", detail=detail)
+
+
+def forbidden_field(path: str, detail: str) -> FieldError:
+    return FieldError(path=path, reason="FieldValueForbidden", detail=detail)
+
+
+def not_supported(path: str, value: Any, choices: Sequence[Any]) -> FieldError:
+    return wrong(path, value, f"supported values: {', '.join(map(json.dumps, choices))}", "NotSupported")
 
 
 def qualified(resource: "Resource") -> str:
@@ -130,6 +142,10 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def name_differs(found: str, wanted: str) -> ApiError:
+    return bad_request(f"the name of the object ({found}) does not match the name on the URL ({wanted})")
 
 
 def forbidden(resource: "Resource", name: str, why: str) -> ApiError:

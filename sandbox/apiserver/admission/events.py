@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from sandbox.apiserver.errors import FieldError, wrong
+from sandbox.apiserver.errors import FieldError, required, wrong
 from sandbox.apiserver.objects import Obj, dig, meta
 
 _LONGEST_NOTE_BYTES: Final = 1024
@@ -37,13 +37,11 @@ def _check_new(event: Obj) -> Iterator[FieldError]:
     has_time = bool(event.get("eventTime"))
     cluster_wide = namespace in ("default", "kube-system") if has_time else namespace == "default"
     if (not about and not cluster_wide) or (about and not has_time and about != namespace):
-        detail = "does not match event.namespace"
-        yield wrong("involvedObject.namespace", about, detail)
+        yield wrong("involvedObject.namespace", about, "does not match event.namespace")
     if not has_time:
         return
     for field, name in _NEEDED:
         if not event.get(field):
-            yield FieldError(path=name, reason="FieldValueRequired")
+            yield required(name)
     if len(str(event.get("message", "")).encode()) > _LONGEST_NOTE_BYTES:
-        detail = f"can have at most {_LONGEST_NOTE_BYTES} characters"
-        yield wrong("message", "", detail)
+        yield wrong("message", "", f"can have at most {_LONGEST_NOTE_BYTES} characters")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sandbox.apiserver.errors import FieldError, wrong
+from sandbox.apiserver.errors import FieldError, forbidden_field, wrong
 from sandbox.apiserver.objects import Obj, mappings, meta
 from sandbox.apiserver.resources.resource import Resource
 
@@ -56,7 +56,7 @@ def check_metadata(resource: Resource, obj: Obj, old: Obj | None) -> list[FieldE
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{listed}}}"
             )
-            errors.append(FieldError(path="metadata.finalizers", reason="FieldValueForbidden", detail=detail))
+            errors.append(forbidden_field("metadata.finalizers", detail))
     return errors
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from sandbox.apiserver.errors import FieldError, wrong
+from sandbox.apiserver.errors import FieldError, not_supported, wrong
 from sandbox.apiserver.objects import Obj, dig, mappings
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -27,13 +27,9 @@ def _check_taints(node: Obj) -> Iterator[FieldError]:
         path = f"metadata.taints[{index}]"  # as in Kubernetes, though they are in spec
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if not key:
-            detail = "name part must be non-empty"
-            yield wrong(f"{path}.key", key, detail)
+            yield wrong(f"{path}.key", key, "name part must be non-empty")
         if effect not in _EFFECTS:
-            listed = ", ".join(f'"{choice}"' for choice in _EFFECTS)
-            detail = f"supported values: {listed}"
-            yield FieldError(path=f"{path}.effect", reason="FieldValueNotSupported", value=effect, detail=detail)
+            yield not_supported(f"{path}.effect", effect, _EFFECTS)
         if (key, effect) in seen:
-            detail = "taints must be unique by key and effect pair"
-            yield FieldError(path=path, reason="FieldValueDuplicate", value=taint, detail=detail)
+            yield wrong(path, taint, "taints must be unique by key and effect pair", "Duplicate")
         seen.add((key, effect))

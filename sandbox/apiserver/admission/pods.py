@@ -7,7 +7,7 @@ first status; returns FieldErrors for what cannot run, and for changes of fields
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sandbox.apiserver.errors import FieldError, wrong
+from sandbox.apiserver.errors import FieldError, forbidden_field, required, wrong
 from sandbox.apiserver.objects import Obj, dig, mappings
 
 _SPEC_DEFAULTS: Final[Obj] = {
@@ -75,19 +75,19 @@ def check(pod: Obj, old: Obj | None) -> list[FieldError]:
 
 def _check_spec(spec: Obj) -> Iterator[FieldError]:
     if not spec.get("containers"):
-        yield FieldError(path="spec.containers", reason="FieldValueRequired")
+        yield required("spec.containers")
     names: set[str] = set()
     for field in _CONTAINERS:
         for index, container in enumerate(mappings(spec.get(field))):
             path = f"spec.{field}[{index}]"
             name = container.get("name")
             if not name:
-                yield FieldError(path=f"{path}.name", reason="FieldValueRequired")
+                yield required(f"{path}.name")
             elif name in names:
                 yield FieldError(path=f"{path}.name", reason="FieldValueDuplicate", value=name)
             names.add(name or "")
             if not container.get("image"):
-                yield FieldError(path=f"{path}.image", reason="FieldValueRequired")
+                yield required(f"{path}.image")
             yield from _check_resources(container.get("resources") or {}, f"{path}.resources")
 
 
@@ -102,11 +102,9 @@ def _check_resources(resources: Obj, path: str) -> Iterator[FieldError]:
         if not is_extended(name):
             continue
         if name not in limits:
-            detail = "Limit must be set for non overcommitable resources"
-            yield FieldError(path=f"{path}.limits", reason="FieldValueRequired", detail=detail)
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         elif limits[name] != amount:
-            detail = f"must be equal to {name} limit of {limits[name]}"
-            yield wrong(f"{path}.requests", amount, detail)
+            yield wrong(f"{path}.requests", amount, f"must be equal to {name} limit of {limits[name]}")
 
 
 def is_extended(name: str) -> bool:
@@ -118,14 +116,14 @@ def _check_change(spec: Obj, before: Obj) -> Iterator[FieldError]:
     """Only images, deadlines, added tolerations and removed scheduling gates may change; the binding sets the node."""
     if any(toleration not in (spec.get("tolerations") or []) for toleration in before.get("tolerations") or []):
         detail = "existing toleration can not be modified except its tolerationSeconds"
-        yield FieldError(path="spec.tolerations", reason="FieldValueForbidden", detail=detail)
+        yield forbidden_field("spec.tolerations", detail)
     if _fixed(spec) != _fixed(before):
         detail = (
             "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
             "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
             "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
         )
-        yield FieldError(path="spec", reason="FieldValueForbidden", detail=detail)
+        yield forbidden_field("spec", detail)
 
 
 def _fixed(spec: Obj) -> dict[str, Any]:

@@ -7,7 +7,7 @@ wait of a real server.
 from sandbox.apiserver.api.representation import many, object_bytes, one
 from sandbox.apiserver.api.requests import Form, Reply, Request, form_of, json_reply
 from sandbox.apiserver.api.watches import Watch, WatchOptions
-from sandbox.apiserver.errors import FieldError, bad_request, invalid, too_large_resource_version
+from sandbox.apiserver.errors import bad_request, forbidden_field, invalid, too_large_resource_version
 from sandbox.apiserver.lifecycle.context import Cluster, Target, entry_of
 from sandbox.apiserver.storage.listing import ListOptions, list_page
 from sandbox.apiserver.storage.selectors import Predicate, selector
@@ -68,8 +68,7 @@ def _watch(cluster: Cluster, request: Request, target: Target, bookmark_seconds:
         raise bad_request(f'invalid resource version "{version}": strconv.ParseUint: invalid syntax')
     if "sendInitialEvents" in request.query:  # clients list and watch instead, as they do with servers before 1.32
         detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        problem = FieldError(path="sendInitialEvents", reason="FieldValueForbidden", detail=detail)
-        raise invalid("meta.k8s.io", "ListOptions", "", [problem])
+        raise invalid("meta.k8s.io", "ListOptions", "", [forbidden_field("sendInitialEvents", detail)])
     options = WatchOptions(
         resource=target.resource,
         namespace=target.namespace,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from sandbox.apiserver.errors import FieldError, bad_request, invalid, unsupported_media_type
+from sandbox.apiserver.errors import FieldError, bad_request, invalid, not_supported, required, unsupported_media_type
 from sandbox.apiserver.lifecycle.context import WriteOptions
 from sandbox.apiserver.objects import Obj, encode
 
@@ -139,18 +139,14 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     for name, allowed in (("dryRun", ("All",)), ("fieldValidation", ("", "Ignore", "Strict", "Warn"))):
         value = query.get(name)
         if value and value not in allowed:
-            listed = ", ".join(f'"{choice}"' for choice in allowed)
-            shown = [value] if name == "dryRun" else value
-            detail = f"supported values: {listed}"
-            problems.append(FieldError(path=name, reason="FieldValueNotSupported", value=shown, detail=detail))
+            problems.append(not_supported(name, [value] if name == "dryRun" else value, allowed))
     manager = query.get("fieldManager", "")
     if len(manager) > LONGEST_MANAGER:
         detail = f"may not be more than {LONGEST_MANAGER} bytes"
         problems.append(FieldError(path="fieldManager", reason="FieldValueTooLong", detail=detail))
     applies = request.headers.get("content-type", "").startswith("application/apply-patch")
     if applies and not manager:
-        detail = "is required for apply patch"
-        problems.append(FieldError(path="fieldManager", reason="FieldValueRequired", detail=detail))
+        problems.append(required("fieldManager", "is required for apply patch"))
     if problems:
         raise invalid("meta.k8s.io", kind, "", problems)
     return WriteOptions(

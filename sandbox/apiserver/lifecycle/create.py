@@ -8,7 +8,7 @@ import uuid
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import FieldError, already_exists, bad_request, forbidden, invalid, not_found
+from sandbox.apiserver.errors import already_exists, bad_request, forbidden, invalid, name_differs, not_found, required
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition, settle_priority
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions
 from sandbox.apiserver.objects import Obj, meta
@@ -75,7 +75,7 @@ def _complete(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions,
     if not metadata.get("name"):
         metadata["name"] = _generated(resource, metadata.get("generateName"))
     if target.name and metadata["name"] != target.name:
-        raise bad_request(_name_differs(metadata["name"], target.name))
+        raise name_differs(metadata["name"], target.name)
     if resource.namespaced:
         metadata["namespace"] = _namespace(cluster, target, metadata)
     else:
@@ -89,16 +89,11 @@ def _complete(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions,
     return rules_of(resource).default(obj)
 
 
-def _name_differs(found: str, wanted: str) -> str:
-    return f"the name of the object ({found}) does not match the name on the URL ({wanted})"
-
-
 def _generated(resource: Resource, prefix: str | None) -> str:
     if not prefix:
-        problem = FieldError(
-            path="metadata.name", reason="FieldValueRequired", detail="name or generateName is required"
+        raise invalid(
+            resource.group, resource.kind, "", [required("metadata.name", "name or generateName is required")]
         )
-        raise invalid(resource.group, resource.kind, "", [problem])
     return prefix[:_LONGEST_GENERATED] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
 
 

@@ -8,7 +8,15 @@ YAML.
 import json
 from typing import Any, Final
 
-from sandbox.apiserver.errors import ApiError, FieldError, bad_request, conflict, invalid, unsupported_media_type
+from sandbox.apiserver.errors import (
+    ApiError,
+    bad_request,
+    conflict,
+    forbidden_field,
+    invalid,
+    name_differs,
+    unsupported_media_type,
+)
 from sandbox.apiserver.lifecycle.checks import check_type
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.lifecycle.create import create_applied
@@ -39,9 +47,7 @@ def patch(cluster: Cluster, target: Target, content_type: str, body: bytes, opti
     if content_type == APPLY_PATCH:
         return _apply(cluster, target, body, options)
     if options.force:
-        problem = FieldError(
-            path="force", reason="FieldValueForbidden", detail="may not be specified for non-apply patch"
-        )
+        problem = forbidden_field("force", "may not be specified for non-apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [problem])
     return update(cluster, target, _builder(content_type, _decoded(body)), options), False
 
@@ -108,9 +114,7 @@ def _applied_config(target: Target, body: bytes) -> Obj:
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     if metadata.get("name", target.name) != target.name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
-        )
+        raise name_differs(metadata["name"], target.name)
     metadata = {**metadata, "name": target.name}
     if resource.namespaced:
         metadata.setdefault("namespace", target.namespace)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import bad_request, conflict, invalid, stale, wrong
+from sandbox.apiserver.errors import bad_request, conflict, invalid, name_differs, stale, wrong
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.objects import MISSING, Obj, meta
@@ -77,7 +77,7 @@ def _check_identity(resource: Resource, old: Obj, wanted: Obj) -> None:
     before, metadata = meta(old), meta(wanted)
     name = before["name"]
     if metadata.get("name", name) != name:
-        raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+        raise name_differs(metadata["name"], name)
     if metadata.get("namespace", before.get("namespace")) != before.get("namespace"):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     version = metadata.get("resourceVersion")

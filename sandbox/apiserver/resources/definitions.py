@@ -8,7 +8,7 @@ Must never touch the store.
 from collections.abc import Iterator
 from typing import Any
 
-from sandbox.apiserver.errors import FieldError, wrong
+from sandbox.apiserver.errors import FieldError, forbidden_field, not_supported, required, wrong
 from sandbox.apiserver.objects import Obj, mappings
 from sandbox.apiserver.resources import models
 from sandbox.apiserver.resources.resource import CustomForm, Resource
@@ -61,19 +61,16 @@ def check(crd: Obj) -> list[FieldError]:
     if name != wanted:
         errors.append(wrong("metadata.name", name, f'must be spec.names.plural+"."+spec.group, expected "{wanted}"'))
     absent = [field for field in ("plural", "kind") if not names.get(field)]
-    errors += [FieldError(path=f"spec.names.{field}", reason="FieldValueRequired") for field in absent]
+    errors += [required(f"spec.names.{field}") for field in absent]
     if spec.get("scope") not in ("Cluster", "Namespaced"):
-        detail = 'supported values: "Cluster", "Namespaced"'
-        errors.append(
-            FieldError(path="spec.scope", reason="FieldValueNotSupported", value=spec.get("scope"), detail=detail)
-        )
+        errors.append(not_supported("spec.scope", spec.get("scope"), ("Cluster", "Namespaced")))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         errors.append(wrong("spec.versions", versions, "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
         source = (version.get("schema") or {}).get("openAPIV3Schema")
         if source is None:
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            errors.append(FieldError(path=path, reason="FieldValueRequired", detail="schemas are required"))
+            errors.append(required(path, "schemas are required"))
         else:
             errors += _check_schema(source)
         for column in version.get("additionalPrinterColumns") or []:
@@ -102,11 +99,10 @@ def _walk(source: Any, path: str) -> Iterator[FieldError]:
     if not isinstance(source, dict):
         return
     for word in sorted(source.keys() - KEYWORDS):
-        yield FieldError(path=f"{path}.{word}", reason="FieldValueForbidden", detail="not supported in the sandbox")
+        yield forbidden_field(f"{path}.{word}", "not supported in the sandbox")
     free = source.get("x-kubernetes-int-or-string") or source.get("x-kubernetes-preserve-unknown-fields")
     if source.get("type") is None and not free:
-        detail = "must not be empty for specified object fields"
-        yield FieldError(path=f"{path}.type", reason="FieldValueRequired", detail=detail)
+        yield required(f"{path}.type", "must not be empty for specified object fields")
     keys = source.get("x-kubernetes-list-map-keys") or []
     members = (source.get("items") or {}).get("properties") or {}
     if (source.get("x-kubernetes-list-type") == "map" and not keys) or any(key not in members for key in keys):

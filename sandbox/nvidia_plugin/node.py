@@ -7,6 +7,7 @@ tell the product anything but by files, sockets and the API.
 """
 
 import itertools
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 NAMESPACE, CONFIG_MAP = "gpu-operator", "plugin-configs"
 NO_PROCESS = "error finding pid: no process found"
 STEP_SECONDS = 0.1
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class NvidiaNode:
         self._pods: dict[str, Pod] = {}
         self._data: Mapping[str, str] = {}
         self._labels: Mapping[str, str] = {}
+        self._warned = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"nvidia {name}", daemon=True)
@@ -96,12 +99,15 @@ class NvidiaNode:
     def step(self) -> None:
         """Everything that is due now."""
         with self._lock:
+            data = self._config_map()
+            if data is None and not self._pods:
+                return
             node = apply.get(self._api, paths.node(self.name))
             label = (node["metadata"].get("labels") or {}).get(CONFIG_LABEL, "")
             now = self._clock()
             for daemon_set in DAEMON_SETS:
                 self._follow(daemon_set, self._scheduled(daemon_set, node), now)
-            self._project(now)
+            self._project(self._data if data is None else data, now)
             for pod in self._pods.values():
                 pod.step(now, label, self._timings.backoff_seconds)
             self._hear()
@@ -125,6 +131,17 @@ class NvidiaNode:
                 self.step()
             except ApiError:
                 continue
+
+    def _config_map(self) -> Mapping[str, str] | None:
+        """None where there is none, and once a word about it: containers do not start without it."""
+        try:
+            return apply.get(self._api, paths.config_map(NAMESPACE, CONFIG_MAP)).get("data") or {}
+        except NotFound:
+            if not self._warned:
+                what = f"ConfigMap {CONFIG_MAP} in namespace {NAMESPACE}"
+                log.warning("node %s: NVIDIA's device plugin waits for %s: create it", self.name, what)
+            self._warned = True
+            return None
 
     def _path(self, name: str = "") -> str:
         return f"/api/v1/namespaces/{NAMESPACE}/pods{name and f'/{name}'}"
@@ -167,8 +184,7 @@ class NvidiaNode:
             return FeatureDiscovery(self._machine, read, timings.discovery_seconds)
         return NvidiaDevicePlugin(self._machine, read, self._kubelet_dir, self._mps_root, timings.retry_seconds)
 
-    def _project(self, now: float) -> None:
-        data = apply.get(self._api, paths.config_map(NAMESPACE, CONFIG_MAP)).get("data") or {}
+    def _project(self, data: Mapping[str, str], now: float) -> None:
         if data != self._data:
             self._data = data
             for number, pod in enumerate(self._pods.values(), start=1):

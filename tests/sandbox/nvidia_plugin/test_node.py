@@ -277,3 +277,24 @@ def test_a_signal_that_is_lost_leaves_the_old_config_in_force(rig: Rig) -> None:
     rig.step()
     assert rig.serves() == []
     assert rig.node.signalled == [PLUGIN.program]
+
+
+def test_without_its_config_map_nothing_starts_and_that_is_said_once(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(root)
+    apply.delete(rig.api, f"{MAP}/{CONFIG_MAP}")
+    try:
+        rig.wait(10, times=3)
+        assert apply.get(rig.api, PODS)["items"] == []
+        said = f"node n: NVIDIA's device plugin waits for ConfigMap {CONFIG_MAP} in namespace {NAMESPACE}: create it"
+        assert [message for message in caplog.messages if "waits" in message] == [said]
+    finally:
+        rig.close()
+
+
+def test_a_config_map_that_is_gone_leaves_what_runs(rig: Rig) -> None:
+    apply.delete(rig.api, f"{MAP}/{CONFIG_MAP}")
+    rig.label("a")
+    assert rig.link() == "/available-configs/a"
+    assert rig.sees("a") == mps(4)

@@ -37,7 +37,7 @@ class DevicePlugins:
         self._changed = changed
         self._checkpoint = CheckpointFile(paths.checkpoint)
         self.table = DeviceTable(grace_seconds=timings.endpoint_grace_seconds, random=random)
-        self.endpoints = Endpoints()
+        self.endpoints: Endpoints = {}
         self._restore(clock.monotonic())
         self.allocator = Allocator(
             table=self.table,
@@ -74,7 +74,7 @@ class DevicePlugins:
             return
         self.table.restore(checkpoint.holdings, checkpoint.registered, now)
         for resource in checkpoint.registered:
-            self.endpoints.put(resource, None)
+            self.endpoints[resource] = None
 
     def _device_update(self, resource: str) -> None:
         self.allocator.save()

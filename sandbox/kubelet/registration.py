@@ -1,9 +1,9 @@
 """Serves Registration, and calls the registered device plugins.
 
 Takes Register calls, connects to the plugin's socket, follows its ListAndWatch into the device table and reports
-`changed(resource)` after each list. `Endpoints` holds the newest client of each resource; failures are a `Refusal` in
-Go's words, which users see in pod messages. The options in the request are ignored; only the plugin's own answer
-counts. Two streams of one resource can be open at once: the end of either closes the newest one. Never redials.
+`changed(resource)` after each list. Failures are a `Refusal` in Go's words, which users see in pod messages. The
+options in the request are ignored; only the plugin's own answer counts. Two streams of one resource can be open at
+once: the end of either closes the newest one. Never redials.
 """
 
 import contextlib
@@ -95,34 +95,8 @@ class PluginClient:
         self._channel.close()
 
 
-class Endpoints:
-    """The newest client of each resource. A restart puts None: known, but its plugin has not come back yet."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._clients: dict[str, PluginClient | None] = {}
-
-    def put(self, resource: str, client: PluginClient | None) -> None:
-        with self._lock:
-            self._clients[resource] = client
-
-    def stop(self, resource: str) -> None:
-        client = self.get(resource)
-        if client is not None:
-            client.stopped = True
-
-    def forget(self, resources: Iterable[str]) -> None:
-        with self._lock:
-            for resource in resources:
-                self._clients.pop(resource, None)
-
-    def known(self, resource: str) -> bool:
-        with self._lock:
-            return resource in self._clients
-
-    def get(self, resource: str) -> PluginClient | None:
-        with self._lock:
-            return self._clients.get(resource)
+Endpoints = dict[str, PluginClient | None]
+"""The newest client of each resource. A restart puts None: known, but its plugin has not come back yet."""
 
 
 def go_text(error: object) -> str:
@@ -164,7 +138,7 @@ class Registration(services.RegistrationServicer):
                 self._newest.pop(resource, None)
             self._drop(client)
             context.abort(grpc.StatusCode.UNKNOWN, refusal.message)
-        self.endpoints.put(resource, client)
+        self.endpoints[resource] = client
         self.table.connected(resource)
         self._after_answer(context, client)
         return api.Empty()
@@ -191,7 +165,8 @@ class Registration(services.RegistrationServicer):
             return
         if newest is not client:
             self._drop(newest)
-        self.endpoints.stop(client.resource)
+        if (stopped := self.endpoints.get(client.resource)) is not None:
+            stopped.stopped = True
         self.table.stopped(client.resource, self.clock.monotonic())
         self.changed(client.resource)
 

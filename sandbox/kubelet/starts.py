@@ -45,7 +45,7 @@ class ContainerStarts:
         for resource, count in pod.container(name).devices:
             if not count or not self.table.knows(resource):
                 continue
-            if not self.endpoints.known(resource):
+            if resource not in self.endpoints:
                 text = f"endpoint not found in cache for a registered resource: {resource}"
                 done(StartFailure("CreateContainerConfigError", text))
                 return

@@ -56,7 +56,8 @@ class NodeTicks:
     def _counts(self) -> Counts:
         counts = self.table.counts(self.clock.monotonic())
         if counts.removed:
-            self.endpoints.forget(counts.removed)
+            for resource in counts.removed:
+                self.endpoints.pop(resource, None)
             self.expired()
         # Kept until a patch has carried them: the table names them only once.
         self._removed = (self._removed | set(counts.removed)) - counts.capacity.keys()

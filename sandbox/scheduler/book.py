@@ -4,7 +4,7 @@ A pod whose bind is in flight is assumed: it holds its place from the moment of 
 thread touches this; it does no I/O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from controller.model.views import NodeView, PodView
@@ -16,26 +16,17 @@ class Book:
         self.usage: dict[str, Usage] = {}
         self.nominated: dict[str, list[PodView]] = {}
         self._nodes: dict[str, NodeView] = {}
-        self._sorted: list[NodeView] = []
+        self.nodes: Sequence[NodeView] = ()
+        """Sorted by name."""
         self._placed: dict[str, PodView] = {}  # uid -> the pod as it was counted, with its node
         self._nominations: dict[str, PodView] = {}
-
-    @property
-    def nodes(self) -> Sequence[NodeView]:
-        """Sorted by name."""
-        return self._sorted
-
-    @property
-    def placed(self) -> Mapping[str, PodView]:
-        """By uid: bound and assumed pods."""
-        return self._placed
 
     def put_node(self, name: str, node: NodeView | None) -> None:
         if node is None:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
-        self._sorted = [self._nodes[key] for key in sorted(self._nodes)]
+        self.nodes = [self._nodes[key] for key in sorted(self._nodes)]
 
     def place(self, pod: PodView, node: str) -> bool:
         """Count the pod on the node, bound or assumed. True: room became free (it shrank, or was elsewhere before)."""

@@ -7,7 +7,6 @@ from random import Random
 from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.node_status import read_node
-from sandbox.kubelet.registration import Endpoints
 from sandbox.kubelet.writer import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
 from tests.sandbox.kubelet.conftest import QUICK, Bench
@@ -135,7 +134,7 @@ def test_a_tick_is_its_period_times_one_to_one_point_zero_four() -> None:
     ticks = NodeTicks(
         api=api,
         table=DeviceTable(),
-        endpoints=Endpoints(),
+        endpoints={},
         expired=lambda: None,
         clock=Clock(),
         random=Random(1),

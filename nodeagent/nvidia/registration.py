@@ -39,12 +39,12 @@ class LostRegistration:
         self._ended: dict[Place, str] = {}
         """Why an administrator must act: for that the node is not closed again."""
 
-    def heal(self, now: Moment, plugin: NodePod, key: str) -> Stage | None:
-        """None where the registration is not lost, as far as is known."""
+    def heal(self, now: Moment, plugin: NodePod, key: str, served_ns: int) -> Stage | None:
+        """None where the registration is not lost, as far as is known. `served_ns`: when the plugin made its socket."""
         if not now.forgotten:
             return None
         place = plugin.uid, key
-        if ended := self._ended.get(place) or self._attempt(now, place):
+        if ended := self._ended.get(place) or self._attempt(now, place, served_ns):
             self._ended[place] = ended
             message = f"NVIDIA's device plugin serves, and the kubelet lists none of its devices: {ended}"
             message += f" (pod {plugin.title})"
@@ -60,7 +60,7 @@ class LostRegistration:
         self._since.clear()
         self._ended.clear()
 
-    def _attempt(self, now: Moment, place: Place) -> str:
+    def _attempt(self, now: Moment, place: Place, served_ns: int) -> str:
         """Signal the plugin if everything is proved; returns why nothing more is tried."""
         since = self._since.setdefault(place, self._clock())
         if self._signals.sent(*place) >= SIGNALS:
@@ -71,7 +71,7 @@ class LostRegistration:
             return "it still counts them, so they are Unhealthy: read the log of the pod"
         self._guard.close(now.node)
         closed = now.node.changing and self._ages.seconds("closed to heal", *place) >= TAINT_SECONDS
-        dropped = now.dropped and self._ages.seconds("dropped", *place) >= DROPPED_SECONDS
+        dropped = now.dropped and self._ages.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
         if not (closed and dropped):
             return ""
         if why := self._signals.send(place[0], PLUGIN, place[1]):

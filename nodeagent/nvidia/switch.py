@@ -187,7 +187,7 @@ class Switch:
         if loaded and not now.registered.foreign:
             # What it marked as Unhealthy since it was confirmed would be healthy again after a signal.
             known = self._record.is_confirmed(config.key, served_ns)
-            lost = None if known else self._lost.heal(now, plugin, config.key)
+            lost = None if known else self._lost.heal(now, plugin, config.key, served_ns)
             what = f"NVIDIA's device plugin: {what}: read the log of its pod"
             return lost or self._late("registered", LOADED_SECONDS, what)
         if self._ages.seconds("loaded", config.key) < LOADED_SECONDS:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from nodeagent.nvidia.moment import Moment
-from nodeagent.nvidia.registration import ALLOWED_SECONDS
+from nodeagent.nvidia.registration import ALLOWED_SECONDS, DROPPED_SECONDS
 from nodeagent.nvidia.served import Registered
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
@@ -203,6 +203,24 @@ def test_a_kubelet_that_answers_now_and_then_keeps_the_node_closed_for_a_bounded
         world.run(STEP_SECONDS)
 
     assert (world.hang_ups, world.tainted(), taints(world)) == ([], False, 1)
+
+
+def test_a_capacity_from_before_the_plugin_started_again_proves_nothing(world: NvidiaWorld) -> None:
+    """All its devices are Unhealthy from the start, and the kubelet has not written that yet."""
+    plan_whole(world)
+    until_lost(world)
+    while not world.hang_ups and any(world.kubelet.capacity.values()):
+        world.run(STEP_SECONDS)
+    pass_by(world, DROPPED_SECONDS - 5)
+    world.node_ticks = False
+    world.load(world.loaded)
+    world.kubelet.devices[WHOLE] = ()
+    pass_by(world, 10)
+    world.node_ticks = True
+    pass_by(world, 1000)
+
+    assert world.hang_ups == []
+    assert world.found() == TIMEOUT
 
 
 def test_a_registration_that_is_lost_each_time_gets_three_signals(world: NvidiaWorld) -> None:

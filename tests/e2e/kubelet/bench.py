@@ -30,6 +30,7 @@ Raw = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 LONG_SECONDS = 120.0
+DROPPED_SECONDS = 400.0
 _numbers = itertools.count(1)
 
 
@@ -198,6 +199,10 @@ class Bench:
     def wait_numbers(self, capacity: int, allocatable: int, resource: str = "") -> None:
         wanted = (str(capacity), str(allocatable))
         self.wait(lambda: self.numbers(resource) == wanted, f"the Node says {capacity}/{allocatable}")
+
+    def wait_dropped(self) -> None:
+        """Five minutes after the end of its plugin the resource is not counted any more."""
+        eventually(lambda: self.numbers() == ("0", "0"), "the Node says 0/0", DROPPED_SECONDS)
 
     # ------------------------------------------------------------------------------------ around it
 

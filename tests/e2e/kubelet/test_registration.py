@@ -121,6 +121,24 @@ def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) 
     assert_stays(lambda: bench.offered() == [])
 
 
+@pytest.mark.long
+def test_the_capacity_tells_a_lost_registration_from_unhealthy_devices(bench: Bench) -> None:
+    """The kubelet lists nothing of either; five minutes later it counts only the Unhealthy ones."""
+    ill = FakePlugin(bench.node.paths.plugin_dir, f"{bench.resource}-ill")
+    bench.register(ill.offer(unhealthy=("a", "b")))
+    lost = bench.plugin("MIG-0")
+    lost.register()
+    bench.wait(lambda: len(lost.streams) == 2, "two streams")
+    lost.end_stream(0)
+    bench.wait_numbers(1, 0)
+    bench.wait_numbers(2, 0, ill.resource)
+    assert (bench.offered(), bench.offered(ill.resource)) == ([], [])
+
+    bench.wait_dropped()
+    assert bench.numbers(ill.resource) == ("2", "0")
+    assert lost.socket.exists()
+
+
 def test_the_kubelet_never_redials(bench: Bench) -> None:
     plugin = bench.plugin("MIG-0")
     plugin.end_stream(0)

@@ -184,9 +184,9 @@ class Switch:
         if loaded and now.registered.exact:
             return None
         what = "the kubelet does not have exactly its devices" if loaded else "it has not loaded the config"
-        if loaded and not now.registered.foreign:
-            # What it marked as Unhealthy since it was confirmed would be healthy again after a signal.
-            known = self._record.is_confirmed(config.key, served_ns)
+        # What it marked as Unhealthy since it was confirmed would be healthy again after a signal.
+        known = self._record.is_confirmed(config.key, served_ns)
+        if loaded and (known or not (now.answered and now.registered.foreign)):
             lost = None if known else self._lost.heal(now, plugin, config.key, served_ns)
             what = f"NVIDIA's device plugin: {what}: read the log of its pod"
             return lost or self._late("registered", LOADED_SECONDS, what)

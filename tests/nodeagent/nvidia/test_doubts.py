@@ -97,6 +97,39 @@ def test_a_kubelet_that_does_not_answer_causes_no_signal(world: NvidiaWorld) -> 
     assert world.hang_ups == []
 
 
+def test_a_kubelet_that_does_not_show_the_reload_causes_no_signal(world: NvidiaWorld) -> None:
+    """What it showed last is the config before; meanwhile pods come, and devices may be Unhealthy."""
+    shared(world)
+    world.until(READY)
+    world.plan_for(whole(0), whole(1), config=NodeConfig())
+    while not world.moves[1:]:
+        world.run()
+    world.hang_ups.clear()
+    world.kubelet.hides_devices = "not implemented"
+    world.settle(150)
+    holder(world, world.gpu(0).uuid)
+    world.settle(600)
+
+    assert world.hang_ups == []
+    assert world.found() == ("Failed", "AdvertiseTimeout")
+    assert not world.tainted()
+
+    world.kubelet.hides_devices = ""
+    world.until(READY)
+
+
+def test_devices_of_another_plugin_cause_no_signal_to_one_that_was_confirmed(world: NvidiaWorld) -> None:
+    world.plan_for(whole(0), whole(1), config=NodeConfig())
+    world.until(READY)
+    holder(world, world.gpu(0).uuid)
+    world.hang_ups.clear()
+    world.kubelet.devices[SHARED] = (f"{world.gpu(1).uuid}::0",)
+    world.settle(600)
+
+    assert world.hang_ups == []
+    assert world.found() == ("Failed", "AdvertiseTimeout")
+
+
 def test_a_pod_that_came_too_late_is_named_and_no_other_gets_its_gpu_too(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)

@@ -16,6 +16,8 @@ from kube.change_log import ChangeLog
 from nodeagent.handover.files import WIRE, read_json, write_json
 
 log = logging.getLogger(__name__)
+ANY_NS = 1
+"""Before everything that is there."""
 
 
 @with_config(WIRE)
@@ -41,10 +43,11 @@ class SwitchRecord:
 
     def since(self, key: str, at_ns: int) -> int:
         """When the plugin got this key. A sidecar that restarts makes its link again, and no program reads it: the
-        first time counts."""
+        first time counts. Once the key was confirmed, nothing from before is left and any time does: a clock that is
+        set back makes what starts then look older."""
         if self._kept.key != key:
             self._keep(_Switched(key=key, at_ns=at_ns))
-        return self._kept.at_ns
+        return ANY_NS if self._kept.confirmed_ns else self._kept.at_ns
 
     def confirm(self, key: str, served_ns: int) -> None:
         """The kubelet has the devices of this key from the plugin that made its socket then."""

@@ -5,6 +5,7 @@ from typing import NoReturn
 import pytest
 
 from nodeagent.hardware.driver import DriverError
+from nodeagent.nvidia import node_files
 from partitioning.nvidia_plugin import NodeConfig
 from tests.nodeagent.items import mps, replicas, whole
 from tests.nodeagent.nvidia.nvidia_world import SHARED, WHOLE, NvidiaWorld
@@ -116,6 +117,25 @@ def test_a_kubelet_that_does_not_show_the_reload_causes_no_signal(world: NvidiaW
 
     world.kubelet.hides_devices = ""
     world.until(READY)
+
+
+@pytest.mark.parametrize("config", [NodeConfig(), FOUR], ids=["whole", "replicas"])
+def test_a_clock_that_was_set_back_after_a_confirmation_causes_no_signal(
+    world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch, config: NodeConfig
+) -> None:
+    """What starts again then looks older than the key."""
+    world.plan_for(*(replicas(i, 4) if config.shared else whole(i) for i in (0, 1)), config=config)
+    world.until(READY)
+    world.hang_ups.clear()
+    holder(world, min(config.ids(world.gpu(0).uuid)), config.resource)
+    real = node_files._changed_ns
+    monkeypatch.setattr(node_files, "_changed_ns", lambda path: max(real(path) - 3600 * 10**9, 0))
+    world.load(world.loaded)
+    world.restart()
+    world.settle(600)
+
+    assert world.hang_ups == []
+    assert world.found() == READY
 
 
 def test_devices_of_another_plugin_cause_no_signal_to_one_that_was_confirmed(world: NvidiaWorld) -> None:

@@ -63,8 +63,6 @@ class LostRegistration:
     def _attempt(self, now: Moment, place: Place, served_ns: int) -> str:
         """Signal the plugin if everything is proved; returns why nothing more is tried."""
         since = self._since.setdefault(place, self._clock())
-        if self._signals.sent(*place) >= SIGNALS:
-            return f"it has lost the registration, and {SIGNALS} signals had no effect: delete the pod"
         if self._clock() - since >= ALLOWED_SECONDS:
             if now.dropped:
                 return "it has lost the registration, and the plugin could not be signalled in time: delete the pod"
@@ -74,6 +72,8 @@ class LostRegistration:
         dropped = now.dropped and self._ages.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
         if not (closed and dropped):
             return ""
+        if self._signals.sent(*place) >= SIGNALS:
+            return f"it has lost the registration, and {SIGNALS} signals had no effect: delete the pod"
         if why := self._signals.send(place[0], PLUGIN, place[1]):
             return f"it has lost the registration, and {why}: delete the pod"
         del self._since[place]

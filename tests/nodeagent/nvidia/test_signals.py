@@ -1,0 +1,20 @@
+"""How many signals NVIDIA's device plugin gets for a lost registration, and what counts as one that had no effect."""
+
+from nodeagent.nvidia.signals import SIGNALS
+from tests.nodeagent.nvidia.nvidia_world import NvidiaWorld
+from tests.nodeagent.nvidia.test_registration import READY, STEP_SECONDS, pass_by, plan_whole, until_lost
+
+
+def test_the_third_signal_has_time_to_work(world: NvidiaWorld) -> None:
+    """The plugin needs seconds to register."""
+    plan_whole(world)
+    until_lost(world)
+    world.loses = 3
+    while len(world.hang_ups) < SIGNALS:
+        world.run(STEP_SECONDS)
+    assert pass_by(world, 10) == {("Advertising", "Advertising")}
+    assert world.tainted()
+
+    world.load(world.loaded)
+    world.until(READY)
+    assert not world.tainted()

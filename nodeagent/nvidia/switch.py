@@ -131,6 +131,7 @@ class Switch:
         )
         if stage is None:
             self._record.confirm(config.key, served_ns)
+            self._signals.forget()  # they had their effect
             self._lost.forget()
         return stage or self._opened(now)
 

@@ -1,8 +1,9 @@
 """How many signals NVIDIA's device plugin gets for a lost registration, and what counts as one that had no effect."""
 
+from nodeagent.nvidia.registration import ALLOWED_SECONDS
 from nodeagent.nvidia.signals import SIGNALS
 from tests.nodeagent.nvidia.nvidia_world import NvidiaWorld
-from tests.nodeagent.nvidia.test_registration import READY, STEP_SECONDS, pass_by, plan_whole, until_lost
+from tests.nodeagent.nvidia.test_registration import PLUGIN, READY, STEP_SECONDS, pass_by, plan_whole, until_lost
 
 
 def test_the_third_signal_has_time_to_work(world: NvidiaWorld) -> None:
@@ -18,3 +19,14 @@ def test_the_third_signal_has_time_to_work(world: NvidiaWorld) -> None:
     world.load(world.loaded)
     world.until(READY)
     assert not world.tainted()
+
+
+def test_signals_that_healed_are_not_counted_against_the_next_start(world: NvidiaWorld) -> None:
+    plan_whole(world)
+    world.until(READY)
+    for _ in range(SIGNALS + 1):
+        world.loses = 1
+        world.load(world.loaded)
+        world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
+
+    assert world.hang_ups == [PLUGIN] * (SIGNALS + 1)

@@ -35,7 +35,7 @@ class LostRegistration:
     def __init__(self, guard: NodeGuard, signals: Signals, ages: Ages, clock: Callable[[], float]) -> None:
         self._guard, self._signals, self._ages, self._clock = guard, signals, ages, clock
         self._since: dict[Place, float] = {}
-        """Since when the kubelet was to drop it, whatever came in between: the node is closed meanwhile."""
+        """Since when the kubelet was to drop it, whatever came in between: the node may be closed meanwhile."""
         self._ended: dict[Place, str] = {}
         """Why an administrator must act: for that the node is not closed again."""
 
@@ -67,7 +67,8 @@ class LostRegistration:
             if now.dropped:
                 return "it has lost the registration, and the plugin could not be signalled in time: delete the pod"
             return "it still counts them, so they are Unhealthy: read the log of the pod"
-        self._guard.close(now.node)
+        if now.dropped:
+            self._guard.close(now.node)  # until then its GPUs draw no pod, and other pods may come
         closed = now.node.changing and self._ages.seconds("closed to heal", *place) >= TAINT_SECONDS
         dropped = now.dropped and self._ages.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
         if not (closed and dropped):

@@ -2,8 +2,16 @@
 
 from nodeagent.nvidia.registration import ALLOWED_SECONDS
 from nodeagent.nvidia.signals import SIGNALS
-from tests.nodeagent.nvidia.nvidia_world import NvidiaWorld
-from tests.nodeagent.nvidia.test_registration import PLUGIN, READY, STEP_SECONDS, pass_by, plan_whole, until_lost
+from tests.nodeagent.nvidia.nvidia_world import GRACE_SECONDS, NvidiaWorld
+from tests.nodeagent.nvidia.test_registration import (
+    PLUGIN,
+    READY,
+    STEP_SECONDS,
+    pass_by,
+    plan_whole,
+    taints,
+    until_lost,
+)
 
 
 def test_the_third_signal_has_time_to_work(world: NvidiaWorld) -> None:
@@ -30,3 +38,17 @@ def test_signals_that_healed_are_not_counted_against_the_next_start(world: Nvidi
         world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 
     assert world.hang_ups == [PLUGIN] * (SIGNALS + 1)
+
+
+def test_a_plugin_that_starts_again_closes_the_node_only_once_the_kubelet_has_dropped_it(world: NvidiaWorld) -> None:
+    """Each start goes through a moment in which the kubelet lists nothing; until it drops it, no pod fits anyway."""
+    plan_whole(world)
+    world.until(READY)
+    closed = taints(world)
+    world.loses = 1
+    world.load(world.loaded)
+    pass_by(world, GRACE_SECONDS - STEP_SECONDS)
+    assert taints(world) == closed
+
+    world.until(READY, seconds=ALLOWED_SECONDS - GRACE_SECONDS)
+    assert (taints(world), world.tainted()) == (closed + 1, False)

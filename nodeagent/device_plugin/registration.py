@@ -38,6 +38,7 @@ class RegistrationTiming:
     first_backoff_seconds: float = 0.1
     cap_backoff_seconds: float = 5.0
     register_seconds: float = 15.0  # the kubelet dials us for up to 10 s before it answers
+    stream_seconds: float = 10.0  # within which it opens the stream after its answer; at once where it is not busy
     verify_seconds: float = 1.0
     verify_pause_seconds: float = 0.05
     verify_again_seconds: float = 10.0
@@ -53,6 +54,7 @@ class Link:
     backoff: Backoff
     due: float  # not to be registered before
     kubelet: Identity | None = None  # the socket that it was last registered on
+    registered: float = float("-inf")  # when that began
     verified: bool = False
     verify_at: float | None = None  # read again then; None: nothing to verify
     verify_by: float | None = None  # and give up then; set by the first reading
@@ -163,6 +165,10 @@ class Registrar:
         if not streams:
             link.verified, link.verify_at = False, None
             due = max(link.due, server.last_ended + timing.rest_seconds)
+            if link.kubelet == socket and server.last_ended < link.registered:
+                # Its stream is still to come. A further registration would open a second one, and the end of either
+                # takes the devices from the kubelet: on a busy node for ever.
+                due = max(due, link.registered + timing.stream_seconds)
             if socket is None:
                 link.problem = f"the kubelet's socket {self._paths.registration_socket} is not there"
                 return timing.poll_seconds
@@ -200,6 +206,7 @@ class Registrar:
         request = pb.RegisterRequest(
             version=DEVICE_PLUGIN_VERSION, endpoint=link.endpoint.path.name, resource_name=resource
         )
+        began = time.monotonic()
         try:
             link.endpoint.ensure_served()
             target = unix_target(self._paths.registration_socket)
@@ -213,8 +220,8 @@ class Registrar:
             return
         self._change_log.warn("", resource)
         log.info("%s registered", resource)
-        link.kubelet, link.problem = socket, ""
-        # The kubelet opens the stream after its answer; if none comes in this time, register again.
+        link.kubelet, link.registered, link.problem = socket, began, ""
+        # The kubelet opens the stream after its answer. Where that ends at once, register again, but not in a storm.
         link.due = time.monotonic() + self._timing.verify_seconds + link.backoff.next_seconds()
 
     def _verify(self, link: Link, read_ids: ReadIds, now: float) -> float:

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO
 
@@ -153,11 +153,8 @@ def start_plugin(node: Node) -> Iterator[Start]:
     started: list[Running] = []
 
     def start(boot_id: str = "", **timing: float) -> Running:
-        registration = RegistrationTiming(
-            poll_seconds=0.5,
-            verify_again_seconds=timing.pop("verify_again_seconds", 10),
-            unanswered_seconds=timing.pop("unanswered_seconds", 60),
-        )
+        own = {field.name for field in fields(RegistrationTiming)} & timing.keys()
+        registration = replace(RegistrationTiming(poll_seconds=0.5), **{name: timing.pop(name) for name in own})
         service = PluginService(
             state_dir=node.files.directory.parent,
             kubelet_dir=node.kubelet_dir,

@@ -63,10 +63,11 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         self.overlaps: list[str] = []  # registrations while an older stream was open
         self.hidden: set[str] = set()  # resources that GetAllocatable leaves out
         self.foreign: dict[str, set[str]] = {}  # what another plugin shows under a resource
+        self.opens_after_seconds = 0.0  # the stream of a registration, on a busy node
         self.random = random.Random(seed)
         self.lock = threading.RLock()
         self.servers: list[grpc.Server] = []
-        self.threads: list[threading.Thread] = []
+        self.threads: list[threading.Timer] = []
         self.life = 0  # odd while a process runs: what an earlier one took up ended with it
 
     def start(self) -> None:
@@ -100,6 +101,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
             server.stop(0).wait()
         self.servers = []
         for thread in self.threads:
+            thread.cancel()
             thread.join(WAIT_SECONDS)
         self.threads = []
         for path in (self.paths.pod_resources_socket, self.paths.registration_socket):
@@ -136,7 +138,8 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         return dp.Empty()
 
     def _open_stream(self, connection: Connection) -> None:
-        thread = threading.Thread(target=self._read, args=(connection,), daemon=True)
+        thread = threading.Timer(self.opens_after_seconds, self._read, args=(connection,))
+        thread.daemon = True
         self.threads.append(thread)
         thread.start()
 

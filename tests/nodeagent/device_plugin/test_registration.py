@@ -10,7 +10,7 @@ from nodeagent.device_plugin.server import socket_name
 from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, write_config
 from tests.nodeagent.device_plugin.conftest import Node, Start
 from tests.nodeagent.device_plugin.devices import messages
-from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, Resource
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -88,6 +88,29 @@ def test_sockets_removed_and_stream_ended(node: Node, kubelet: FakeKubelet, star
         "len(kubelet.resources[MIG].connections) == 2 and settled(kubelet)",
     )
     assert path.exists()
+
+
+def test_a_busy_kubelet_gets_time_to_open_the_stream(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    """Registered again meanwhile it would have two streams, and the end of one takes the devices away."""
+    kubelet.opens_after_seconds = 1.0
+    start_plugin(verify_seconds=0.2)
+    node.load(CONFIG)
+
+    assert settled(kubelet)
+    assert [len(kubelet.resources[name].connections) for name in (MIG, WHOLE)] == [1, 1]
+
+
+def test_a_stream_that_does_not_come_is_registered_for_again(
+    node: Node, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    kubelet.opens_after_seconds = 3600.0
+    start_plugin(verify_seconds=0.2, stream_seconds=0.5)
+    write_config(node.files, CONFIG)
+    eventually(lambda: len(kubelet.resources.get(MIG, Resource()).connections) >= 2, "a second registration")
+    kubelet.opens_after_seconds = 0.0
+    node.load(CONFIG)
+
+    assert settled(kubelet)
 
 
 def test_a_registration_that_does_not_show_is_repeated(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:

@@ -19,8 +19,8 @@ LIST_SECONDS = 500
 # Minor version -> checks (file::name, without parameters) that it answers otherwise, and why.
 OLD_ANSWERS: dict[int, dict[str, str]] = {
     30: {
-        "test_conformance_definitions::test_what_is_wrong_is_said[list map]": "prints a Go map as the value",
-        "test_conformance_definitions::test_what_is_wrong_is_said[one of]": 'puts "object": before a CEL message',
+        "test_conformance_definitions::test_what_is_wrong_is_named[list map]": "prints a Go map as the value",
+        "test_conformance_definitions::test_what_is_wrong_is_named[one of]": 'puts "object": before a CEL message',
         "test_conformance_definitions::test_kubectl_shows_the_complaint": 'puts "object": before a CEL message',
         "test_conformance_status::test_a_required_field_of_a_condition_is_missed": "names fields relative to status",
         "test_conformance_status::test_a_status_apply_owns_status_only": "records labels that it ignores as owned",

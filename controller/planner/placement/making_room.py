@@ -27,7 +27,7 @@ def make_room(admitted: Sequence[Admitted], cost: Callable[[Assignment], float])
     moves: dict[int, list[tuple[Assignment, int]]] = {}
     in_vain: set[Hashable] = set()
     for one, home in sorted(waiting, key=lambda each: (each[0].rank, cost(each[0]))):
-        if (one.wants, one.groups) in in_vain:
+        if (one.rank, one.wants, one.groups) in in_vain:
             continue
         for group in one.groups:
             if group not in moves:
@@ -43,7 +43,7 @@ def make_room(admitted: Sequence[Admitted], cost: Callable[[Assignment], float])
                 moves.clear()
                 break
         else:
-            in_vain.add((one.wants, one.groups))  # the next ones like it need more CPU or memory
+            in_vain.add((one.rank, one.wants, one.groups))  # the next ones like it cost as much or more
 
 
 def _movable(one: Assignment) -> bool:

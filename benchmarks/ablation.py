@@ -6,8 +6,6 @@ destroyed, CPU seconds. Switches a phase off by replacing a function of the plan
 that. The table of docs/decisions/0005-heuristics-instead-of-a-solver.md is made by it.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import Counter

@@ -5,8 +5,6 @@ milliseconds of each step of a turn, the least of several rounds: when every nam
 agenda, and when only what changed or is due is judged. Sends nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Sequence

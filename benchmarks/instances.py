@@ -5,8 +5,6 @@ or MPS slices; pods request profiles in proportions seen in practice, or for sli
 the same snapshot on every machine.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ in one level of one cluster, too many GPUs changed. Exit code 1 if there is any.
 judged, since they depend on the machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -7,8 +7,6 @@ With one set per node this is exact; with one set per group of nodes that are al
 and fast. It shares with the planner how a snapshot is read, and nothing of how it searches.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@
 after which it had its final node. Measures CPU time of the calling thread; changes nothing in the pass.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ less), how many pods it placed of how many that the exact bound allows (HiGHS, n
 many pods each phase of the pass placed in how much time (of one more pass).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

@@ -5,8 +5,6 @@ exactly as planned; pods are bound to the nodes that were planned; the kubelet h
 resource. Raises where something is not there that was planned. Pure.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ Prints how many pairs agree, down to the plugin's name, and every pair that does
 Where a PreFilter decided before any node was tried, it is enough that the simulator refuses, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

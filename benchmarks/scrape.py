@@ -5,8 +5,6 @@ instances in use. Prints series, size of the page, and the time to make it: the 
 the least of the following ones. Starts no server.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ without requests request nothing, as for the scheduler. Whatever does not have t
 cluster and the field.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
@@ -136,9 +134,6 @@ def _context(raw: Json, where: str) -> SchedulingContext:
         },
         dra_resources=frozenset(read("DeviceClasses", read_device_class).values()) - {""},
     )
-
-
-# ------------------------------------------------------------------------------------------------------ shape
 
 
 def _as_stored(pod: Json) -> Json:

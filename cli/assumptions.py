@@ -6,8 +6,6 @@ the plan describes. Where pods hold partitions and it is not known which ones, n
 returned instead.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ that pin the same sharing. `export` takes plans and prints a ConfigMap. Notes go
 what has no equal in the other form, by node. Never writes to a cluster.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import defaultdict
@@ -105,9 +103,6 @@ def _each(objects: Iterable[Json], convert: Callable[[Json], Json | None]) -> in
     return code
 
 
-# ------------------------------------------------------------------------------------------ from configs
-
-
 def _configs(config_maps: Iterable[Json]) -> dict[str, list[tuple[str, str]]]:
     """Where each key is, and its text; only of ConfigMaps that hold configs of a device plugin."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -202,9 +197,6 @@ def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:
             if one.replicas:
                 slices[int(device)].append({"memoryGB": one.memory_gb, "count": one.replicas})
     return [{"index": index, "mps": {"slices": found}} for index, found in sorted(slices.items())]
-
-
-# -------------------------------------------------------------------------------------------- to configs
 
 
 def config_of(spec: Mapping[str, Any]) -> NodeConfig:

@@ -4,8 +4,6 @@ Takes an object of any kind that planning reads, returns sentences of field and 
 judges values inside a readable object: the controller's own parser leaves out what it cannot use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ take all GPU resources off the node for, is found here first (api/config/v1 of k
 drops without a word is returned as a remark. Pure; knows nothing of plans.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -72,7 +70,7 @@ class SharedResource(_Part):
         return devices
 
     @model_validator(mode="after")
-    def _shares(self) -> SharedResource:
+    def _shares(self) -> "SharedResource":
         if self.memory_gb is None and self.replicas < 2:
             raise ValueError(f"replicas is {self.replicas}: sharing begins at 2; remove the entry to leave GPUs whole")
         return self
@@ -139,7 +137,7 @@ class _Config(_Part):
     sharing: _SharingBlock | None = None
 
     @model_validator(mode="after")
-    def _mps_can_start(self) -> _Config:
+    def _mps_can_start(self) -> "_Config":
         if self.sharing and self.sharing.mps and self.flags and self.flags.mig_strategy == "mixed":
             raise ValueError("flags.migStrategy mixed and sharing.mps exclude each other in NVIDIA's device plugin")
         return self

@@ -183,9 +183,6 @@ def _plans(found: WhatIf, result: PlanningResult) -> tuple[list[Json], list[Node
     return plans, failures
 
 
-# ---------------------------------------------------------------------------------------------- for people
-
-
 def _pod_table(document: Json) -> str:
     rows = [(one["namespace"], one["name"], one["node"], one["supply"], "") for one in document["placed"]]
     rows += [(one["namespace"], one["name"], "-", one["reason"], one["message"]) for one in document["unplaced"]]

@@ -5,8 +5,6 @@ be assumed and what is left out. Every unbound pod counts as tried by the schedu
 plan's status reports them silent; a status is taken as it is. Never contacts an API server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -92,8 +90,6 @@ class _Reader:
             snapshot=self._state.snapshot(), readings=readings, left_out=self._left_out, remarks=self._remarks
         )
 
-    # ------------------------------------------------------------------------------------------------- pods
-
     def read_pods(self, pods: Sequence[Raw], classes: Sequence[Raw]) -> None:
         priorities = _Priorities(classes)
         latest = max((epoch_seconds(pod["metadata"].get("creationTimestamp")) for pod in pods), default=0)
@@ -116,8 +112,6 @@ class _Reader:
             kinds = [classify(resource) for resource, _ in view.gpu]
             self._requested.update(kind.profile for kind in kinds if isinstance(kind, MigRequest))
         self._state.observe_pod(view.key, view)
-
-    # ------------------------------------------------------------------------------------------------ nodes
 
     def read_nodes(self, nodes: Sequence[Raw], plans: Mapping[str, Raw]) -> None:
         for raw in nodes:
@@ -198,9 +192,6 @@ class _Priorities:
         if name not in self._values:
             self.unknown.add(name)
         return self._values.get(name, 0)
-
-
-# ------------------------------------------------------------------------ what an API server would have added
 
 
 def _complete_pod(raw: Raw, priorities: _Priorities, latest: int) -> Json:

@@ -5,8 +5,6 @@ the files have no object counts as unknown, as it does for a controller that may
 never reported here: it is skipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 

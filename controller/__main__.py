@@ -5,8 +5,6 @@ when the leader's Lease was lost or the scheduler's configuration has changed (t
 settings or a kubeconfig that cannot be used.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import socket

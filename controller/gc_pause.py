@@ -5,8 +5,6 @@ would walk a snapshot of 50,000 pods again and again meanwhile, for up to half o
 The pure planner never touches it; its caller does, through this module.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

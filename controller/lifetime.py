@@ -4,8 +4,6 @@ Set from any thread but in no signal handler: by the watches, the elector, the e
 it, and every writer checks it before a write: while the process ends, nothing more is sent.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 

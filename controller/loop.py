@@ -12,8 +12,6 @@ Runs on one thread, and writes only while this process leads. A pass that breaks
 counted, and retried after a back-off; nothing is lost, since everything is read again from the state.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -97,8 +95,6 @@ class Loop:
         self._tracebacks = ChangeLog(log)
         """One per step that is failing."""
 
-    # ---------------------------------------------------------------------------------------------- life
-
     def run(self) -> None:
         """Turn until the process ends."""
         while not self._lifetime.over:
@@ -108,8 +104,6 @@ class Loop:
             self._lifetime.wait(rest_seconds(spent))
             self._lifetime.awake.wait(seconds)
             self._lifetime.awake.clear()
-
-    # ----------------------------------------------------------------------------------------- one turn
 
     def turn(self) -> float:
         """Do what is due; the seconds until something may be due again."""
@@ -195,8 +189,6 @@ class Loop:
             return False
         self._tracebacks.is_new("", stage)
         return True
-
-    # ----------------------------------------------------------------------------------------- queries
 
     @property
     def idle(self) -> bool:

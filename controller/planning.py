@@ -7,8 +7,6 @@ for byte. A used partition is never touched, an unsettled or pinned GPU never ch
 never written.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from controller.explanation.explain import why_unplaced

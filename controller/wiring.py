@@ -4,8 +4,6 @@ Takes a client, the settings and a planner, and returns a Controller with `run` 
 part is built from finished ones, in the order in which they need each other. Knows nothing of what a pass does.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ one costs nothing. Once the time is used up, the further requests of the pass fa
 full time. Sends nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

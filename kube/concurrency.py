@@ -5,8 +5,6 @@ have ended; actions that must not stop each other catch their own errors. Does n
 decides how long it sends, and sends the rest in the next pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

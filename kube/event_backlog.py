@@ -7,8 +7,6 @@ another Event about the object follows, so that the Event written last about an 
 the time as an argument; does no I/O and is not thread-safe.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict
 from dataclasses import asdict, dataclass, field

@@ -5,8 +5,6 @@ version that it delivers late is ignored; but the watch itself never goes back, 
 etcd, it is believed. Reads and writes nothing.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Generic, Protocol, TypeVar
 

@@ -7,8 +7,6 @@ the plan that it works on, by which its lines are found among the controller's. 
 be called once, by the module that reads the command line.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

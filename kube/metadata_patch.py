@@ -5,8 +5,6 @@ none where nothing is to be done. The first one tests that the object is unchang
 meanwhile is never overwritten unread. Sends nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Takes functions that make a page when it is requested, and answers each request 
 path changes anything, and nothing here depends on what the pages mean.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

@@ -5,8 +5,6 @@ Takes a model (a subclass of `Section`) and the path of a file, returns the mode
 because a misspelt one would silently leave a default in force. Reads no environment and starts nothing.
 """
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 from typing import Any, TypeVar

@@ -5,8 +5,6 @@ is unchanged, because positions in the list move when another client writes, and
 what others add meanwhile. Sends nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ export the same names; the job that Prometheus adds distinguishes them. Labels a
 paths; never the name of an object.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Iterable, Mapping
 

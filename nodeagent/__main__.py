@@ -9,8 +9,6 @@ the node or the port is taken; 2 where command line, settings or kubeconfig are 
 because the NVIDIA driver was replaced or is gone.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -11,8 +11,6 @@ observes it gone and free, destroys it. Each pass works on one version of the sp
 observed, so it does not matter where the last one was interrupted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,7 +59,7 @@ class Agent:
     confirmations: Confirmations
     outcomes: Outcomes
     reporter: Reporter
-    pacing: Pacing
+    pacing: "Pacing"
     nvidia: NvidiaBackend | None = None
     """None where this agent does not see what it must of NVIDIA's device plugin."""
 

@@ -4,8 +4,6 @@ Takes keys and returns the seconds since a key was first used. A key that is not
 at zero, so deadlines need no cleaning up; all of them start again with the process. Keeps nothing on disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

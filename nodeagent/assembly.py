@@ -5,8 +5,6 @@ settings. The agent's process, the tests' node and the load benchmark call it, s
 Must never start, read or write anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

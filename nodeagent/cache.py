@@ -5,8 +5,6 @@ one matters. Our own status and the kubelet's heartbeats come back as events too
 writes anything itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from kube.latest import LatestVersion

@@ -4,8 +4,6 @@ Takes the end of each pass, returns sentences. An agent that completes no pass d
 not seem alive to the controller either. Ends nothing and repairs nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Callable, Mapping
@@ -58,7 +56,7 @@ class Watch(Protocol):
     """See `kube.reflector.Reflector`."""
 
     @property
-    def synced(self) -> Synced: ...
+    def synced(self) -> "Synced": ...
 
 
 class Synced(Protocol):

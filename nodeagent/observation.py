@@ -5,8 +5,6 @@ of reading is part of the safety: first what the plugin has in force, then the w
 `observed.witnesses`), then the driver. Never changes anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol

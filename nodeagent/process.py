@@ -4,8 +4,6 @@ Takes a node's name, settings, a client and a driver; several agents fit in one 
 the loop: every pass observes everything again. Takes the node's lock first, and stops only between two steps on a GPU.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

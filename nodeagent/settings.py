@@ -4,8 +4,6 @@ Takes the path of one YAML file with camelCase keys, returns frozen `Settings`, 
 line per problem. Reads no environment and starts nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -4,8 +4,6 @@ Takes the state directory, returns the paths of what is in it. The lock is an fl
 that died, so a restarted agent never waits for a stale one. It must be taken before the first driver write.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -25,7 +23,7 @@ class StateDir:
         self.compute_modes = root / "compute-modes.json"
         self.nvidia_switch = root / "nvidia-switch.json"
 
-    def lock(self) -> AgentLock:
+    def lock(self) -> "AgentLock":
         """Raises AnotherAgentError where another process holds it."""
         self.root.mkdir(parents=True, exist_ok=True)
         self.plugin.directory.mkdir(exist_ok=True)

@@ -5,8 +5,6 @@ fixed order. Exhaustive, which is cheap: an A100 has 2,319 layouts in all, and a
 them: the caller knows which arrangement is best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 

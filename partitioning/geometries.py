@@ -5,8 +5,6 @@ Pareto front. Goes memory slice by memory slice, with one memo per mask, so that
 where the instances are placed; see `arrangements`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 

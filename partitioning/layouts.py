@@ -5,8 +5,6 @@ instance fits iff no memory slice it covers is taken, and at most one instance o
 already implies every limit on compute slices and engines. Never chooses a placement; see `packing`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,7 +37,7 @@ class Layout:
     instances: tuple[Instance, ...] = ()
 
     @classmethod
-    def of(cls, instances: Iterable[Instance]) -> Layout:
+    def of(cls, instances: Iterable[Instance]) -> "Layout":
         return cls(instances=tuple(sorted(instances)))
 
     @property
@@ -54,11 +52,11 @@ class Layout:
         """The geometry: instances per profile, sorted by name."""
         return dict(sorted(Counter(instance.profile for instance in self.instances).items()))
 
-    def without(self, instances: Iterable[Instance]) -> Layout:
+    def without(self, instances: Iterable[Instance]) -> "Layout":
         gone = frozenset(instances)
         return Layout(instances=tuple(instance for instance in self.instances if instance not in gone))
 
-    def union(self, instances: Iterable[Instance]) -> Layout:
+    def union(self, instances: Iterable[Instance]) -> "Layout":
         return Layout.of({*self.instances, *instances})
 
     def __contains__(self, instance: object) -> bool:

@@ -5,8 +5,6 @@ facts are in `catalogue.json`, with their sources. On a real node NVML is the au
 memory and instance counts change with the driver. A model that is not `confirmed` must not be planned with.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

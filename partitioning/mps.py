@@ -6,8 +6,6 @@ set one sentence with the remedy. The limit is rounded down, so that slices neve
 thread percentages of sized slices may add up to more than 100: MPS shares multiprocessors in time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the ConfigMap that holds it, and the device ids that the kubelet then has. A key
 does not reload a text that changes behind a name that a node uses. Pure; writes nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ that destroys the fewest idle instances, then creates the fewest new ones, then 
 the lowest starts: same input, same answer. Never moves or drops a pinned instance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,7 +56,7 @@ class _Scored:
     placed: Layout
     spare: Layout
 
-    def is_better_than(self, other: _Scored) -> bool:
+    def is_better_than(self, other: "_Scored") -> bool:
         if (self.destroyed, self.created) != (other.destroyed, other.created):
             return (self.destroyed, self.created) < (other.destroyed, other.created)
         if (self.room, self.room_with_spare) != (other.room, other.room_with_spare):

@@ -7,8 +7,6 @@ model whose geometries are restricted there is one more bit per placement, so th
 decides which placement to take; see `packing`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ NVML states that rule by kind only (`nvml.h`, the comments on the *_REV1 and *_A
 names, on unknown models too. Never decides whether a GPU has a profile; see `models`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +30,7 @@ class MigProfile:
     attributes: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> MigProfile:
+    def parse(cls, text: str) -> "MigProfile":
         found = _FORM.fullmatch(text)
         if found is None:
             raise ProfileError(_wrong_form(text))
@@ -50,7 +48,7 @@ class MigProfile:
         """It owns the media engines of which a GPU has one set: `+me` or `+me.all`."""
         return any(attribute in ("+me", "+me.all") for attribute in self.attributes)
 
-    def excludes(self, other: MigProfile) -> bool:
+    def excludes(self, other: "MigProfile") -> bool:
         """True when the two can never share one GPU, wherever they are placed."""
         if self.takes_media and other.takes_media:
             return True

@@ -5,8 +5,6 @@ profile as a dot and keeps `-` (`1g.24gb+me.all` is `nvidia.com/mig-1g.24gb.me.a
 Never reads quantities: the meaning of a count is described at each kind of request.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import TypeAlias

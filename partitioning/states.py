@@ -7,8 +7,6 @@ profiles, and a planner that counts it like the others loses pods by it. Where a
 nothing that goes beyond them counts as fitting. Never decides what to keep or destroy; see `packing`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -45,7 +43,7 @@ class Choice:
 
 
 @lru_cache(maxsize=512)
-def state_table(model: GpuModel, profiles: frozenset[str] | None = None) -> StateTable:
+def state_table(model: GpuModel, profiles: frozenset[str] | None = None) -> "StateTable":
     """The table of a model, restricted to some profiles or (None) with all of them. Made once and shared."""
     return StateTable(model, profiles)
 

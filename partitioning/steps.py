@@ -6,8 +6,6 @@ would need its place; such work waits and is found again when the change is reco
 after any step is continued by computing it from what is then observed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

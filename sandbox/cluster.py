@@ -78,8 +78,6 @@ class Cluster:
         self._parts: list[Any] = []
         self._stopping = threading.Event()
 
-    # ------------------------------------------------------------------------------------------ life
-
     @property
     def kubeconfig(self) -> Path:
         """The file to give to kubectl."""
@@ -144,8 +142,6 @@ class Cluster:
         part.start()
         self._parts.append(part)
 
-    # --------------------------------------------------------------------------------------- objects
-
     def create(self, manifest: Mapping[str, Any]) -> None:
         """POST one object; what the API server refuses raises RefusedManifestError."""
         self._objects.create(manifest)
@@ -188,8 +184,6 @@ class Cluster:
             for name, child in sorted(self.supervisor.children.items())
             if child.restarts or name in silent
         ]
-
-    # ----------------------------------------------------------------------------------------- parts
 
     def _node_watch(self) -> Reflector[dict[str, Any]]:
         return Reflector(self.api, paths.NODES, project=lambda node: node, on_change=self._node_changed)

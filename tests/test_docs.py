@@ -45,8 +45,6 @@ def test_every_decision_is_in_the_index_once() -> None:
     assert indexed == sorted(page.name for page in folder.glob("[0-9]*.md"))
 
 
-# ------------------------------------------------------------------------------- paths and functions that pages name
-
 each_page_of_today = pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=str)
 TOKEN = re.compile(r"`([^`\n]+)`")
 TOPS = "benchmarks|cli|controller|crds|deploy|docs|examples|kube|nodeagent|partitioning|requirements|sandbox|tests"

@@ -5,8 +5,6 @@ Prints its resident memory (MiB): before anything is listed, once all is listed,
 again, and after a planning pass over all of it; and the peak of each stretch. Linux only.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

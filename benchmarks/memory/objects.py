@@ -4,8 +4,6 @@ Takes sizes, returns objects with everything that real ones have, read by the co
 managed fields, conditions, container statuses. The same sizes give the same objects. Nothing is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -172,9 +170,6 @@ def _hash(index: int, uuid: str) -> str:
     item = {"index": index, "uuid": uuid, "mig": {"instances": instances}}
     (found,) = effective_items(PlanSpec.read({"nodeName": "n", "planned": {"gpus": [item]}})).values()
     return item_hash(found)
-
-
-# ----------------------------------------------------------------------------------------------------- pods
 
 
 def _bound_here(number: int, sizes: Sizes) -> int:

@@ -4,8 +4,6 @@ Runs in a process of its own, so that what it needs does not count. Holds no obj
 Lease, so that the measured one never writes. Speaks HTTP on 127.0.0.1 only.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping

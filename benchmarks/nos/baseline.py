@@ -6,8 +6,6 @@ comparison is with its best. Exit code 1 where ours is behind: fewer pods placed
 many are placed, more partitions destroyed or more GPUs re-cut.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -99,9 +97,6 @@ def _timed_plan(cluster: Snapshot) -> tuple[PlanningResult, float]:
         result = plan(cluster)
         best_ms = min(best_ms, (time.perf_counter() - began) * 1000)
     return result, best_ms
-
-
-# ---------------------------------------------------------------------------------------------------- judgement
 
 
 def _behind(ours: Run, nos: Sequence[NosRun], single: Raw) -> Iterable[str]:

@@ -5,8 +5,6 @@ models, profiles and placements that do not exist. Cases differ by their fields,
 the same form are understood as well. Where a case has no pods, every slice that it requests is one pod's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -102,9 +100,6 @@ def _case(form: Form, nodes: Iterable[_Node], pods: Sequence[PodView], expected:
     )
 
 
-# ----------------------------------------------------------------------------------------- cases of the planner
-
-
 def _planning(form: Form, raw: Raw, expect: Raw) -> Case:
     """Nodes and pods, and every GPU's geometry after planning."""
     enabled = [node for node in raw["nodes"] or () if _is_enabled(form, node)]
@@ -181,9 +176,6 @@ def _with_later(form: Form, card: Card, entry: tuple[int | None, Counts]) -> Car
     found = replace(card, later=less(geometry, card.used))
     server("tried", form.kind, [found])
     return found
-
-
-# --------------------------------------------------------------------------------------- cases of one GPU or node
 
 
 def _single_node(form: Form, raw: Raw) -> _Node:

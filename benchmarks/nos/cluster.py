@@ -5,8 +5,6 @@ largest first, and idle ones where they leave most room. Takes counts, returns v
 such a card cannot exist. Every slice in use is held by a pod of its own; only GPUs are scarce. Pure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -130,9 +128,6 @@ def pending_pod(number: int, name: str, requests: Counts, *, priority: int = 0) 
         gpu=tuple((resource, amount) for resource, amount in sorted_requests if classify(resource) is not None),
         unschedulable=True,
     )
-
-
-# ------------------------------------------------------------------------------------------------------- GPUs
 
 
 def _gpu(node: str, kind: str, card: Card) -> GpuView:

@@ -4,8 +4,6 @@ Takes raw values of JSON or YAML, returns integers and counts by slice name; any
 what was found where. Slices may go by their bare name (1g.5gb, 10gb) or as resources (mig-1g.5gb, nvidia.com/gpu-10gb).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from partitioning.resources import mps_gb_of_resource, profile_of_resource

@@ -4,8 +4,6 @@ Takes what each pod needs and what each node has, returns the largest number of 
 few pods of a test case; beyond that the pods that need least are counted first. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 

@@ -3,8 +3,6 @@
 Takes fields of a case, returns cards and pending pods; raises ImpossibleError where no real hardware is named. Pure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ pods are placed as nos expects (which slices stay may differ), on layouts that c
 checked without the planner. Exit code 1 if one does not.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence

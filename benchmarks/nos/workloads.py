@@ -5,8 +5,6 @@ that names the field. What a workload leaves out is taken as nothing: no status 
 comparison. Pure, but for reading the file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -108,8 +106,6 @@ def slices_of(status: Mapping[str, Any]) -> tuple[dict[int, dict[str, int]], dic
         found[state].setdefault(int(index), {})[slice_name(profile)] = whole_number(count, f"status: {key}")
     return found["used"], found["free"]
 
-
-# ------------------------------------------------------------------------------------------------------ parts
 
 CYCLES = "placed_after_each_cycle"
 

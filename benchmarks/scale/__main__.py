@@ -4,8 +4,6 @@ Reads the environment once (K8S, KUBEBUILDER_ASSETS, XDG_CACHE_HOME), builds the
 prints a table, or JSON. Exit codes: 0 when every pod was bound, 1 when some were not, 2 when there was no run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

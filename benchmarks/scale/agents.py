@@ -5,8 +5,6 @@ writes it. Sends the nodes' requests, and prints a line of counts at the end. Ev
 bound to its pod and node, as the admission policies want it; the three watches are shared.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

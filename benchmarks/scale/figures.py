@@ -4,8 +4,6 @@ Takes moments of pods, lines of the API server's audit log and readings of proce
 Pure but for iterating over the lines that it is given.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -5,8 +5,6 @@ files would give. Everything that these parts do takes no time, but for the kube
 `node`. It is as strict as they are: an instance that does not fit is refused, and so is a pod without a free device.
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -51,7 +49,7 @@ class _Card:
 class SimulatedDriver(GpuDriver):
     """A `nodeagent.hardware.driver.GpuDriver` of H100s."""
 
-    def __init__(self, gpus: Sequence[Gpu], held: SimulatedKubelet) -> None:
+    def __init__(self, gpus: Sequence[Gpu], held: "SimulatedKubelet") -> None:
         self._model = model()
         self._kubelet = held
         self._cards = [_Card(gpu) for gpu in gpus]
@@ -150,8 +148,6 @@ class SimulatedKubelet:
         self._devices: Devices = {}
         self._held: dict[PodKey, dict[str, Devices]] = {}
 
-    # ------------------------------------------------------------------------------- as the agent calls it
-
     def listed(self) -> Listed:
         with self._lock:
             return Listed(pods=dict(self._held))
@@ -171,8 +167,6 @@ class SimulatedKubelet:
 
     def seconds_since_start(self) -> float | None:
         return 3600.0
-
-    # ------------------------------------------------------------------------------------ as it works
 
     def load(self, config: PluginConfig) -> dict[str, bool]:
         """The plugin lists what the config offers; which resources are registered. It never forgets one."""

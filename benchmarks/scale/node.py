@@ -6,8 +6,6 @@ answer at once, but the Node's counts change at the kubelet's status tick. What 
 serves many nodes, and no pass is made just because ten seconds are over (it would send nothing).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -161,8 +159,6 @@ class SimulatedNode:
         self._timetable.wake(Job(self._beat), offset_seconds)
         self._timetable.wake(Job(self._tick), offset_seconds)
 
-    # ------------------------------------------------------------------------------- from the watches
-
     def plan_changed(self, key: PodKey, old: ObservedPlan | None, new: ObservedPlan | None) -> None:
         self._cache.on_plan(key, old, new)
 
@@ -176,8 +172,6 @@ class SimulatedNode:
         elif new.phase == "Pending" and new.pod.containers and not new.pod.handled and old is None:
             self._admit(new)
         self._timetable.wake(self._passing)
-
-    # ---------------------------------------------------------------------------------------- the agent
 
     def _pass(self) -> float:
         self._budget.renew()
@@ -199,8 +193,6 @@ class SimulatedNode:
     def _beat(self) -> float:
         self._heartbeat.beat()
         return self._settings.heartbeat_seconds
-
-    # -------------------------------------------------------------------------------------- the kubelet
 
     def _tick(self) -> float:
         node = self._cache.node.get()

@@ -3,8 +3,6 @@
 Takes process ids by name, returns readings; the difference of two is what a process has used in between. Linux only.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ is the partition that its node's plan shows it to hold; its plan was Ready when 
 partition in it. Moments are those of the event's arrival here, on the monotonic clock.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Takes programs and sizes, returns one JSON-ready result. Every wait has an end: 
 as such. The pods' clock is this process's monotonic one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -5,8 +5,6 @@ the rights that deploy/ gives: the controller its service account's token, each 
 node. Only kubelets and the load come as administrators. Everything ends with `stop`, or with this process.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

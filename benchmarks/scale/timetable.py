@@ -5,8 +5,6 @@ woken while it runs runs once more, and at least `pause_seconds` lie between two
 is due again. A job that raises is counted, and due again after a while.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import logging

@@ -5,8 +5,6 @@ are cut by MIG, the fifth is shared by MPS. A quarter of the MIG GPUs hold an id
 that agents must withdraw and destroy as well as create; some pods end after a while. Reads no clock.
 """
 
-from __future__ import annotations
-
 import random
 import uuid
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ longer silence the taint gpuplan.dev/changing is removed from the node. Compares
 write, and writes only where status or reason differ.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass

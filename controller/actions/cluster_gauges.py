@@ -5,8 +5,6 @@ summed over nodes is counted again only for nodes that changed since the last sc
 and closed sets of words; never the name of a pod.
 """
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Takes the result of a pass, returns a document for JSON, pods by namespace and name. Never decides anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +19,7 @@ class Decisions:
     finished_at: str = ""
     pods: tuple[dict[str, str], ...] = ()
 
-    def after(self, result: PlanningResult, *, finished_at: str) -> Decisions:
+    def after(self, result: PlanningResult, *, finished_at: str) -> "Decisions":
         """With the next pass in place of this one."""
         entries = [*(_placed(pod) for pod in result.placed), *(_unplaced(pod) for pod in result.unplaced)]
         entries.sort(key=lambda entry: (entry["namespace"], entry["name"]))

@@ -4,8 +4,6 @@ Takes, from its owner, a function that returns what is due about a name. Each du
 own; one failure stops no other. What cannot be sent in the turn's time waits for the next turn. Decides nothing itself.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Callable, Iterable

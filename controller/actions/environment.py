@@ -1,7 +1,5 @@
 """What every action of the controller works with: the API, the state, the metrics, the clocks, and whether to write."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ that does not have to stay counts as free space; on another one only its idle pa
 counted as if it alone were placed. Knows no pods: whether a node has CPU and memory for them is not decided here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,7 +33,7 @@ class Headroom:
     largest: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """Memory slices, compute slices and name of the largest profile of which one instance fits."""
 
-    def add(self, other: Headroom) -> None:
+    def add(self, other: "Headroom") -> None:
         self.placeable.update(other.placeable)
         for model, size in other.largest.items():
             self.largest[model] = max(size, self.largest.get(model, size))

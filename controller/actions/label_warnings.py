@@ -5,8 +5,6 @@ with its labels is new, or with the annotation by which `operatorLabels: manage`
 decides whether a node is enabled: `crds.v1alpha1.enablement` does.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -4,8 +4,6 @@ One registry per process, made by `wiring` and by tests; nothing global. Labels 
 name of a pod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

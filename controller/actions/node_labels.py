@@ -8,8 +8,6 @@ annotation keeps what was there. They are written once per enabling, and once pe
 them after that has the last word. Must never touch a node without the operator's labels, nor any other label.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -8,8 +8,6 @@ when another node grows first, so it is written again at once: many partitions a
 nomination then loses its own. Never overrules a nomination by others: that is a scheduler preempting.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ another client has set, touch a key that is not gpuplan's, nor remove one: confi
 that a node uses is gone, and there are few of them.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from functools import partial

@@ -6,8 +6,6 @@ gone for an hour and that has no fields written by users. Each is retried with a
 no other.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from functools import partial

@@ -8,8 +8,6 @@ Pinned indexes are left out, unchanged items are written back as they are stored
 plans but the removal of pinned indexes, which the admission policy allows there too.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable
@@ -90,15 +88,15 @@ class _Basis:
     """Uids of pods that the decision counts on this node's GPUs, bound there or placed there by it."""
 
     @classmethod
-    def of_view(cls, view: PlanView, holders: Iterable[str]) -> _Basis:
+    def of_view(cls, view: PlanView, holders: Iterable[str]) -> "_Basis":
         in_use = frozenset((gpu.uuid, p.id) for gpu in view.gpus for p in gpu.partitions if p.used)
         return cls(uid=view.uid, generation=view.generation, in_use=in_use, holders=frozenset(holders))
 
     @classmethod
-    def of_reading(cls, reading: PlanReading, holders: frozenset[str]) -> _Basis:
+    def of_reading(cls, reading: PlanReading, holders: frozenset[str]) -> "_Basis":
         return cls(uid=reading.uid, generation=reading.generation, in_use=reading.in_use, holders=holders)
 
-    def allows(self, now: _Basis) -> bool:
+    def allows(self, now: "_Basis") -> bool:
         """Nothing is in use now that was not counted; what was released meanwhile only makes more room."""
         same_plan = (self.uid, self.generation) == (now.uid, now.generation)
         return same_plan and now.in_use <= self.in_use and now.holders <= self.holders

@@ -7,8 +7,6 @@ seconds. Events of one cause are one Event object whose message is replaced. Nev
 nothing about a pod that no longer waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias

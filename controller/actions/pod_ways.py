@@ -6,8 +6,6 @@ its wait whatever was missed in between. Pods that were pending before this proc
 without a plan, are not measured. Decides nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ that partitions are made for gets one (`pod_events` decides when), and so does e
 nothing; a slow API server loses Events and never holds up a pass.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ partitions of a plan that was not written: these are unplaced, with the node and
 partitions that exist or are under way stay placed, since the plan that makes them is the one in force.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Takes an object as the API server sent it and returns its frozen view, or an `Un
 a clock nor another object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from controller.api.pod_requests import amounts

@@ -5,8 +5,6 @@ the item to write, every instance with its start. A profile or start that the mo
 count, so that it is reported and never silently dropped. Decides nothing and does no I/O.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby

@@ -4,8 +4,6 @@ Our own write is answered with the object that the watch brings as well, at the 
 are shared as long as something holds them; the cache never keeps an object alive beyond the most recent few.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ controller itself writes. What depends on the clock, the Node or the agent's Lea
 GPU models come from NVML's report in the status, completed by the catalogue.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -252,9 +250,6 @@ def _partition(partition: PartitionStatus) -> PartitionView:
         id=partition.uuid,
         pod=partition.pod or "",
     )
-
-
-# ------------------------------------------------------------------------------------------------- models
 
 
 @lru_cache(maxsize=256)

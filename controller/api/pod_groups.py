@@ -5,8 +5,6 @@ run together; 0 where the pod gives no number, which means all of its pending po
 annotations only: the PodGroup objects of these systems are not watched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ is more; pod-level requests replace cpu, memory and huge pages; overhead is adde
 as the API server defaults them. A bound pod counts with what an in-place resize has given it (`held_requests`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -133,9 +131,6 @@ def _mps_slices(container: Raw) -> int:
             case _:
                 pass
     return count
-
-
-# ------------------------------------------------------------------------------------------------- exact sums
 
 
 @lru_cache(maxsize=8192)

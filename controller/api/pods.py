@@ -4,8 +4,6 @@ Takes an object as the API server sent it and returns its frozen view. A pod tha
 `Unreadable` with the reason and, if it is bound, with what it holds. Reads neither a clock nor another object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Every parser of this package runs inside `readable`, so that one broken object n
 helpers here are shared by the parsers; nothing here knows a kind of object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime

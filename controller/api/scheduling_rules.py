@@ -6,8 +6,6 @@ malformed raises, and `reading.readable` turns that into a reason. What the API 
 manifest from a file reads like the pod that it becomes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -85,9 +83,6 @@ def _restart_rules(container: Raw) -> Iterable[Raw]:
     return container.get("restartPolicyRules") or ()
 
 
-# ---------------------------------------------------------------------------------------------- selectors
-
-
 def node_affinity(spec: Raw) -> tuple[NodeSelectorTerm, ...] | None:
     """The required node affinity of a pod; None where there is none."""
     return required_terms((spec.get("affinity") or {}).get("nodeAffinity"))
@@ -152,9 +147,6 @@ def _narrowed(
     return LabelSelector(requirements=(*selector.requirements, *missing)) if missing else selector
 
 
-# ----------------------------------------------------------------------------------------- pods among pods
-
-
 def affinity_terms(pod: Raw, kind: str) -> tuple[PodAffinityTerm, ...]:
     """The required terms of `podAffinity` or `podAntiAffinity`."""
     affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
@@ -199,9 +191,6 @@ def spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstrai
         honors_taints=(raw.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         hard=raw["whenUnsatisfiable"] == "DoNotSchedule",
     )
-
-
-# ------------------------------------------------------------------------------------------------ volumes
 
 
 def claim_uses(pod: Raw) -> tuple[ClaimUse, ...]:

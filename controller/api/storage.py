@@ -4,8 +4,6 @@ Takes a Namespace, claim, volume, storage class, Service, workload or DeviceClas
 its value or an `Unreadable` with the reason. Keeps only what decides where a pod fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

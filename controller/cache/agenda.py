@@ -5,8 +5,6 @@ Takes names from the state as things are observed (`touch`, any thread) and dead
 nothing itself, so that a turn in which nothing happened costs nothing, however many nodes there are.
 """
 
-from __future__ import annotations
-
 import heapq
 import threading
 from collections.abc import Callable, Iterable

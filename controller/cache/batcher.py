@@ -5,8 +5,6 @@ time, or when the first key has waited for the timeout. A key that is in the bat
 so something that flaps cannot hold it open. Knows no pods, starts no threads, reads only the clock that it is given.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar

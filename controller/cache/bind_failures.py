@@ -7,8 +7,6 @@ refuses no pod: waiting counts only while it binds pods that came after the part
 urgent. Owned by `controller.cache.state`, under whose lock every method runs; time is the process's monotonic clock.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ one plan, all nodes, the holders of a GPU, or all of it as a frozen Snapshot. Ev
 belongs to the caller. Never takes observations, starts a pass or calls an API.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

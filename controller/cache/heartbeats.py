@@ -5,8 +5,6 @@ for equality: the clocks of nodes are never trusted. The first one that is obser
 weeks old: an agent that the plan's status reports as silent stays silent until its Lease is observed to change.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -6,8 +6,6 @@ has default spread constraints; device classes for pods that request a GPU. A ki
 controller may not list, is None there, which means unknown; planning never waits for it.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from enum import Enum

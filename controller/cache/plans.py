@@ -5,8 +5,6 @@ answer to our own write is known at once, and an older event that comes after it
 `controller.cache.state`, under whose lock every method runs.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

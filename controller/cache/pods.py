@@ -5,8 +5,6 @@ something that others may use. Owned by `controller.cache.state`, under whose lo
 no clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 

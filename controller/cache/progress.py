@@ -6,8 +6,6 @@ when the process starts: time is this process's monotonic clock only. A stop cou
 plan that holds the item; what it reports about an older plan does not count against the new one. Does no I/O.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

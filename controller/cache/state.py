@@ -6,8 +6,6 @@ pods extend the window; changes of capacity open it, and not even that while no 
 an API.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Mapping
 
@@ -64,8 +62,6 @@ class State(Known):
     def listen(self, listener: Callable[[str], None]) -> None:
         """`listener` receives the name of each Node or plan that changed, if only by time; it returns at once."""
         self._listeners.append(listener)
-
-    # ----------------------------------------------------------------------------------- from the watches
 
     def observe_pod(self, key: PodKey, observed: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
@@ -143,8 +139,6 @@ class State(Known):
             orphans = [name for name in absent if not self.node_exists(name)]
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
 
-    # ---------------------------------------------------------------------------------- from our own acts
-
     def plan_answered(self, name: str, answer: PlanReading | Unreadable) -> None:
         """A plan as the API server answered our own request: it counts at once, the watch may bring it later."""
         if isinstance(answer, Unreadable):
@@ -188,8 +182,6 @@ class State(Known):
         """We are about to nominate this pod."""
         with self._lock:
             self._pods.nominate(uid, node)
-
-    # --------------------------------------------------------------------------------------------- inside
 
     def _pod_changed(self, change: PodChange) -> None:
         if change.done:

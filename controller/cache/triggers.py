@@ -5,8 +5,6 @@ Noise (heartbeats, conditions, our own nominations, our own plans) compares as e
 next one. Keeps nothing and does no I/O.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

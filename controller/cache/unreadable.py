@@ -5,8 +5,6 @@ with what was last known of it, else with its requests alone; where not even tho
 its node. Owned by `controller.cache.state`, under whose lock every method runs.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import TypeVar

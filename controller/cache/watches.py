@@ -5,8 +5,6 @@ written from a watch that is not listed yet, or has failed for too long. What on
 of its own (`controller.cache.informers`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubernetes.client import ApiClient

@@ -6,8 +6,6 @@ each entry that cannot exist: it is ignored, the others count. Pure; what a geom
 `controller.model.known_geometries`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from controller.model.known_geometries import Entry, KnownGeometries, model_named, restricted, why_impossible, words_of
@@ -48,9 +46,6 @@ def read_geometries(content: object) -> KnownGeometries:
     return KnownGeometries(
         entries={key: tuple(found) for key, found in entries.items()}, warnings=tuple(dict.fromkeys(warnings))
     )
-
-
-# ----------------------------------------------------------------------------------------------- the file's form
 
 
 def _groups(content: object, warnings: list[str]) -> Iterator[tuple[list[str], list[object]]]:

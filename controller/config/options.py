@@ -5,8 +5,6 @@ and checked. A file that cannot be used at all is a SettingsError; a geometry th
 `warn_about_geometries` also logs for models that only their nodes report. Reads nothing but what the settings name.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -6,8 +6,6 @@ plugins and extenders that are not part of kube-scheduler are kept by name and c
 a configuration that cannot be understood is one SchedulerConfigError, worded for its author.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,10 +102,7 @@ def profile_warnings(profiles: SchedulerProfiles) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------ one profile
-
-
-def _profile(raw: Raw, where: str, extenders: _Extenders) -> FilterProfile:
+def _profile(raw: Raw, where: str, extenders: "_Extenders") -> FilterProfile:
     plugins = _mapping(raw.get("plugins") or {}, f"{where}.plugins")
     multi_point = _merged(MULTI_POINT, _set(plugins, "multiPoint", where))
     filters = _expanded(multi_point, _set(plugins, "filter", where), FILTERS)
@@ -156,9 +151,6 @@ def _with_arguments(profile: FilterProfile, arguments: Mapping[str, Raw]) -> Fil
     )
 
 
-# ------------------------------------------------------------------------------------------------ plugin sets
-
-
 @dataclass(frozen=True, slots=True)
 class _PluginSet:
     """One extension point of a profile."""
@@ -199,9 +191,6 @@ def _expanded(multi_point: Iterable[str], own: _PluginSet, implementing: Iterabl
     return [*overriding, *inherited, *(name for name in own.enabled if name not in multi)]
 
 
-# -------------------------------------------------------------------------------------------------- extenders
-
-
 @dataclass(frozen=True, slots=True)
 class _Extenders:
     names: tuple[str, ...]
@@ -220,9 +209,6 @@ def _extenders(raw: Raw) -> _Extenders:
             if entry.get("ignoredByScheduler"):
                 ignored.add(str(entry.get("name")))
     return _Extenders(tuple(names), frozenset(ignored))
-
-
-# ------------------------------------------------------------------------------------------------------ shape
 
 
 def _names(raw: Raw, field: str, where: str) -> list[str]:

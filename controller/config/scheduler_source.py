@@ -6,8 +6,6 @@ with other filters than the scheduler's would change GPUs for pods that it never
 periodically and reports when the process should restart with other profiles; a failed read changes nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

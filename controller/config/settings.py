@@ -4,8 +4,6 @@ Takes the path of one YAML file with camelCase keys and returns frozen `Settings
 line per problem. Reads no environment and starts nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,7 +31,7 @@ class LeaderElection(Section):
     """Time between two attempts to take or to renew the Lease."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> LeaderElection:
+    def _ordered(self) -> "LeaderElection":
         if not self.lease_duration_seconds > self.renew_deadline_seconds > self.retry_period_seconds:
             raise ValueError(
                 "leaseDurationSeconds must be greater than renewDeadlineSeconds, and that greater than "
@@ -130,7 +128,7 @@ class Settings(Section):
     """How lines are written: text, as key=value pairs, or json, an object a line."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Settings:
+    def _ordered(self) -> "Settings":
         if self.mps_replicas == 1:
             raise ValueError("mpsReplicas is 1, and sharing begins at 2: write 2 or more, or 0 for none")
         if self.batch_window_idle_seconds > self.batch_window_timeout_seconds:

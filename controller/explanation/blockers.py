@@ -6,8 +6,6 @@ needed, the detail names the nearest GPU, the partitions and their holders. Only
 considered; it is the one that has fewest places. Never looks at CPU and memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

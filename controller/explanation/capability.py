@@ -3,8 +3,6 @@
 Takes models and resource names, returns counts of partitions. Never looks at what is free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ Takes the stock of a node and the partitions of a request, returns causes. They 
 Never looks at what is free on GPUs that may be changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

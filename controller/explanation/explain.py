@@ -6,8 +6,6 @@ going on, do the nodes have the CPU, which release would help. Where nodes are l
 those count; nodes of the other kind are a hint in the details. Never changes the board.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -134,8 +132,6 @@ class _Explainer:
             )
         return found
 
-    # ------------------------------------------------------------------------------------- what could hold it
-
     def _able_nodes(self, wants: Wants) -> _Able:
         found = self._able.get(wants)
         if found is None:
@@ -161,8 +157,6 @@ class _Explainer:
             if misfit is not None:
                 rejected.append((node, misfit))
         return kept_off(assignment.pod, rejected)
-
-    # ----------------------------------------------------------------------------- what the GPUs would need
 
     def _about_gpus(self, assignment: Assignment, nodes: Sequence[int], causes: Sequence[Cause]) -> Answer:
         wants = assignment.wants

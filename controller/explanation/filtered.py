@@ -4,8 +4,6 @@ Takes a pod and the nodes that filters rejected, returns an answer that names th
 themselves answer in kube-scheduler's words (`controller.simulator`); what they found is looked up here once more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Takes what the planner found about gangs, returns answers. Never decides anything.
 """
 
-from __future__ import annotations
-
 from controller.explanation.phrases import Answer
 from controller.model.reasons import UnplacedReason
 from controller.model.views import PodView

@@ -4,8 +4,6 @@ Takes the stock of the nodes and the partitions of a request that no node's GPUs
 with the remedy. Never looks at what is free, nor at what the scheduler would allow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from controller.explanation.capability import could_hold, gpu_models, largest_slice_gb, most_on_empty

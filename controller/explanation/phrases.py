@@ -3,8 +3,6 @@
 Takes counts, nouns and names, returns pieces of a sentence. Decides nothing, and does not know why a pod waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Takes causes, returns one answer: the cause that is nearest to serving the pod. 
 decides what a cause is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

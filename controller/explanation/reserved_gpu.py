@@ -3,8 +3,6 @@
 Takes the reservation after the last pod was placed, returns an answer and causes. Never reserves or releases anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -30,7 +28,7 @@ class ReservedGpu:
     to_owner: Answer
 
     @classmethod
-    def of(cls, finished: Finished) -> ReservedGpu | None:
+    def of(cls, finished: Finished) -> "ReservedGpu | None":
         if finished.reservation is None:
             return None
         assignment, device = finished.reservation.assignment, finished.reservation.device

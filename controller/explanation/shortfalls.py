@@ -4,8 +4,6 @@ Takes a demand and nodes whose GPUs would do, returns one answer. Of the node wi
 short is named, in the order in which most nodes run short of it. Never looks at GPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

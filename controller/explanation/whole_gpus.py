@@ -4,8 +4,6 @@ Takes the nodes that the scheduler allows, returns one answer with the numbers. 
 in use as a whole, comes free by itself; one in MIG mode does not.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ does: of what is not needed there is never too little, even where a node's pods 
 difference is a new value; none is ever changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -30,7 +28,7 @@ class Capacity:
     other: Amounts = ()
 
     @classmethod
-    def of(cls, amounts: Mapping[str, int]) -> Capacity:
+    def of(cls, amounts: Mapping[str, int]) -> "Capacity":
         """A resource list, such as a node's allocatable."""
         return cls(
             amounts.get("cpu", 0),
@@ -40,7 +38,7 @@ class Capacity:
         )
 
     @classmethod
-    def total(cls, parts: Iterable[Capacity]) -> Capacity:
+    def total(cls, parts: Iterable["Capacity"]) -> "Capacity":
         """The sum of many, without a value for each step."""
         cpu_milli = memory_bytes = pods = 0
         other: dict[str, int] = {}
@@ -52,7 +50,7 @@ class Capacity:
                 other[name] = other.get(name, 0) + amount
         return cls(cpu_milli, memory_bytes, pods, _sorted(other))
 
-    def __add__(self, more: Capacity) -> Capacity:
+    def __add__(self, more: "Capacity") -> "Capacity":
         return Capacity(
             self.cpu_milli + more.cpu_milli,
             self.memory_bytes + more.memory_bytes,
@@ -60,7 +58,7 @@ class Capacity:
             _combined(self.other, more.other, 1) if more.other else self.other,
         )
 
-    def __sub__(self, less: Capacity) -> Capacity:
+    def __sub__(self, less: "Capacity") -> "Capacity":
         return Capacity(
             self.cpu_milli - less.cpu_milli,
             self.memory_bytes - less.memory_bytes,
@@ -79,7 +77,7 @@ class Capacity:
                 return self.pods
         return _amount(self.other, resource)
 
-    def fits(self, needed: Capacity) -> bool:
+    def fits(self, needed: "Capacity") -> bool:
         """There is room here for what is needed."""
         if 0 < needed.cpu_milli > self.cpu_milli or 0 < needed.memory_bytes > self.memory_bytes:
             return False
@@ -89,7 +87,7 @@ class Capacity:
             amount <= 0 or amount <= _amount(self.other, name) for name, amount in needed.other
         )
 
-    def short_of(self, needed: Capacity, *, held: Capacity | None = None) -> list[str]:
+    def short_of(self, needed: "Capacity", *, held: "Capacity | None" = None) -> list[str]:
         """Resources of which there is too little here, in kube-scheduler's order; none where it fits.
 
         `held` is taken off before, resource by resource: cheaper than a difference of all of them.

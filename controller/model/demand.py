@@ -4,8 +4,6 @@ Takes a pod's view and returns values. Pods that request no partition are no dem
 tried yet may take what is free, no more. Whether a request is served is judged in `controller.model.serving`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

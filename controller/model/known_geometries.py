@@ -4,8 +4,6 @@ A list only ever takes away: the geometries that a card supports come from NVML 
 exist is ignored with a warning. Pure; `controller.config.geometries_file` reads the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

@@ -4,8 +4,6 @@ Compares it with the names of all known MIG profiles and, for a name with a numb
 Compares names only: whether a GPU can have the slice is not checked here.
 """
 
-from __future__ import annotations
-
 import re
 from difflib import get_close_matches
 from functools import lru_cache

@@ -4,8 +4,6 @@
 `gpuplan plan` read it. Values only: no clock, no API.
 """
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -42,7 +40,7 @@ class NodeFailure:
     trace: str = ""
 
     @classmethod
-    def of(cls, node: str, error: Exception) -> NodeFailure:
+    def of(cls, node: str, error: Exception) -> "NodeFailure":
         message = " ".join(f"{type(error).__name__}: {error}".split())
         return cls(node=node, message=message, trace="".join(traceback.format_exception(error)))
 

@@ -5,8 +5,6 @@ makes the profiles, and `controller.simulator` evaluates them. Everything is fro
 `SchedulingContext`, hashable, so that equal pods can be found by comparison. Nothing here decides anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -188,8 +186,6 @@ class SchedulingContext:
     dra_resources: frozenset[str] = frozenset()
     """Extended resources that a DeviceClass maps: DRA serves them where no device plugin does."""
 
-
-# ------------------------------------------------------------------------------------------------ the scheduler
 
 FILTERS: Final = (
     "NodeUnschedulable",

@@ -5,8 +5,6 @@ judges each pod once, as it is observed; a snapshot arranges what was judged in 
 then creation) and adds what holds at this moment. Whether anything fits is not decided here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

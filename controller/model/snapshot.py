@@ -4,8 +4,6 @@ Made by the cache for each pass, by tests and by `gpuplan plan`; `controller.pla
 changed, so that a pass can be made again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from itertools import chain

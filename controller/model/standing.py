@@ -5,8 +5,6 @@ kube-scheduler must see such devices before any pod that requests them is bound,
 people pin is never asked about, and a GPU whose MIG mode is on is never shared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from controller.model.views import Desired, GpuView, MpsDesired, NodeView, PlanView

@@ -3,8 +3,6 @@
 Freezing at run time makes creating one three times as expensive. Nothing may change such a value; mypy refuses it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 

@@ -5,8 +5,6 @@ memory in bytes, everything else in units), selectors are small tuples, so that 
 controller can hold 5,000 nodes and 50,000 pods. `controller.model.snapshot` has all of them at one moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

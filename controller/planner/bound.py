@@ -7,8 +7,6 @@ that it allows. The least over a grid of weights is the bound. Selectors and the
 only lower what is possible. Never smaller than what some plan can place.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache

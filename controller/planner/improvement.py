@@ -5,8 +5,6 @@ per cent that greedy placing leaves. `consolidate` leaves a GPU as it was where 
 change anyway. Both are bounded by a count of trials, never by a clock, and never leave fewer pods placed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 

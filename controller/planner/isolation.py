@@ -4,8 +4,6 @@
 node; `controller.planning` then plans again without these nodes. Never hides an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 

@@ -5,8 +5,6 @@ level keeps reservations, uses what is there or under way and re-cuts eligible G
 and never changes an unsettled or pinned GPU.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ keep it away; its caller adds and removes pods. All affinity terms must be match
 pod matches them anywhere, a pod that matches them itself may be the first. Terminating pods count.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

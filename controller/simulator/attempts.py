@@ -4,8 +4,6 @@ Takes a pod, its scheduler's profile and the population, and returns an Attempt 
 and removes pods. Pods with equal `filter_key` share one. What cannot be known is named in `unknown`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ of the pod's scheduler, or None. The result follows every pod that is added or r
 constraints count each other (topology spread, inter-pod affinity) can be placed one by one. Reads no clock and no API.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable
 
 from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
@@ -56,8 +54,6 @@ class ClusterState:
         for pod in pods:
             self._population.add(pod, pod.node)
 
-    # -------------------------------------------------------------------------------------------- changes
-
     def put_node(self, node: NodeView) -> None:
         """A new node, or a known one as it is (or will be) now."""
         self._population.put_node(node)
@@ -90,8 +86,6 @@ class ClusterState:
         """Hold nothing for the pod any more."""
         for held in self._nominated.values():
             held.pop(uid, None)
-
-    # ------------------------------------------------------------------------------------------ questions
 
     def profile_of(self, pod: PodView) -> FilterProfile:
         """How the pod's scheduler filters."""
@@ -149,8 +143,6 @@ class ClusterState:
             return True
         attempt = self.prefilter(pod) if self._population.repelling else None
         return attempt is not None and attempt.affinity is not None and attempt.affinity.repelled
-
-    # --------------------------------------------------------------------------------------------- inside
 
     def _attempt(self, pod: PodView) -> Attempt:
         profile = self.profile_of(pod)

@@ -6,8 +6,6 @@ Returns the first failing plugin, in the order of the scheduler's profile, with 
 Integers only: quantities were rounded by the scheduler's rules when they were parsed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final

@@ -5,8 +5,6 @@ scheduler takes them: one that is kept for this very claim and no other, else th
 them is checked later, node by node. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from controller.model.scheduling import ClaimView, VolumeView

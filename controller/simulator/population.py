@@ -4,8 +4,6 @@
 could mean, and those with anti-affinity of their own. Labels are maps here, made once per pod. Nothing here filters.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ follows the configuration of NVIDIA's device plugin (and of nebuly's): `gpu.prod
 shares. Our own plugin does not configure it. All other labels stay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final

@@ -5,8 +5,6 @@ kube-scheduler 1.36 uses them. A term that the API server would have refused mat
 and one node; what else runs on the node does not matter here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

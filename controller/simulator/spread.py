@@ -5,8 +5,6 @@ pods. A node counts where it has the keys of all constraints and passes the pod'
 (where requested). Terminating pods and those of other namespaces do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from controller.model.scheduling import SpreadConstraint

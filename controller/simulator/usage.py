@@ -4,8 +4,6 @@ Takes pods that are bound (or nominated) to the node and returns what is to be c
 Changed as pods come and go; never reads an API.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ class Usage:
     ports: Counter[HostPort] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, pods: Iterable[PodView]) -> Usage:
+    def of(cls, pods: Iterable[PodView]) -> "Usage":
         """What these pods request together: all that are bound to one node and not finished."""
         usage = cls()
         needs = []
@@ -46,10 +44,10 @@ class Usage:
         if pod.host_ports:
             self.ports -= Counter(pod.host_ports)
 
-    def copy(self) -> Usage:
+    def copy(self) -> "Usage":
         return Usage(held=self.held, ports=Counter(self.ports))
 
-    def with_nominated(self, pod: PodView, nominated: Iterable[PodView]) -> Usage:
+    def with_nominated(self, pod: PodView, nominated: Iterable[PodView]) -> "Usage":
         """This usage as the scheduler sees it for `pod`: pods nominated here count unless their priority is lower."""
         others = [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
         if not others:

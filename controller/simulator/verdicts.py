@@ -1,7 +1,5 @@
 """The result of a filter: fit, or misfit with the plugin's name and kube-scheduler's own words."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 

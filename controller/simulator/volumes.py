@@ -6,8 +6,6 @@ its first consumer, and allowedTopologies of its class; ReadWriteOncePod. Not si
 capacity of storage that makes volumes, and how many volumes a node can attach. What is unknown passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

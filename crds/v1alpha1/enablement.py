@@ -4,8 +4,6 @@ Takes the labels of a Node, returns an `Enablement`. Controller and agent use th
 believes a node to be enabled that the other one takes for disabled. Writes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

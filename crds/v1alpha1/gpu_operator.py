@@ -4,8 +4,6 @@ Takes the labels of a Node, returns facts and sentences. A label `nvidia.com/gpu
 operator; the operator writes one that is absent, and keeps any other value. Writes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 PREFIX = "nvidia.com/gpu.deploy."

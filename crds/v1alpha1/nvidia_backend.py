@@ -5,8 +5,6 @@ has one sharing entry per node, and cannot withdraw a single device. Controller 
 find the same config. Whether the GPUs of the node can do it, the agent judges. Pure.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from crds.v1alpha1.plan import effective_items

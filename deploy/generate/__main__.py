@@ -4,8 +4,6 @@
 are left alone, and `--check` only compares the digest of the chart that they were rendered from.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

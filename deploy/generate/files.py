@@ -4,8 +4,6 @@ Takes the model of the values and returns each file. Comments, types and rows al
 Nothing here reads or writes a file.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ next to them, without helm. Between helm and the files the comments that name a 
 replaced by its items, for readers and tools that expect one object per document.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

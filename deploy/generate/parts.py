@@ -3,8 +3,6 @@
 Each is a type with defaults and meanings, as in `values`. Nothing here reads a file.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field

@@ -4,8 +4,6 @@
 their own settings, so that chart and programs cannot differ. Nothing here reads a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 

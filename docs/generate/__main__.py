@@ -3,8 +3,6 @@
 `--write` renews them, `--check` fails where one is stale. What a page says is in the code that it is made from.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Mapping

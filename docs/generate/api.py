@@ -4,8 +4,6 @@ Reads the CustomResourceDefinition, which is made from the pydantic types, so th
 enforces. Nothing is written here about a field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ Reads the docstring below each member of the enumerations that the code writes t
 that needs a remedy and has none, is an error: nothing that a user can read lacks its meaning.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

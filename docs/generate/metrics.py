@@ -4,8 +4,6 @@
 dashboards read names and labels from them. A label without a meaning here ends the run.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Reads the models that the programs read their files with, so that a page never l
 docs/values.md has those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ since the site has no such file. What leads nowhere is left as it is, so that mk
 page says.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from pathlib import Path

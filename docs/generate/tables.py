@@ -1,7 +1,5 @@
 """Tables of a Markdown page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 MADE = "Made by `python -m docs.generate --write`. Do not edit."

@@ -4,8 +4,6 @@ Takes an answer, or the socket to put the question to; returns ids by resource. 
 Keeps no channel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

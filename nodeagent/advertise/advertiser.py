@@ -6,8 +6,6 @@ same GPUs, and so it is while the plan reports the node as handed back. Must nev
 pass does, once it observes that the id is gone and unused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ never replace a config that withdraws something before the plugin has loaded it:
 could bring an id back after it was confirmed gone.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

@@ -6,8 +6,6 @@ not counts, because equal counts can hide wrong ids. Deadlines run on the monoto
 present state was first observed. Never writes anything.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ these. By environment variable nothing can be verified, so nothing is withheld. 
 written, and `forget` before an instance is destroyed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

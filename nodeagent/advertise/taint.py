@@ -6,8 +6,6 @@ shows the new count. With `writeAllocatable` the count is written at once instea
 withdrawal is what protects pods.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -6,8 +6,6 @@ host's procfs, returns a value; what cannot be read gives a problem, of its GPU 
 guess.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

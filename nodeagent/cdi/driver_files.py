@@ -7,8 +7,6 @@ for this driver, or a sentence that says what was found instead. Never returns t
 carry its version and are gone. Writes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ and a specification that names a missing node would keep every pod of the operat
 devices need none of it. Never writes another file, and nothing where the host's /dev is not visible.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

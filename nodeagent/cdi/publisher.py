@@ -6,8 +6,6 @@ called before a device is advertised, and `forget` before an instance is destroy
 entry of an instance that is gone could get the next instance at its place. The files of another driver are never kept.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

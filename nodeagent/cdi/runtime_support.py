@@ -6,8 +6,6 @@ GPU: so nothing is advertised there. Sources: KEP-4009 (kubelet), the documentat
 for `read_containerd`, which only reads.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

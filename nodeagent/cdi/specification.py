@@ -6,8 +6,6 @@ device node has type, major and minor, so a container runtime makes it without o
 comes back as a sentence. Pure: equal arguments give equal documents.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +57,7 @@ class Specification:
         """As it is written: equal specifications are equal files."""
         return json.dumps(self.document(), indent=1, default=str).encode() + b"\n"
 
-    def without(self, ids: Iterable[str]) -> Specification:
+    def without(self, ids: Iterable[str]) -> "Specification":
         gone = frozenset(ids)
         left = {name: edits for name, edits in self.devices.items() if name not in gone}
         return replace(self, devices=left)

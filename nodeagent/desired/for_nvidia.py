@@ -5,8 +5,6 @@ plugin has one sharing entry per node, so a GPU that cannot have it refuses it f
 not. Never touches hardware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ them. `gpus` wins over `planned`; a GPU in neither is unmanaged. Whether an item
 `target`, never here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Takes raw objects from the watch and the answers to our own status writes, retur
 read keeps its problem, so that the problem is reported and the plan is never mistaken for an empty one. Writes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ given by count get exact placements from the packer that the controller uses: ar
 where idle instances are already, so that the answer stays the same while it is carried out. Never touches hardware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise

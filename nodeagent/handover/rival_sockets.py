@@ -5,8 +5,6 @@ the file of a process that was killed stays behind until the kubelet starts agai
 the protocol, since a second stream would take updates away from the kubelet.
 """
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -5,8 +5,6 @@
 call, so that a journal entry can come before each. Nothing here decides what may be changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -7,8 +7,6 @@ the second kind: each new process would load the same one, and end before anyone
 process itself, and returns nothing while the driver answers or merely hangs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from nodeagent.hardware.driver import DriverError, DriverGoneError, DriverReplacedError

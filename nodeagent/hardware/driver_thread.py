@@ -6,8 +6,6 @@ effect, so no call is made for that GPU until the call has returned and a pause 
 GPU at a time, and never waits longer than one deadline for any number of GPUs.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -5,8 +5,6 @@ never kept: they are unhashable, never equal, and go stale with their instance. 
 `driver_thread.ThreadedDriver` gives each GPU a thread and each call a deadline. Decides nothing.
 """
 
-from __future__ import annotations
-
 import ctypes
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 `attempt` turns each NVMLError into a DriverError by its code. Keeps no state and makes no call of its own.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

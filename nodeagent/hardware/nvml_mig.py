@@ -6,8 +6,6 @@ the driver names no profile at all the read fails, because an empty list would r
 Changes nothing. Calls for different GPUs may come from different threads.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ and whole GPUs exist because they are advertised, so the plugin's config is thei
 pods were observed to hold. Decides nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields

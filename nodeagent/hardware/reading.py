@@ -4,8 +4,6 @@ Takes a driver, returns a `Hardware`: a driver that does not answer as a whole g
 problem and without instances, so that none of them is believed to be empty. Changes nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ NVIDIA's to the config of the plan; returns what the report reads of any pass. A
 one of them that cannot have it stops all. Must never change hardware, nor name a new config while a device is held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

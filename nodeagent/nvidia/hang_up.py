@@ -6,8 +6,6 @@ new config; a deleted pod would start with the ConfigMap's default. Must never s
 kernel's cgroup of a process names the pod.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

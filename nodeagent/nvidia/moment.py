@@ -1,7 +1,5 @@
 """What one pass knows of a node that NVIDIA's device plugin serves. Values only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nodeagent.nvidia.served import Registered

@@ -6,8 +6,6 @@ key proves nothing: it changes before any process reads it. Times are change tim
 Only reads; what cannot be read is as good as absent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import dataclass

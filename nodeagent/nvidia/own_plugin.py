@@ -5,8 +5,6 @@ free. Returns how far that has come: a plugin that does not answer is reported a
 slice is waited for. Must never drop a slice that may be in use, for its daemon would end with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias

@@ -4,8 +4,6 @@ An agent that starts again must neither take what was made before for a proof, n
 that never was. A file that cannot be written costs that memory at the next start, and nothing before.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path

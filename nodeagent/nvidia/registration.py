@@ -7,8 +7,6 @@ which counts Unhealthy devices too, is 0. Must never signal a plugin whose devic
 make them look healthy, nor one that was confirmed since it started, nor while anything is, or may be, in use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from crds.v1alpha1.names import Reason

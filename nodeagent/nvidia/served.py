@@ -4,8 +4,6 @@ Takes the ids that the kubelet registered, returns a `PluginConfig`, by which us
 they read one of ours. The kubelet is the only record: nothing is remembered here of what was once asked for. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

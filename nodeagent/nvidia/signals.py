@@ -4,8 +4,6 @@ Takes how one is sent and a clock. Where so many had no effect, no other will: a
 send two within a deadline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -8,8 +8,6 @@ the lost signal is sent, to the daemon only while nothing is held. Must never re
 pod does not see yet: config-manager would end and fall back to the default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ ran out; and everything for a while after a record was lost. It believes the che
 observed to end. Must be on disk before anything is destroyed on its evidence.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

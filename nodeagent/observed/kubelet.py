@@ -5,8 +5,6 @@ the reason, never an empty list, because "no pod holds anything" and "unknown" m
 checkpoint belongs to the kubelet. Whether a reading may be believed is decided in `usage`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

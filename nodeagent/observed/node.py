@@ -4,8 +4,6 @@ Takes raw Nodes, returns frozen readings. An absent resource, `0` and `n/0` are 
 key of a resource that it once had. Writes nothing; `taint` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -63,7 +61,7 @@ class ObservedNode:
         return 0
 
     @property
-    def without_version(self) -> ObservedNode:
+    def without_version(self) -> "ObservedNode":
         """To distinguish changes from heartbeats."""
         return replace(self, version="")
 

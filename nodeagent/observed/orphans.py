@@ -4,8 +4,6 @@ Takes the ids that pods hold, the GPUs and the devices that were advertised; ret
 which GPU an id was, because nothing else shows it once the device is gone. Silent while any GPU cannot be read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

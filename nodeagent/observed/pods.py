@@ -5,8 +5,6 @@ vanished without having ended keeps its devices for its grace period and some sl
 containers run on while the kubelet already hands out their devices. Knows nothing of what the kubelet reports.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import OrderedDict

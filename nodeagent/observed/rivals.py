@@ -7,8 +7,6 @@ resource, whatever the ids are, and only a resource without foreign ids for the 
 Writes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 

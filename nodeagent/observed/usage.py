@@ -6,8 +6,6 @@ complete List shows no holder and no other witness contradicts it. NVML's proces
 destruction. Pure: must never read anything itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -5,8 +5,6 @@ the kubelet's list cannot have got a holder that the later answers miss. So `rea
 plugin has in force was read. A witness that cannot be read makes every id unknown. Changes nothing but its memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

@@ -6,8 +6,6 @@ confirmed generation only, Ready=False the one that was read, and all are writte
 condition's time moves only with its status.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 

@@ -5,8 +5,6 @@ destroyed there appeared outside gpuplan, and what it created had vanished. A ch
 another item, and a reboot, which takes MIG instances along, are no drift. Must never decide what is repaired.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ index and UUID, profiles, places and closed sets of words. The one series with n
 administrator set it: its labels are those of NVIDIA's DCGM exporter, so that both can be joined.
 """
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

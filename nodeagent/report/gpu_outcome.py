@@ -4,8 +4,6 @@ Takes the item, the change that was worked on, what the actuator did, and which 
 returns a `GpuOutcome`. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ not run sets nothing: some seconds after the heartbeat the agent writes Ready wi
 itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 

@@ -5,8 +5,6 @@ process. Labels must stay few and bounded. The node is no label: Prometheus adds
 this agent. `gpu_gauges` has the series that describe the GPUs as the last pass saw them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -5,8 +5,6 @@ for each GPU with one. What an earlier agent may have reported already, and what
 counts, is not new. Reports nothing itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

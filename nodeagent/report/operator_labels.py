@@ -4,8 +4,6 @@ Takes the node's reading, returns the condition OperatorLabels, and once the sen
 been missing for some seconds: with `operatorLabels: manage` the controller sets it meanwhile. Writes no label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from crds.v1alpha1 import gpu_operator

@@ -4,8 +4,6 @@
 if hardware, plugin, kubelet and Node agree with its item. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

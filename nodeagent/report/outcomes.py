@@ -5,8 +5,6 @@ once; the status would only flicker, and the controller freezes by its own view 
 replaces Free once it has lasted; Used is never held back. Must never decide what may be destroyed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from nodeagent.ages import Ages

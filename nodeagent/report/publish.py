@@ -7,8 +7,6 @@ that a new plan of this name never gets the old one's status, and a Ready that w
 overwritten.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any

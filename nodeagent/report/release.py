@@ -5,8 +5,6 @@ kubelet's list and is free by every witness that was read after that, and no pod
 that another device plugin may give them out. Unknown counts as in use. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, LABEL_PARTITIONING, Reason

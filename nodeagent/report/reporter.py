@@ -5,8 +5,6 @@ change of a GPU's state. Remembers what it has reported already, and nothing tha
 is counted and retried; it must never stop a pass.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

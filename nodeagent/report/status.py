@@ -4,8 +4,6 @@ Takes outcomes, returns the JSON to apply; `conditions` makes the conditions. Cu
 schema admits, because a refused status informs no one. Pure but for the time, which is passed in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

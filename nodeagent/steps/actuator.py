@@ -6,8 +6,6 @@ failure, and has the instance's name taken from container runtimes; an instance 
 steps when a newer plan is there. Never tries another order or placement.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace

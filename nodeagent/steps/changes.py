@@ -7,8 +7,6 @@ a pod holds it under the id that it is advertised with, but on a node that is no
 advertised when it is free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

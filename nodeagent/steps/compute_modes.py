@@ -6,8 +6,6 @@ driver that forgot the mode, changes nothing about what is restored. Must never 
 does not share, and never restores one that it did not set.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Takes the plan of each pass and what the pass confirmed. The record on disk is t
 agent wrote there is loaded once for each plan, and nothing of another plan is believed. Writes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from nodeagent.desired.plan import ObservedPlan

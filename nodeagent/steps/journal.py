@@ -6,8 +6,6 @@ does not stop the next one. What is then observed shows how far each step came, 
 for whatever plan is the newest. Never replays anything.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,7 +40,7 @@ class Intent:
     generation: int
 
     @classmethod
-    def of(cls, action: Action, placed: Instance, spec_version: tuple[str, int]) -> Intent:
+    def of(cls, action: Action, placed: Instance, spec_version: tuple[str, int]) -> "Intent":
         """`spec_version` is the plan's uid and generation."""
         uid, generation = spec_version
         profile, start, size = placed.profile, placed.start, placed.size

@@ -4,8 +4,6 @@ Takes verdicts, returns which partitions may be on the device plugin's list. Mus
 that a second pod could get alongside its holder. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

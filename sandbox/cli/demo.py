@@ -104,8 +104,6 @@ class _Story:
         self._show("The result:")
         self._kubectl("get", "gpupartitionplans,pods")
 
-    # ---------------------------------------------------------------------------------------- narration
-
     def _show(self, text: str) -> None:
         self._chapter += 1
         print(f"\n{self._chapter}. {text}\n", flush=True)
@@ -128,8 +126,6 @@ class _Story:
             for gpu in plan.get("status", {}).get("gpus", []):
                 print(f"   {plan['metadata']['name']:<6} GPU {gpu['index']}  {picture(gpu)}")
         print()
-
-    # --------------------------------------------------------------------------------------- waiting
 
     def _until(self, what: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + CHAPTER_SECONDS

@@ -61,8 +61,6 @@ class DeviceTable:
         self._holdings: dict[Holder, Holding] = {}
         self._taken: dict[str, set[str]] = {}
 
-    # ------------------------------------------------------------------------------------ plugins
-
     def restore(self, holdings: Mapping[Holder, Holding], resources: Iterable[str], now: float) -> None:
         """As after a kubelet start: the checkpoint's resources count 0 until their plugin is back."""
         with self._lock:
@@ -124,8 +122,6 @@ class DeviceTable:
             if entry is None or device_id not in entry.healthy | entry.unhealthy:
                 return None
             return device_id in entry.healthy
-
-    # ------------------------------------------------------------------------------------ holders
 
     def free_inactive(self, active_uids: Callable[[], frozenset[str]]) -> None:
         """Drop what pods hold that are not active any more. Only List and admission cause this."""

@@ -77,8 +77,6 @@ class Kubelet:
         self._node_watch = api.watch_node(node_name, self._node_seen)
         self._first_pods: dict[tuple[str, str], Pod] | None = {}
 
-    # ------------------------------------------------------------------------------ start and end
-
     def start(self) -> None:
         """Returns at once; pod-resources answers from now, kubelet.sock and the pods follow."""
         self._pod_resources_server.start()
@@ -112,8 +110,6 @@ class Kubelet:
         self._pods_watch.stop()
         self._node_watch.stop()
         self._loop.stop()
-
-    # -------------------------------------------------------------------------------------- parts
 
     def _make_folders(self) -> bool:
         """Whether the plugin folder was empty: no kubelet ran here before. Its dead sockets count as content."""
@@ -199,8 +195,6 @@ class Kubelet:
     def _host_ip(self) -> str:
         node = self._ticks.node
         return node.host_ip if node is not None else invented_node_ip(self.node_name)
-
-    # ----------------------------------------------------------------------------- what comes in
 
     def _serve_registration(self) -> None:
         kept = None if self._switches.active_list else self.paths.checkpoint

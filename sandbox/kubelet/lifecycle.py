@@ -62,8 +62,6 @@ class PodRun:
         if not self.containers:
             self.containers = {spec.name: ContainerRun(spec=spec) for spec in self.pod.containers}
 
-    # ------------------------------------------------------------------------------- what to do
-
     def to_start(self) -> tuple[str, ...]:
         """Init containers one after the other, a sidecar once it runs lets the next one go, then all others at once."""
         if self.stopping or self.terminated:
@@ -99,8 +97,6 @@ class PodRun:
             return False
         self.terminated = True
         return True
-
-    # ---------------------------------------------------------------------------- what happened
 
     def starting(self, name: str, container_id: str) -> None:
         run = self.containers[name]
@@ -138,8 +134,6 @@ class PodRun:
 
     def start_again(self, name: str) -> None:
         self.containers[name].held_back = False
-
-    # -------------------------------------------------------------------------------- what it is
 
     @property
     def phase(self) -> str:

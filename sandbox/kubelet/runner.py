@@ -47,8 +47,6 @@ class PodRunner:
         self._writer = parts.writer
         self._timings = parts.timings
 
-    # ------------------------------------------------------------------------------- pods
-
     def begin(self, entry: Entry) -> None:
         """A pod was admitted."""
         uid, run = entry.pod.uid, self.adopt(entry)
@@ -131,8 +129,6 @@ class PodRunner:
         )
         self._writer.submit(entry.pod, status, again=again)
 
-    # ------------------------------------------------------------------------- containers
-
     def container_changed(self, record: ContainerRecord) -> None:
         name = record.request.container
         entry, run = self._current(record)
@@ -208,8 +204,6 @@ class PodRunner:
                 self.sync(entry)
 
         self._loop.after(seconds, again)
-
-    # ---------------------------------------------------------------------------- devices
 
     def health_changed(self, resource: str) -> None:
         for entry in self._book.entries():

@@ -84,8 +84,6 @@ class ScriptedRuntime:
         if thread is not None:
             thread.join(timeout=5.0)
 
-    # --------------------------------------------------------------------------------------- inside
-
     def _running(self) -> tuple[ContainerRecord, ...]:
         return tuple(record for record in self._records.values() if record.state is ContainerState.RUNNING)
 

@@ -4,8 +4,6 @@ Each call is one write of the state file in the pipe directory. The first client
 daemon; nothing is limited, and nothing is refused but a daemon that is not there.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -62,15 +62,11 @@ class Scheduler:
             self._thread.join(5.0)
         self._writer.stop()
 
-    # -------------------------------------------------------------------------------- inbox, any thread
-
     def _hear_pod(self, _: Key, old: PodRecord | None, new: PodRecord | None) -> None:
         self._inbox.put(lambda: self._pod_changed(old, new))
 
     def _hear_node(self, key: Key, old: NodeView | None, new: NodeView | None) -> None:
         self._inbox.put(lambda: self._node_changed(key[1], old, new))
-
-    # --------------------------------------------------------------------------------------- the thread
 
     def _run(self) -> None:
         while not self._quit.is_set():
@@ -141,8 +137,6 @@ class Scheduler:
             self._give_up(item, failure, reason="SchedulerError")
         self._waiting.retry(item)
         self._room_freed()
-
-    # ------------------------------------------------------------------------------------------- changes
 
     def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if old is not None and (new is None or new.view.uid != old.view.uid):

@@ -1,7 +1,5 @@
 """The cluster that the memory benchmark makes up is one that the controller can read and plan; and it is measured."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.memory import __main__ as memory

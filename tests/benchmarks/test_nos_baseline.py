@@ -119,9 +119,6 @@ def test_cycles_go_on_while_there_is_something_to_gain(monkeypatch: pytest.Monke
     assert [cost.gpus for cost in run.costs] == [1, 1]
 
 
-# ------------------------------------------------------------------------------------------ clusters and replay
-
-
 def test_status_keys() -> None:
     used, free = slices_of({"0-1g.5gb-used": 2, "11-1g.24gb-me-free": 1, "0-10gb-free": 3})
 
@@ -190,9 +187,6 @@ def test_a_replay_refuses_what_cannot_come_true() -> None:
         applied(snapshot, change(snapshot, half))
     with pytest.raises(BrokenError, match="n0 has no partition for"):
         bound(snapshot, {"pending-0": "n0"})
-
-
-# ------------------------------------------------------------------------------------------------ the file's form
 
 
 def test_what_a_workload_leaves_out_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,6 @@
 `manifest` makes of one what can be created. Views are derived from them in `tests.builders.views`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

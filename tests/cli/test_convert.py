@@ -1,7 +1,5 @@
 """`gpuplan import` and `gpuplan export`: configs of NVIDIA's device plugin to plans, and back."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Configs of NVIDIA's device plugin: what the plugin refuses is refused here first, with the field."""
 
-from __future__ import annotations
-
 import pytest
 
 from cli.nvidia_config import PluginSharing, Unusable, read

@@ -9,8 +9,6 @@ from controller.model.results import NodeFailure, PlanningResult
 from tests.builders.objects import node, pod
 from tests.cli.plan_command import EXAMPLES, case, dump, layouts, places, planned, reasons
 
-# --------------------------------------------------- the smallest clusters on which other planners go wrong
-
 
 def test_a_used_instance_in_the_middle_leaves_no_place_for_4g(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(capsys, case("a"))
@@ -57,9 +55,6 @@ def test_f_a_free_instance_on_a_tainted_node_serves_no_pod(capsys: pytest.Captur
     assert set(places(found).values()) == {"f-open"}
     assert len(found["placed"]) == 5
     assert list(layouts(found)) == ["f-open"]
-
-
-# ------------------------------------------------------------------------------------- the other examples
 
 
 @pytest.mark.parametrize(
@@ -113,9 +108,6 @@ def test_pods_that_request_nothing_are_counted_and_mistyped_names_are_explained(
     assert out.endswith("1 pod requests nothing that gpuplan serves\n")
     assert "nvidia.com/mig-1g5gb is not a slice name; did you mean nvidia.com/mig-1g.5gb?" in " ".join(out.split())
     assert "did you mean nvidia.com/gpu-10gb?" in " ".join(out.split())
-
-
-# ------------------------------------------------------------------------------------------------- errors
 
 
 def test_settings_of_the_controller(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The sandbox's API server with the CRD, seen through short verbs: what the controller's tests change and observe."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -40,8 +38,6 @@ class Cluster:
             "/api/v1/namespaces",
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
         )
-
-    # ---------------------------------------------------------------------------------------------- writes
 
     def plan(self, name: str = "n1", **spec: Any) -> Json:
         return apply.create(self.api, paths.PLANS, manifest(plan(name, spec=spec)), manager="people")
@@ -88,8 +84,6 @@ class Cluster:
 
     def pin(self, name: str, *items: Json, manager: str = "people") -> Json:
         return apply.merge_patch(self.api, paths.plan(name), {"spec": {"gpus": list(items)}}, manager=manager)
-
-    # ----------------------------------------------------------------------------------------------- reads
 
     def get_plan(self, name: str = "n1") -> Json:
         return apply.get(self.api, paths.plan(name))

@@ -1,7 +1,5 @@
 """A loop on a bench, with a planner that the test plays and a clock that only the test moves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from controller.actions.agent_liveness import AgentLiveness

@@ -1,7 +1,5 @@
 """Pods that wait while others come and go have few Events, whatever happens on the GPUs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The whole controller with its watches and the real planner, against the API server; the test plays the agent."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The controller as a process: killed at bad moments it continues; unusable settings it reports in one sentence."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

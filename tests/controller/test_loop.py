@@ -1,7 +1,5 @@
 """The order of things in a turn, with a planner that the test plays and a clock that only the test moves."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

@@ -1,7 +1,5 @@
 """Turns in which something fails: a pass, a write, or a pass that hangs. The other work continues."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """A plan that the API server refuses, or that is not sent in time: what loop, planner and pods make of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -184,9 +182,6 @@ def test_pods_of_a_plan_that_may_have_been_written_are_planned_on_no_other_node(
     assert rig.idle()
 
 
-# --------------------------------------------------------------------------------------------- the planner
-
-
 def test_the_planner_leaves_a_refused_node_out_but_deals_what_is_there() -> None:
     node_view, plan_view = server("node-1", mig(idle=[("1g.5gb", 0)]))
     refused = replace(plan_view, write_refused=SENTENCE)
@@ -213,9 +208,6 @@ def test_repairs_of_a_refused_plan_wait_as_well() -> None:
     assert len(plan_pods(cluster((node_view, plan_view)), PlannerOptions()).node_changes) == 1
     refused = replace(plan_view, write_refused=SENTENCE)
     assert plan_pods(cluster((node_view, refused)), PlannerOptions()).node_changes == ()
-
-
-# ------------------------------------------------------------------------------------------------ not sent in time
 
 
 def many_plans(rig: Rig, count: int) -> list[str]:

@@ -3,8 +3,6 @@
 Takes settings and what the agent is to do; returns plans, nominations and decisions, each waited for with a deadline.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 from urllib.request import urlopen
@@ -46,8 +44,6 @@ class World:
         for _, thread in self._running:
             thread.join(SECONDS)
             assert not thread.is_alive()
-
-    # ------------------------------------------------------------------------------- the agent, by hand
 
     def beat(self, name: str = "n1") -> None:
         self._beats += 1

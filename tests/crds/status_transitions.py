@@ -5,8 +5,6 @@ without it, for each list one with an empty list, and for each object one withou
 that is added to the types and not to `FULL` fails `test_the_full_status_has_every_field`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ notation; `stale` ends one), the labels that the alert then has, and three minut
 `alerts/upgrade.yaml` holds series during which no alert may ever fire.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

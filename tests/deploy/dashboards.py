@@ -1,7 +1,5 @@
 """The chart's dashboards as tests read them: their panels, and their queries as Prometheus would get them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The chart's dashboards: whole, readable, of metrics that the programs export, and linked to each other."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from typing import Any

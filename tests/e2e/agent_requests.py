@@ -87,9 +87,6 @@ def _filled(value: Any, words: Mapping[str, str]) -> Any:
     return value
 
 
-# ---------------------------------------------------------------------------------------------- bodies
-
-
 def a_plan(name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": name}, **fields}
 

@@ -5,8 +5,6 @@ labels that the chart's ServiceMonitors give them. The story of `load`, `want` a
 is lost, an agent falls silent. Alerts fire after seconds instead of minutes: `hastened` says how.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -61,7 +59,7 @@ class Monitored:
         self._port = HeldPort()
         self._prometheus: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Monitored:
+    def __enter__(self) -> "Monitored":
         self.start([body for path in EXAMPLES for body in _objects(path)])
         return self
 
@@ -137,8 +135,6 @@ class Monitored:
             ],
         }
 
-    # ------------------------------------------------------------------------------------------ questions
-
     def query(self, expr: str) -> list[Json]:
         """The samples of now."""
         return self._ask("query", query=expr)
@@ -159,8 +155,6 @@ class Monitored:
         with urlopen(f"{self._url}/api/v1/{path}?{urlencode(parameters)}", timeout=30) as answer:
             found: list[Json] = json.load(answer)["data"]["result"]
         return found
-
-    # ------------------------------------------------------------------------------------------- the story
 
     def load(self) -> None:
         """Pods that run, pods that wait for room, and one that no GPU can hold."""

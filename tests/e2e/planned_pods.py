@@ -166,9 +166,6 @@ def wait_until_tried(rig: Rig, snapshot: Snapshot) -> None:
     eventually(lambda: not untried(), "the scheduler to try every pod", seen=untried)
 
 
-# ------------------------------------------------------------------------------------------------ objects
-
-
 def allocatable_of(node: NodeView, plan_view: PlanView) -> dict[str, str]:
     """As it would be advertised: every resource that any GPU could have is there, be it zero."""
     slices = Counter(part.resource for gpu in plan_view.gpus for part in gpu.partitions)

@@ -84,8 +84,6 @@ class _Maker(PodMaker):
             pending=[self._pod(f"pod-{i}") for i in range(pods)],
         )
 
-    # ------------------------------------------------------------------------------------------- nodes
-
     def _node(self, name: str) -> Json:
         labels = {HOSTNAME: name}
         if self._chance(0.85):
@@ -107,8 +105,6 @@ class _Maker(PodMaker):
         ready = {"type": "Ready", "status": "True", "reason": "Test", "message": ""}
         status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
         return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
-
-    # ------------------------------------------------------------------------------------------ storage
 
     def _storage(self) -> tuple[list[Json], list[Json]]:
         """Bound claims, one that one pod only may use, and claims that wait, for a volume or in vain."""

@@ -53,8 +53,6 @@ class PodMaker:
     def _some(self, options: Sequence[Any], most: int) -> list[Any]:
         return self._rng.sample(list(options), self._rng.randint(1, min(most, len(options))))
 
-    # -------------------------------------------------------------------------------------------- pods
-
     def _pod(self, name: str, node: str = "") -> Json:
         labels = {"app": self._pick(_APPS), "version": self._pick(("1", "2"))} if self._chance(0.9) else {}
         metadata = {
@@ -123,8 +121,6 @@ class PodMaker:
         if self._chance(0.4):
             port["hostIP"] = self._pick(("127.0.0.1", "10.0.0.7"))
         return port
-
-    # ----------------------------------------------------------------------------------------- affinity
 
     def _affinity(self, runs: bool) -> Json:
         affinity: Json = {}

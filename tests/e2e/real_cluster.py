@@ -99,8 +99,6 @@ class RealCluster:
         """36 of 1.36.3."""
         return int(self.plane.version.split(".")[1])
 
-    # ------------------------------------------------------------------------------------- identities
-
     def person(self, name: str, groups: Sequence[str] = ()) -> ApiClient:
         """A person with a client certificate."""
         if name not in self._clients:
@@ -129,8 +127,6 @@ class RealCluster:
         path = self._folder / f"{name.replace(':', '_')}.kubeconfig"
         path.write_text(kubeconfig)
         return clients.load(str(path))
-
-    # ---------------------------------------------------------------------------------------- objects
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = False) -> str:
         """Standard output and error of the real kubectl, as the administrator."""

@@ -94,8 +94,6 @@ class Rig:
         self._threads.shutdown()
         self.plane.stop()
 
-    # ----------------------------------------------------------------------------------------- objects
-
     def create(self, objects: Iterable[tuple[str, Json]]) -> list[Json]:
         """Several at once; the answers in the order of the objects."""
         return list(self._threads.map(lambda each: apply.create(self.api, *each), objects))
@@ -152,8 +150,6 @@ class Rig:
             [(f"/api/v1/namespaces/{PROBE}/persistentvolumeclaims", {"metadata": {"name": name}, "spec": claim})]
         )
 
-    # -------------------------------------------------------------------------------------------- words
-
     def word(self, pod: Json, *, patient: bool = False) -> Word:
         """The verdict of the scheduler on a pod that was just created; `patient` waits until it is bound."""
         metadata = pod["metadata"]
@@ -169,8 +165,6 @@ class Rig:
                     return verdict
                 last = verdict or last
         return last
-
-    # --------------------------------------------------------------------------------------------- end
 
     def clear(self) -> None:
         """No node, pod, claim or volume is left."""

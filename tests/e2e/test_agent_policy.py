@@ -120,9 +120,6 @@ def test_the_policies_alone(cluster: RealCluster, wide: Nodes, case: Case, swapp
     assert after["metadata"].get("labels") == before["metadata"].get("labels")
 
 
-# --------------------------------------------------------------------------------------- the Node's status
-
-
 def _forms(cluster: RealCluster, name: str, field: str, key: str | None, value: Any) -> Iterator[tuple[str, Any, str]]:
     """One change of a Node's status by every verb and patch type: method, body, content type."""
     status = {field: value if key is None else {key: value}}
@@ -194,9 +191,6 @@ def test_the_rest_of_the_status_by_every_verb(cluster: RealCluster, wide: Nodes,
         assert "of a node's status it may change capacity and allocatable only" in answer.message
         refused += 1
     assert refused or field in ("config", "runtimeHandlers")
-
-
-# ------------------------------------------------------------------------------------------------- tokens
 
 
 def test_a_token_that_is_bound_to_no_pod_writes_nothing(cluster: RealCluster, wide: Nodes) -> None:

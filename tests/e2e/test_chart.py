@@ -59,9 +59,6 @@ def release(empty: RealCluster, helm: Path, tmp_path: Path) -> Iterator[Release]
     found.helm("uninstall", NAME, "--ignore-not-found", "--wait")
 
 
-# -------------------------------------------------------------------------------------------------------- accepted
-
-
 @pytest.mark.parametrize("values", ["", ALL_OPTIONS], ids=["defaults", "all options"])
 def test_a_server_side_dry_run_accepts_every_object(
     empty: RealCluster, helm: Path, tmp_path: Path, values: str
@@ -115,9 +112,6 @@ def test_pods_of_another_mps_user_have_a_warning(empty: RealCluster, helm: Path)
     empty.kubectl("delete", "-f", "-", stdin=done.stdout, check=True)
 
 
-# ------------------------------------------------------------------------------------- install, change and remove
-
-
 def test_upgrade_and_rollback_change_what_differs_and_removal_leaves_the_crd(release: Release) -> None:
     release.install({})
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuplan-agent"
@@ -143,9 +137,6 @@ def test_upgrade_and_rollback_change_what_differs_and_removal_leaves_the_crd(rel
     assert release.remaining() == []
     assert call(release.cluster.admin, "GET", f"{PLANS}/kept").allowed
     assert call(release.cluster.admin, "DELETE", f"{PLANS}/kept").allowed
-
-
-# --------------------------------------------------------------------------------------------------- its programs
 
 
 def test_a_pod_gets_its_slice_from_what_the_chart_installed(

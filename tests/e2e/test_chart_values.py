@@ -46,9 +46,6 @@ def test_a_wrong_value_is_refused_with_its_name(render: Any, text: str, named: s
     assert named in render(text).refusal
 
 
-# ------------------------------------------------------------------------------------------ what the programs get
-
-
 def test_the_controller_reads_its_settings(render: Any) -> None:
     text = f"""
     batchWindowTimeoutSeconds: 20
@@ -134,9 +131,6 @@ def test_agent_and_plugin_read_their_settings(render: Any) -> None:
     assert [body for body in found.objects if body["metadata"]["name"] == "gpuplan-agent-allocatable"] == list(
         objects_of(ALLOCATABLE.read_text())
     )
-
-
-# ---------------------------------------------------------------------------------------------- what pods look like
 
 
 def test_nodes_image_and_labels_are_values(render: Any) -> None:

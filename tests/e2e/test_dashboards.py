@@ -1,7 +1,5 @@
 """The chart's dashboards and alerts on a real Prometheus that scrapes a sandbox with load and faults."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ with the pipe directory mounted as a container has it. Without a GPU there are n
 process as before stands for them, since a client lives as long as its daemon.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

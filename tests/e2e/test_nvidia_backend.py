@@ -67,8 +67,6 @@ class Rig:
     def close(self) -> None:
         self.cluster.stop()
 
-    # ------------------------------------------------------------------------------------------ people
-
     def request(self, replicas: int) -> None:
         """So many replicas of each GPU; 0: whole GPUs."""
         item: Raw = {"mps": {"replicas": replicas}} if replicas else {"whole": {}}
@@ -83,8 +81,6 @@ class Rig:
 
     def delete(self, name: str) -> None:
         apply.delete(self.api, f"/api/v1/namespaces/default/pods/{name}", grace_seconds=0)
-
-    # ---------------------------------------------------------------------------------------- questions
 
     def phase(self, name: str) -> str:
         return next((p["status"].get("phase", "") for p in self.cluster.pods() if p["metadata"]["name"] == name), "")

@@ -1,7 +1,5 @@
 """A policy of the cluster's owner refuses the plan of one node, on a real control plane."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Each round makes the faults of its rows at once, on nodes of their own; see `tes
 for is shortened (`tests.e2e.monitored.HASTENED`), and nothing else of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest

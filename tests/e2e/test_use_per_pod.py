@@ -5,8 +5,6 @@ The agent's series are those that it exports. DCGM exporter's have the labels of
 matched by them.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

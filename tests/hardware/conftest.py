@@ -3,8 +3,6 @@
 Nothing here runs without GPUPLAN_HARDWARE=1. The GPU must be idle, with MIG off; no test changes a mode or resets it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ of an ordinary user in namespaces of its own, whose /dev has the device nodes of
 the mounts and the environment that they add. Never changes a mode of the GPU, and never resets it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

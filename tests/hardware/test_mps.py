@@ -3,8 +3,6 @@
 The tests follow each other on one node, as a day in its life.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest

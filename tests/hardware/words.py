@@ -1,7 +1,5 @@
 """What the tests on real hardware say and see: pods, the plan, the programs in containers, the daemon."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -87,8 +85,6 @@ class Words:
         assert killed is not None
         os.kill(killed, signal.SIGKILL)
         eventually(lambda: child.log.read_text(encoding="utf-8").count(sign) > before, f"the {part} is back")
-
-    # ------------------------------------------------------------------------------------- the daemon
 
     @property
     def pipe(self) -> Path:

@@ -1,7 +1,5 @@
 """The API's part of the world: one plan, one Node, and the writes that the agent makes to them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

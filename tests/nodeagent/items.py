@@ -1,7 +1,5 @@
 """Items of a plan and pods, as the API holds them, in few words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.builders.objects import pod

@@ -1,7 +1,5 @@
 """Device plugin and kubelet without sockets: strict about what is advertised, and moved by `step` only."""
 
-from __future__ import annotations
-
 from nodeagent.handover.cdi import NamedDevices
 from nodeagent.handover.config import (
     Allocation,

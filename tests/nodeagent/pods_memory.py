@@ -4,8 +4,6 @@
 process is listed by the driver until its container ends, unless the driver is made blind to it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nodeagent.observed.kubelet import CheckpointEntry

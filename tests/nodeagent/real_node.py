@@ -1,7 +1,5 @@
 """One node with the agent as it runs: HTTP, gRPC, threads; only hardware, kubelet and API server are stand-ins."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from pathlib import Path

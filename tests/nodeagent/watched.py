@@ -1,7 +1,5 @@
 """The agent's own parts with every side effect counted, so that it can be killed after any of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path

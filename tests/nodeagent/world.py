@@ -5,8 +5,6 @@ nothing else, and a destroyed instance that a container uses fails the test, wha
 side effect of the agent goes through `effect`, which can end the agent right after it, as kill -9 would.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -74,8 +72,6 @@ class World(ApiMemory, PodsMemory):
         self.driver_timeout_seconds = 0.0
         """Above zero the agent's driver calls have threads and this deadline, from the next `restart` on."""
         self.restart()
-
-    # ---------------------------------------------------------------------------------------- the agent
 
     def restart(self) -> None:
         """A new agent process: nothing but the disk is left of the old one."""
@@ -189,8 +185,6 @@ class World(ApiMemory, PodsMemory):
             if quiet == 5 and not passes:
                 return
 
-    # ----------------------------------------------------------------------------------------- people
-
     def _meanwhile(self, gpu_uuid: str, instance: GpuInstance) -> None:
         self.before_destroy(gpu_uuid, instance)
 
@@ -215,8 +209,6 @@ class World(ApiMemory, PodsMemory):
                 self.by_hand.add(found.uuid)
                 return True
         return False
-
-    # --------------------------------------------------------------------------------------- questions
 
     def gpu(self, index: int = 0) -> ObservedGpu:
         return NvmlDriver().observe_gpu(index)

@@ -1,7 +1,5 @@
 """Layouts as values, and the rule which of them can exist."""
 
-from __future__ import annotations
-
 import pytest
 
 from partitioning.layouts import (

@@ -1,7 +1,5 @@
 """The catalogue agrees with itself and with NVIDIA's published rules, and a node's labels lead to the right model."""
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 

@@ -1,7 +1,5 @@
 """MPS slices: exact limits, and sentences for what one GPU cannot hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Packing against brute force: it finds a layout exactly where one exists, and none destroys or creates less."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

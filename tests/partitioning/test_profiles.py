@@ -1,7 +1,5 @@
 """Profile names: what they mean, which are refused and how, and that text survives the round trip."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

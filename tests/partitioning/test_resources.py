@@ -1,7 +1,5 @@
 """Resource names, both ways, and what each requests."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

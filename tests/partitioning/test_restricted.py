@@ -1,7 +1,5 @@
 """Models whose geometries are restricted: tables and packing against a naive enumeration with the same rule."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The state tables against NVIDIA's published counts, and against a naive enumeration of every layout."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import pytest

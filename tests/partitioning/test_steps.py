@@ -1,7 +1,5 @@
 """Change steps: they lead to the desired layout, never touch what is in use, and survive being cut off anywhere."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """One pod's way, as the programs report it: phases add up to its wait, and one generation is in every log."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -75,9 +75,6 @@ def earlier_hash(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]
 
 
-# ------------------------------------------------------------------------------------ an earlier plugin, a newer agent
-
-
 @pytest.mark.parametrize("node", ["h100", "mps"])
 def test_the_agent_reads_what_an_earlier_plugin_wrote(files: PluginFiles, node: str) -> None:
     for path in (files.loaded, files.ledger):
@@ -107,9 +104,6 @@ def test_an_earlier_plugin_takes_what_the_agent_writes_for_it(files: PluginFiles
 
     content = accepted("config", files.config)
     assert content["hash"] == earlier_hash(content)
-
-
-# ------------------------------------------------------------------------------------ a newer plugin, an earlier agent
 
 
 @pytest.mark.parametrize("node", ["h100", "mps"])
@@ -145,9 +139,6 @@ def test_an_earlier_agent_reads_what_the_plugin_writes(files: PluginFiles) -> No
 
     accepted("loaded", files.loaded)
     accepted("ledger", files.ledger)
-
-
-# ----------------------------------------------------------------------------- an agent after an upgrade or a rollback
 
 
 @pytest.mark.parametrize("node", ["h100", "mps"])

@@ -3,8 +3,6 @@
 Only the board changes an assignment. What the pod needs is its demand, which never changes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from controller.model.capacity import Capacity

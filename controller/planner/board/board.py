@@ -4,8 +4,6 @@ It keeps the capacity of nodes and the states of devices consistent with the ass
 one pod at a time; which pods to try, and in which order, is decided by its callers. Never reads a view of the cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappush
 
@@ -65,8 +63,6 @@ class Board:
         """Partitions alone: whether the node's devices could give them now."""
         return on_node(self.devices[node], assignment.demand, self.rank, Reach.NEW) is not None
 
-    # ------------------------------------------------------------------------------------------- place
-
     def place(self, assignment: Assignment, groups: Iterable[int] | None = None, *, reach: Reach = Reach.NEW) -> bool:
         """Assign the pod to the best node of these groups (default: all that it may use)."""
         for group in assignment.groups if groups is None else groups:
@@ -107,8 +103,6 @@ class Board:
         found = self._several.find(demand, group, reach)
         return None if found is None else [(device, fitting.part) for device, fitting in found]
 
-    # ------------------------------------------------------------------------------------------- take off
-
     def take_off(self, assignment: Assignment) -> tuple[int, Taken]:
         """Returns where it was, for `put`."""
         node, taken = self.lift(assignment)
@@ -147,8 +141,6 @@ class Board:
             nodes.add(node)
         self.settle(nodes)
 
-    # ------------------------------------------------------------------------------------------- reserve a GPU
-
     def reserve(self, assignment: Assignment, device: Device) -> None:
         """Keep a device, and what the pod needs of its node, from every pod that is placed after this."""
         self.nodes[device.node].take(assignment.demand)
@@ -162,8 +154,6 @@ class Board:
         device.reserved = False
         device.restore()
         self.settle((device.node,))
-
-    # ------------------------------------------------------------------------------------------- inside
 
     def _assign(self, assignment: Assignment, node: int, taken: Taken) -> None:
         self.nodes[node].take(assignment.demand)

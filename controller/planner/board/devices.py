@@ -6,8 +6,6 @@ devices in buckets of equal state, and knows in which order to try the buckets f
 decides whether a node has CPU and memory for a pod.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Mapping
@@ -84,7 +82,7 @@ class Device:
     """One cuttable GPU or one stock. `base` is the state without what this pass has placed."""
 
     node: int
-    pool: Pool
+    pool: "Pool"
     base: int
     tier: int
     gpu: int = -1

@@ -3,8 +3,6 @@
 Only the board changes them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from controller.model.capacity import Capacity

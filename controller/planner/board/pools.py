@@ -4,8 +4,6 @@ Each knows what its states mean, what one more partition costs in a state, and w
 pools is in `devices`. Never knows which pod takes a partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ Takes the inventory and the demands, returns a Board. Idle partitions of eligibl
 as ready: a pod can have one as it is. The only place that turns views into planning integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
@@ -150,7 +148,7 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
     return MigPool(model, profiles) if profiles else None
 
 
-def state_of(gpu: GpuStock, model: GpuModel, places: _Places | None = None) -> int:
+def state_of(gpu: GpuStock, model: GpuModel, places: "_Places | None" = None) -> int:
     """What stays, and where the last change failed; idle partitions are free space. `places`: made before."""
     if gpu.cut is Cut.MIG:
         places = _Places(model) if places is None else places

@@ -6,8 +6,6 @@ the first nodes that have them, the one that loses least by it is chosen, or the
 pods fit. Never assigns anything.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 

@@ -5,8 +5,6 @@ partition comes before a new one, then the device that loses least by it, then t
 cleaned on the way: an entry is right when it shows its node's present CPU. Never assigns anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 

@@ -5,8 +5,6 @@ unknown ones, and free ones of a resource that a bound pod holds somewhere on th
 Never calls a GPU eligible whose hardware does not agree with its plan, or which users own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ on the node object, labelled as they will be once they are cut. Filters run once
 per pair: of a node's labels only those count that some selector names. Our own taint of a node in change is ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ One NodeStock per node, made by `eligibility.take_stock` from a snapshot. A GPU 
 changed now; otherwise `ineligible` says why. What must stay on a GPU is every partition that is not proved free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum

@@ -6,8 +6,6 @@ there, without partitions that are about to be withdrawn. Under way is what GPUs
 may give to a pod as they are or cut again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ most wins. Packing is tested on counts of device states, not on devices, so a te
 10,000; whether each node has the CPU in the right place shows when the admitted are placed. Never changes the board.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ next pass finds it again. Never moves a pod that is bound or has a reservation, 
 pods whose partitions need several GPUs get no reservation.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

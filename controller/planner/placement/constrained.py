@@ -6,8 +6,6 @@ wrong for such pods. Pods about which something is unknown come last. Never move
 end each pod that no longer passes the filters, since others were moved, is taken off again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -89,8 +87,6 @@ class ConstrainedPlacement:
             return Counter({"": 1})
         misfits = [self._refusal(assignment, node) for node in nodes]
         return Counter(misfit.message if misfit is not None else "" for misfit in misfits)
-
-    # -------------------------------------------------------------------------------------------- inside
 
     def _depends(self, pod: PodView) -> bool:
         if self._cluster is None:

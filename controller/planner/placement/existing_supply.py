@@ -6,8 +6,6 @@ next; they get what exists and no more. The others get what is idle as long as t
 pods wait where a dozen idle partitions would go for each of them.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 

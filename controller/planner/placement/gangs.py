@@ -6,8 +6,6 @@ planned. A gang that has started needs nothing more: a member that is replaced i
 a member holds partitions, or when one has run and ended and too few are left to start the gang as a whole.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ that fit into what other groups have left go there, as many as it takes until a 
 on counts, like admission. Never turns an admitted pod away, and never moves pods of gangs.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 

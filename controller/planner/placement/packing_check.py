@@ -4,8 +4,6 @@ Takes a group of the board, answers yes or no. Partitions of one pod are counted
 CPU is one sum, so that yes means "probably" and no means "not in this order". Never changes the board.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -33,16 +31,16 @@ class PackingCheck:
     """Partitions that are packed in any case."""
 
     @classmethod
-    def of(cls, board: Board, group: int) -> PackingCheck:
+    def of(cls, board: Board, group: int) -> "PackingCheck":
         counts = [(pool, Counter([device.state for device in pool.devices])) for pool in board.groups[group].pools]
         return cls(free=board.free_in(group), counts=counts, sizes=board.sizes)
 
-    def with_packed(self, assignments: Sequence[Assignment]) -> PackingCheck:
+    def with_packed(self, assignments: Sequence[Assignment]) -> "PackingCheck":
         """The same with these packed in any case."""
         free = self.free - Capacity.total(one.needs for one in assignments)
         return replace(self, free=free, packed=self.packed + total_wants([one.wants for one in assignments]))
 
-    def without(self, assignments: Sequence[Assignment]) -> PackingCheck:
+    def without(self, assignments: Sequence[Assignment]) -> "PackingCheck":
         """The same where these, which are packed, have left."""
         free = self.free + Capacity.total(one.needs for one in assignments)
         return replace(self, free=free, packed=self.packed - total_wants([one.wants for one in assignments]))

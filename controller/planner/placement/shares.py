@@ -4,8 +4,6 @@ Takes a board, a group and demands, returns shares of the group's free capacity.
 memory slices alike for MIG, and memory for MPS. Shares compare pods; they never decide whether something fits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

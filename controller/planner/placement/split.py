@@ -5,8 +5,6 @@ moved from loaded to idle groups in a fixed number of rounds, then the pods are 
 decides whether a pod fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from controller.planner.board.assignment import Assignment

@@ -5,8 +5,6 @@ items and what they create and destroy. Counts per GPU are fixed by the board; w
 here, so that idle partitions survive where they can. Never returns a layout without a used partition of the GPU.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Takes the finished board and why pods wait, returns the PlanningResult. Repairs 
 no pod is placed; new layouts only where one is.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -8,8 +8,6 @@ partition whose placement is not reported, as of a lost GPU: correcting twice is
 the status.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from controller.model.standing import is_as, refused_shares

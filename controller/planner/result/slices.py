@@ -3,8 +3,6 @@
 Takes lists of slices, returns slices. Never drops a slice that was kept before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from partitioning.mps import MAX_CLIENTS, MpsSlice, in_order

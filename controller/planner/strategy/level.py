@@ -6,8 +6,6 @@ then, and these are placed hardest first. What is left is filled, cheapest first
 level has placed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.model.demand import Wants, total_wants

@@ -7,8 +7,6 @@ those that can move are placed in one go, and the better of the two stays, compa
 a reservation.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The dashboard of the whole cluster: supply and demand, time to a GPU, fragmentation, what is unhealthy."""
 
-from __future__ import annotations
-
 from deploy.generate.dashboards.panels import Query, lines, stat, table
 from deploy.generate.dashboards.words import ALL, TO_NODE, TO_RUNBOOK, of_controller, quantile
 

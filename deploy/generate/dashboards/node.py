@@ -1,7 +1,5 @@
 """The dashboard of one node: its GPUs' partitions over time, what was changed, its agent's health."""
 
-from __future__ import annotations
-
 from deploy.generate.dashboards.panels import GREEN, RED, Query, lines, stat, table, timeline
 from deploy.generate.dashboards.words import (
     ALL,

@@ -4,8 +4,6 @@ Queries of the controller's series take the maximum over its pods, since a stand
 `$cluster` is a label that an administrator may add to what Prometheus reads; without it the variable is empty.
 """
 
-from __future__ import annotations
-
 from deploy.generate.dashboards import fleet, node, planner, slo
 from deploy.generate.dashboards.panels import dashboard
 from deploy.generate.dashboards.words import CLUSTER, LINKS, MODEL, NAMESPACE, NODE, NODE_ALONE

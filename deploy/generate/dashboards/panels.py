@@ -4,8 +4,6 @@ Takes queries and words, returns the JSON that Grafana 10 and newer import (sche
 Grafana's grid of 24 columns. Every panel has a description and the unit of its metrics. Nothing here knows gpuplan.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The dashboard of the controller: how good its plans are, what they cost, and its own health."""
 
-from __future__ import annotations
-
 from deploy.generate.dashboards.panels import Query, lines, stat, table
 from deploy.generate.dashboards.words import ALL, of_controller, quantile
 

@@ -4,8 +4,6 @@ Objective: 95 % of the pods that a pass finds a place for are bound within a min
 there was no place for a pod does not count; neither do images and volumes.
 """
 
-from __future__ import annotations
-
 from deploy.generate.dashboards.panels import Query, lines, stat
 from deploy.generate.dashboards.words import ALL, of_controller, quantile
 

@@ -1,7 +1,5 @@
 """What all dashboards of the chart share: selectors, variables, links, states and their colours."""
 
-from __future__ import annotations
-
 from crds.v1alpha1.names import GpuState, PartitionState
 from deploy.generate.dashboards.panels import BLUE, GREEN, GREY, ORANGE, RED, YELLOW, Json, Variable
 from nodeagent.report.gpu_gauges import STATE_CODES

@@ -1,7 +1,5 @@
 """What is due about each name: judged and done for itself, whatever fails about the others."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What could still be cut: each profile alone, alongside what stays; and what fragmentation costs."""
 
-from __future__ import annotations
-
 from controller.actions.headroom import Headroom, headroom
 from controller.model.views import GpuView, PlannerOptions
 from controller.planner.inventory.eligibility import take_stock

@@ -161,9 +161,6 @@ def test_record_that_a_person_has_spoilt_is_not_followed(record: str) -> None:
     assert values_before(record) is None
 
 
-# ------------------------------------------------------------------------------------------------- on a server
-
-
 def labels_of(cluster: Cluster) -> dict[str, str]:
     found: dict[str, str] = cluster.get_node()["metadata"]["labels"]
     return found

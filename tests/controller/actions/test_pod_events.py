@@ -1,7 +1,5 @@
 """When a waiting pod has an Event, with a clock that only the test moves."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.actions.pod_events import PodEvents, Statement

@@ -1,7 +1,5 @@
 """The phases of a pod's way: each moment belongs to one of them, and together they are its wait."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

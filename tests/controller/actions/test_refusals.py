@@ -1,7 +1,5 @@
 """What each writer does for ten minutes when the API server refuses it: requests, log lines and the error counter."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is reported of a pass: Events once, metrics, and the document behind /decisions."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 

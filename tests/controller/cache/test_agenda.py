@@ -1,7 +1,5 @@
 """Judging only what changed or is due comes to the same as judging everything in every turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -70,9 +68,6 @@ def test_everything_is_due_first_and_once_a_minute(clock: Clock) -> None:
     assert work.take() == []
     clock.now += 1
     assert work.take() == ["a", "b"]
-
-
-# ------------------------------------------------------------------------------ the same as judging everything
 
 
 def with_conditions(alive: str, alive_reason: str, ready: str, ready_reason: str) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """What filters read in addition to pods and nodes: watched when a pod needs it, unknown until it is listed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from dataclasses import replace

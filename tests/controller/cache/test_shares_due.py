@@ -1,7 +1,5 @@
 """A GPU that is to be shared in equal parts starts a pass by itself: no pod waits for what no node has yet."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.model.reasons import UnplacedReason

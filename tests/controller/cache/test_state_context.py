@@ -1,7 +1,5 @@
 """When a snapshot holds nodes without GPUs, and what the state hands on about pods that filters need more for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """When a change of some other pod, or of a node without GPUs, is worth a pass for a pod that waits."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Random changes of pods, nodes and plans, each followed by the real planner on a 
 that the resync, which forgives omissions, never helps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +28,7 @@ class Change:
     """`text` is what a failing example shows."""
 
     text: str
-    apply: Callable[[World], None]
+    apply: Callable[["World"], None]
 
     def __repr__(self) -> str:
         return self.text

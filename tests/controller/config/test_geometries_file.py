@@ -22,9 +22,6 @@ NOS_FILE = Path(__file__).parent.parent / "data" / "nos_known_mig_geometries.yam
 NOS = yaml.safe_load(NOS_FILE.read_text())
 
 
-# --------------------------------------------------------------------------------------------- reading files
-
-
 def test_the_file_that_nos_ships_loads() -> None:
     known = read_geometries(NOS)
 
@@ -108,9 +105,6 @@ def test_a_file_of_another_form_is_refused(content: object) -> None:
         read_geometries(content)
 
 
-# --------------------------------------------------------------- models that only their nodes' NVML knows
-
-
 def new_card() -> tuple[ProfileSpec, ...]:
     return (_spec("1g.50gb", 1, 1, (0, 1, 2, 3)), _spec("4g.200gb", 2, 4, (0,)))
 
@@ -158,9 +152,6 @@ def test_nvml_decides_what_can_exist_on_a_node() -> None:
 
     assert restricted.geometries == ((("1g.6gb", 4),), (("4g.24gb", 1),))
     assert len(read_geometries(NOS).ignored(fewer)) == 2
-
-
-# -------------------------------------------------------------------------------------------------- settings
 
 
 def test_the_setting_names_the_file() -> None:

@@ -1,7 +1,5 @@
 """KubeSchedulerConfiguration: which filters a profile runs, in which order, with which arguments."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the scheduler's configuration comes from: file, ConfigMap, default, and what is reported of each."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

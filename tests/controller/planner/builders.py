@@ -1,7 +1,5 @@
 """Short words for views: everything defaulted, the cluster's numbers chosen so that only GPUs are scarce."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

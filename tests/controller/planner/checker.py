@@ -4,8 +4,6 @@
 counts everything again from the layouts that the GPUs would have.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from controller.model.demand import is_partition

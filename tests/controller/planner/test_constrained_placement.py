@@ -1,7 +1,5 @@
 """Pods whose place depends on other pods, on volumes or on their scheduler's profile."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -135,8 +133,6 @@ def test_one_that_was_not_tried_yet_takes_what_is_there_and_is_counted() -> None
     assert where(result) == {"old": "b1"}
 
 
-# ------------------------------------------------------------------------------------------------- volumes
-
 IN_B = VolumeView(node_affinity=(NodeSelectorTerm(labels=(Requirement(key=ZONE, operator="In", values=("b",)),)),))
 
 
@@ -180,9 +176,6 @@ def test_pods_about_which_something_is_unknown_come_last() -> None:
     known = replaced(pod("b", "7g.40gb", created=1), anti_affinity=near(HOST))
 
     assert where(plan(cluster(server("a1"), pending=[unknown, known]))) == {"b": "a1"}
-
-
-# ------------------------------------------------------------------------------------------------ schedulers
 
 
 def test_each_pod_is_filtered_by_its_own_scheduler() -> None:
@@ -252,8 +245,6 @@ def test_a_mig_node_keeps_its_product() -> None:
 
     assert where(result) == {"p1": "a1"}
 
-
-# --------------------------------------------------------------------------------------------- any such pods
 
 RULES = st.fixed_dictionaries(
     {},

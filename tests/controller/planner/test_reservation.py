@@ -217,8 +217,6 @@ def test_it_costs_no_pod_of_a_higher_priority_its_place(seed: int) -> None:
     assert len(after) >= len(before)
 
 
-# ------------------------------------------------------------------------------- small pods that keep coming
-
 PASS_SECONDS = 30
 LONGEST_LIFE_SECONDS = 360
 AGEING_SECONDS = 600

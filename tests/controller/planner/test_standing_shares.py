@@ -1,7 +1,5 @@
 """Equal replicas and units of GiB are planned before any pod comes, and change only while no container holds one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@
 level, compared from the top, and the least that this costs: GPUs changed plus idle instances destroyed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -132,9 +130,6 @@ def _holds(gpu: GpuView) -> tuple[frozenset[Placed], frozenset[Placed]]:
     """Used and idle instances."""
     used = frozenset((part.profile, part.start) for part in gpu.partitions if part.used)
     return used, frozenset((part.profile, part.start) for part in gpu.partitions if not part.used)
-
-
-# ------------------------------------------------------------------------------------------------ random ones
 
 
 @st.composite

@@ -1,7 +1,5 @@
 """What agents and the scheduler make of a result: the next snapshot."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The cluster while pods are placed one after the other: order of filters, nominations, and answers that keep up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -206,8 +204,6 @@ def test_pods_can_be_placed_one_by_one() -> None:
 
     assert placed == ["a1", "b1", "c1", "a2", "b2", "c2", ""]
 
-
-# ------------------------------------------------------------------------------------- answers that keep up
 
 TERMS = [near(), near("db"), near(key="kubernetes.io/hostname"), near(None)]
 SPECS: list[dict[str, Any]] = [

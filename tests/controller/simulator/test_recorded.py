@@ -1,7 +1,5 @@
 """The simulator against kube-scheduler's own verdicts: an extract of what the benchmark compares, and the benchmark."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

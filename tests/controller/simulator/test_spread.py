@@ -131,8 +131,6 @@ def test_match_label_keys_narrow_the_selector_to_pods_like_this_one() -> None:
     assert fits(state(three_zones(), old), spreading(spread(matchLabelKeys=["none"])), *NODES) == ["b1", "c1"]
 
 
-# ------------------------------------------------------------------------------------- default constraints
-
 BY_ZONE = FilterProfile(default_spread=(SpreadConstraint(topology_key=ZONE),))
 
 

@@ -1,7 +1,5 @@
 """Short names for the simulator's tests: raw objects as the API server has them, read as the controller reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -46,8 +46,6 @@ class Bench:
         self._pods: list[Raw] = []
         self._channel: grpc.Channel | None = None
 
-    # ------------------------------------------------------------------------------------ plugins
-
     def plugin(
         self, *ids: str, resource: str = "", socket_name: str = "", prefers: bool = False, prestart: bool = False
     ) -> FakePlugin:
@@ -70,8 +68,6 @@ class Bench:
         self.register(plugin)
         healthy = sorted(device.ID for device in plugin.devices if device.health == "Healthy")
         self.wait(lambda: self.offered(plugin.resource) == healthy, f"{plugin.resource} is advertised again")
-
-    # --------------------------------------------------------------------------------- pod-resources
 
     @property
     def lister(self) -> PodResourcesListerStub:
@@ -122,8 +118,6 @@ class Bench:
                 if failed.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise
                 time.sleep(0.1)
-
-    # ------------------------------------------------------------------------------------------ pods
 
     def create(self, raw: Raw) -> Raw:
         """A pod that is bound to the node from the start."""
@@ -188,8 +182,6 @@ class Bench:
         events = apply.get(self.admin, EVENTS, query=query)["items"]
         return [(event["reason"], event["message"]) for event in events]
 
-    # ------------------------------------------------------------------------------------------ node
-
     def numbers(self, resource: str = "") -> tuple[str | None, str | None]:
         """Capacity and allocatable at the API, as the research writes them: n/m."""
         status = apply.get(self.admin, f"{NODES}/{self.node.name}")["status"]
@@ -203,8 +195,6 @@ class Bench:
     def wait_dropped(self) -> None:
         """Five minutes after the end of its plugin the resource is not counted any more."""
         eventually(lambda: self.numbers() == ("0", "0"), "the Node says 0/0", DROPPED_SECONDS)
-
-    # ------------------------------------------------------------------------------------ around it
 
     def restart(self, *, kill: bool = True, reachable: bool = True) -> None:
         """The kubelet ends and starts again; no plugin registers."""

@@ -82,8 +82,6 @@ class GpuNode:
 
         self._pod_resources = Kubelet(self.kubelet.paths.root, clock=time.monotonic, wall_clock=time.time)
 
-    # ------------------------------------------------------------------------------------------ life
-
     def start(self) -> None:
         model = model_for_product(PRODUCT)
         assert model is not None
@@ -142,8 +140,6 @@ class GpuNode:
         pods = [daemon_pod(self.cluster, daemon_set, self.name) for daemon_set in (AGENT, PLUGIN)]
         return all(pod is not None and pod["status"].get("phase") == "Running" for pod in pods)
 
-    # ---------------------------------------------------------------------------------------- plans
-
     def write_plan(self, *items: Raw) -> Raw:
         """A Manual plan with these pinned GPUs, as a person writes it."""
         body = plan(self.name, mode="Manual", gpus=list(items))
@@ -186,8 +182,6 @@ class GpuNode:
     def offers(self, resource: str, count: int) -> bool:
         """The kubelet has them, and the Node shows them: an older Node can show them when the plugin is away."""
         return len(self.offered(resource)) == count and int(self.allocatable(resource) or 0) == count
-
-    # ----------------------------------------------------------------------------------------- pods
 
     def create_pod(self, name: str, *resources: str, grace_seconds: int = 1, **script: str) -> Raw:
         """For the scheduler, which has no other node with such a resource to choose."""

@@ -115,9 +115,6 @@ def table(title: str, samples: Sequence[Phases]) -> str:
     return "\n".join(rows)
 
 
-# ---------------------------------------------------------------------------------------- looking
-
-
 def _observe_node(node: GpuNode, moments: Moments) -> None:
     if "made" not in moments and any(profile == PROFILE for profile, _ in node.slices().values()):
         moments.see("made")

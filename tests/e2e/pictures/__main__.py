@@ -5,8 +5,6 @@ of every panel, draws them with `page.html`, and has `chromium` and `pngquant` o
 `--page` keeps the pages as well. It shows what Grafana shows, in the same places; it is no Grafana.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Faults of agents, each with what its runbook shows and does."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

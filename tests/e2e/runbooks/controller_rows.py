@@ -1,7 +1,5 @@
 """Faults of the controller, of plans and of pods, each with what its runbook shows and does."""
 
-from __future__ import annotations
-
 from tests.e2e.runbooks import obstacles
 from tests.e2e.runbooks.in_pod import DEFECT
 from tests.e2e.runbooks.row import Row

@@ -5,8 +5,6 @@ an API server fetches from a kubelet and a network that are not here, and passes
 included. Listens on loopback only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading
@@ -46,7 +44,7 @@ class Front:
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, name="front", daemon=True)
 
-    def __enter__(self) -> Front:
+    def __enter__(self) -> "Front":
         self._thread.start()
         return self
 

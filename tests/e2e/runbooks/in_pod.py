@@ -4,8 +4,6 @@ With GPUPLAN_TEST_DEFECT it is a version of the controller with two defects: pla
 this name, and so does the step that emits due Events.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import socket

@@ -1,7 +1,5 @@
 """Faults of hardware and of plans, each with what its runbook shows and does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sandbox.driver.store import Store
@@ -20,9 +18,6 @@ def _machine(stage: Stage, node: str) -> tuple[str, str]:
     path = stage.cluster.nodes[node].machine
     with Store(path).reading() as machine:
         return str(path), str(machine["gpus"][0]["uuid"])
-
-
-# -------------------------------------------------------------------------------------------------- hardware
 
 
 def _lose(stage: Stage) -> None:
@@ -147,8 +142,6 @@ HARDWARE = {
         mitigate=_create_again,
     ),
 }
-
-# ----------------------------------------------------------------------------------------------------- plans
 
 
 def _pin_missing(stage: Stage) -> None:

@@ -3,8 +3,6 @@
 Each function takes a client of an administrator, and ends when the obstacle is in force.
 """
 
-from __future__ import annotations
-
 from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names

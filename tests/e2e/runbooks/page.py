@@ -3,8 +3,6 @@
 Takes the page of an alert and what its placeholders stand for; returns lines for a shell, exactly as they are printed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One alert's row: its fault, what the page's commands show, and the mitigation of the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ it is replaced, as containers would; kubectl reads their logs and pages through 
 cluster: heartbeats, resyncs, and how long a silent agent is waited for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -67,7 +65,7 @@ class Stage:
         """The process of a pod, by the pod's name."""
         self._exits = contextlib.ExitStack()
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> "Stage":
         nodes = [*(gpu_node(name, 1) for name in NODES), _mps_node()]
         self._exits.callback(self.monitored.__exit__)
         try:
@@ -83,8 +81,6 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         self._exits.close()
-
-    # ------------------------------------------------------------------------------------ pods as processes
 
     def _follow_pods(self) -> None:
         watch = Reflector(self.cluster.api, OWN_PODS, project=lambda pod: pod, on_change=self._pod_changed)
@@ -183,8 +179,6 @@ class Stage:
         self.restart_controller()
         self.eventually(self.cluster.decisions, "a pass with these settings")
 
-    # --------------------------------------------------------------------------------------------- a shell
-
     def shell(self, line: str) -> str:
         """What a line of a page prints, output and errors."""
         env = {
@@ -204,8 +198,6 @@ class Stage:
     def apply_again(self, *files: str) -> None:
         """The manifests, as the chart again."""
         self.shell(f"kubectl apply {' '.join(f'-f deploy/manifests/{file}' for file in files)}")
-
-    # --------------------------------------------------------------------------------------------- objects
 
     def pod(self, name: str, node: str, resource: str, **spec: Any) -> None:
         add_pod(self.cluster, name, node, resource, **spec)

@@ -1,7 +1,5 @@
 """A node's folders for the tests of the CDI specification: NVIDIA's toolkit, /proc, and a publisher."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nodeagent.cdi.publisher import Published, SpecificationPublisher

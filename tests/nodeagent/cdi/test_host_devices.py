@@ -1,7 +1,5 @@
 """What NVIDIA's mig-manager did after a change: nodes on the host, and the specification of the operator's pods."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The specification on disk follows the devices, and what it does not describe is named with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

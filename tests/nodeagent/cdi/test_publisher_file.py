@@ -1,7 +1,5 @@
 """The file of the specification: half written, of another form, unreadable, in a bad folder, or with a rival."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

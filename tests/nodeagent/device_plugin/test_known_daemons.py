@@ -1,7 +1,5 @@
 """What the device plugin makes of the reports about MPS daemons: slices stay healthy while a supervisor is replaced."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A driver whose calls hang: one GPU's never delays another GPU's, and no call is made on top of one that hangs."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Iterator

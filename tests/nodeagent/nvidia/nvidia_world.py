@@ -5,8 +5,6 @@ too: it writes the keys that a plan needs and labels the node as the status says
 runs with a device fails the test, whatever the kubelet lists.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,8 +50,6 @@ class NvidiaWorld(World):
     def settings(self) -> Raw:
         mine = {"nvidiaBackend": True, "kubeletDir": str(self.root), "nvidiaMpsRoot": str(self.mps_root)}
         return {**super().settings(), **mine}
-
-    # ------------------------------------------------------------------------------------ NVIDIA's pods
 
     def start(self, part: str) -> None:
         """The DaemonSet makes a pod; its config-manager begins with the default."""
@@ -155,8 +151,6 @@ class NvidiaWorld(World):
 
     def _volumes(self, part: str) -> Path:
         return self.root / "pods" / self.uids[part] / "volumes"
-
-    # ----------------------------------------------------------------------------------- time goes by
 
     def step(self, seconds: float = 0.5) -> None:
         self.plugin.step()

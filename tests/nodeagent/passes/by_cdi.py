@@ -1,7 +1,5 @@
 """A world whose containers get devices by CDI names, and what is asked of it."""
 
-from __future__ import annotations
-
 from nodeagent.handover.cdi import NamedDevices, qualified_name
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig, read_config
 from nodeagent.handover.files import Unreadable

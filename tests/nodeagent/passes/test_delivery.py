@@ -1,7 +1,5 @@
 """What is advertised can be used by a container by CDI names that resolve; else it is withheld, with the reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from nodeagent.handover.cdi import FILE_NAME

@@ -1,7 +1,5 @@
 """An agent that dies between its effects leaves no entry without a device, and advertises no device without one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What an agent exports of GPUs and partitions: of the last pass, whole, and gone with what it is about."""
 
-from __future__ import annotations
-
 from benchmarks.scrape import outcome
 from nodeagent.handover.mps_state import MpsDaemon, MpsState
 from nodeagent.report.metrics import AgentMetrics

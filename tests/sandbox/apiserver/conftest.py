@@ -5,8 +5,6 @@ objects of their own in the namespace `gpuplan-conformance`, nodes `conformance-
 kube-apiserver 1.36; 1.30 words five complaints differently and has no WatchList.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tools of the API server's tests: plain HTTP, the real kubectl, and plans of the test's own kind."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ and writes requests and answers to FILE; `test_recorded.py` plays the same reque
 times and uids are left out, for they differ from run to run.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

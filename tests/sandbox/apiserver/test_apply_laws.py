@@ -1,7 +1,5 @@
 """Server-side apply by itself: laws that hold for any manager and any configuration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

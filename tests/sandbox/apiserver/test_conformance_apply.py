@@ -3,8 +3,6 @@
 The expectations were seen on kube-apiserver 1.36 and 1.30.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conformance: pods, nodes, leases and events as daily use meets them."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

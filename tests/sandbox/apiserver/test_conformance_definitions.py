@@ -3,8 +3,6 @@
 The messages are those that people saw from kubectl against kube-apiserver 1.36.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conformance: discovery, documents about the API, health."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.sandbox.apiserver.probe import CARDPLANS, Http, Kubectl, Plans

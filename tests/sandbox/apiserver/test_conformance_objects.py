@@ -1,7 +1,5 @@
 """Conformance: objects are created, read, replaced and deleted; the errors on the way."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

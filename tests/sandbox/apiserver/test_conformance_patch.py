@@ -1,7 +1,5 @@
 """Conformance: merge, JSON and strategic merge patches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

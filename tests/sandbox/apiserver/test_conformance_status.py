@@ -1,7 +1,5 @@
 """Conformance: the status subresource, who may write it, and what moves the generation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.sandbox.apiserver.probe import Kubectl, Plans

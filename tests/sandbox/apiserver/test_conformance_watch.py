@@ -1,7 +1,5 @@
 """Conformance: lists and watches: versions, pages, selectors, bookmarks, 410, the future."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

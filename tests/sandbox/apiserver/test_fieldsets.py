@@ -1,7 +1,5 @@
 """Sets of fields: the laws of sets, and which fields a value or a change stands for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What kube-apiserver answered to 250 random applies, patches and replaces, the sandbox answers too."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CEL rules: where they are evaluated, what they see of the old object, what they say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Schemas: what is pruned, defaulted and refused, of custom and of builtin kinds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Selectors as text."""
 
-from __future__ import annotations
-
 import pytest
 
 from sandbox.apiserver.errors import ApiError

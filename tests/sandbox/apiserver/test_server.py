@@ -1,7 +1,5 @@
 """The server as a thing of this process: its life, its faults, what it forgets. Not part of the conformance list."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

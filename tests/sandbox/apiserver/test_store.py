@@ -1,7 +1,5 @@
 """The store: its history can rebuild any state that it still remembers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

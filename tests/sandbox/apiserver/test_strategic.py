@@ -1,7 +1,5 @@
 """Strategic merge patch: merge keys and directives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Cells of `kubectl get`: ages, JSONPath columns, the status of a pod."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plain use of pynvml, as any program would write it: nothing here knows of the simulation."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass

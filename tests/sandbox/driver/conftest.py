@@ -1,7 +1,5 @@
 """A simulated machine beneath pynvml for the length of one test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

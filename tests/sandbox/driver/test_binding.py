@@ -1,7 +1,5 @@
 """The traps of the binding, which the simulation must keep: each was reproduced against the real binding."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 

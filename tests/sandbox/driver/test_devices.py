@@ -1,7 +1,5 @@
 """What a device reports: identity, processes, health; and a device that is lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from sandbox.driver import processes

@@ -1,7 +1,5 @@
 """GPU instances of a machine's state: their ids, and what excludes another."""
 
-from __future__ import annotations
-
 import pytest
 
 from partitioning.models import known_models

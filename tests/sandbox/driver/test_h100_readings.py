@@ -1,7 +1,5 @@
 """The simulated H100 against a real one: h100-580-readings.json was read on the card, through the same binding."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 from collections.abc import Callable

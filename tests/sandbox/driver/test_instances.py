@@ -1,7 +1,5 @@
 """GPU and compute instances through the real binding: the driver's refusals by case, order of destruction, handles."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Literal
 

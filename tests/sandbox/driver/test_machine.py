@@ -1,7 +1,5 @@
 """Making machines, their files and their identities."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

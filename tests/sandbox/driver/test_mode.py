@@ -1,7 +1,5 @@
 """The MIG mode over changes, resets and reboots, on both kinds of chips."""
 
-from __future__ import annotations
-
 import pytest
 
 from sandbox.driver.store import Store

@@ -1,7 +1,5 @@
 """Several processes at one machine."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

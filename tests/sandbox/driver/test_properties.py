@@ -1,7 +1,5 @@
 """Whatever is created and destroyed in whatever order: the simulated hardware stays possible."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

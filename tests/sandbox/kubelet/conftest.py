@@ -101,8 +101,6 @@ class Bench:
         if self._channel is not None:
             self._channel.close()
 
-    # --------------------------------------------------------------------------- pod-resources
-
     @property
     def lister(self) -> PodResourcesListerStub:
         if self._channel is None:
@@ -125,8 +123,6 @@ class Bench:
             pod.name: sorted(i for c in pod.containers for devices in c.devices for i in devices.device_ids)
             for pod in answer.pod_resources
         }
-
-    # -------------------------------------------------------------------------------------- pods
 
     def run(self, raw: builders.Raw, phase: str = "Running") -> builders.Raw:
         """Bind a pod to the node and wait for its phase."""

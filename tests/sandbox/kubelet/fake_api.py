@@ -46,8 +46,6 @@ class FakeApi(ClusterApi):
         self._pod_watches: list[tuple[FakeWatch, str, PodChange]] = []
         self._node_watches: list[tuple[FakeWatch, NodeChange]] = []
 
-    # ------------------------------------------------------------------------ the kubelet's side
-
     def start(self) -> None:
         pass
 
@@ -115,8 +113,6 @@ class FakeApi(ClusterApi):
     def emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         with self.lock:
             self.events.append((pod.name, event_type, reason, message))
-
-    # --------------------------------------------------------------------------- the test's side
 
     def add(self, raw: Raw) -> Raw:
         with self.lock:

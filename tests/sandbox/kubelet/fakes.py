@@ -113,8 +113,6 @@ class FakePlugin(services.DevicePluginServicer):
     def end_stream(self, stream: int) -> None:
         self.streams[stream].put(None)
 
-    # ------------------------------------------------------------------- the device plugin service
-
     def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
         self, request: api.Empty, context: grpc.ServicerContext
     ) -> api.DevicePluginOptions:

@@ -4,8 +4,6 @@ control-535-transcript.json was recorded from the binary of Debian's nvidia-cuda
 GPU; exit status, stdout and stderr of every step are compared.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

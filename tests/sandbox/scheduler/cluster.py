@@ -3,8 +3,6 @@
 What pods, conditions and Events show is waited for with a deadline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

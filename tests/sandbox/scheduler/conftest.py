@@ -1,7 +1,5 @@
 """An API server for each test that asks, with a scheduler or without."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

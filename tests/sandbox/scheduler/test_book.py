@@ -1,7 +1,5 @@
 """What nodes hold, as the scheduler counts it."""
 
-from __future__ import annotations
-
 from controller.model.views import NodeView, PodView
 from sandbox.scheduler.book import Book
 

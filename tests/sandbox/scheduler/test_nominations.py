@@ -1,7 +1,5 @@
 """Nominations as the scheduler honours them: tried first, held against others, gone after a failed attempt."""
 
-from __future__ import annotations
-
 from kube import apply
 from tests.sandbox.scheduler.cluster import Cluster
 from tests.waiting import eventually

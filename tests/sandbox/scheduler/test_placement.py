@@ -1,7 +1,5 @@
 """Which node, and the sentences: the texts are those of kube-scheduler 1.36 without resource claims."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.model.scheduling import Taint, Toleration

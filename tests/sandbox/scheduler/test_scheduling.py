@@ -1,7 +1,5 @@
 """The scheduler against an API server: what pods, conditions and Events show. Facts measured on real schedulers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

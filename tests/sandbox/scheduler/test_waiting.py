@@ -1,7 +1,5 @@
 """The queue of waiting pods: order, back-off, wake-ups."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.model.views import PodView

@@ -26,7 +26,7 @@ from tests.builders.objects import Json, confirmed, manifest, plan
 from tests.clock import Clock
 
 
-class Cluster:
+class ApiCluster:
     """One API server; `load` brings a State up to date as the watches would."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 class Bench:
     """A State on a clock of its own, fed from a Cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiCluster) -> None:
         self.cluster = cluster
         self.clock = Clock()
         self.window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=self.clock)

@@ -4,30 +4,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.controller.cluster import Bench, Cluster
-from tests.controller.loop_rig import Rig
-from tests.controller.world import World
+from tests.controller.cluster import ApiCluster, Bench
+from tests.controller.loop_rig import LoopRig
+from tests.controller.world import ControllerWorld
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    running = Cluster()
+def cluster() -> Iterator[ApiCluster]:
+    running = ApiCluster()
     yield running
     running.server.stop()
 
 
 @pytest.fixture
-def bench(cluster: Cluster) -> Bench:
+def bench(cluster: ApiCluster) -> Bench:
     return Bench(cluster)
 
 
 @pytest.fixture
-def world(cluster: Cluster) -> Iterator[World]:
-    world = World(cluster)
+def world(cluster: ApiCluster) -> Iterator[ControllerWorld]:
+    world = ControllerWorld(cluster)
     yield world
     world.stop()
 
 
 @pytest.fixture
-def rig(bench: Bench) -> Rig:
-    return Rig(bench)
+def rig(bench: Bench) -> LoopRig:
+    return LoopRig(bench)

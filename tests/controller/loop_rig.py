@@ -21,7 +21,7 @@ from tests.controller.actions.writing import planned
 from tests.controller.cluster import Bench
 
 
-class Rig:
+class LoopRig:
     """A loop whose watches are `load`, and whose planner returns what `answer` makes of the snapshot."""
 
     def __init__(self, bench: Bench) -> None:

@@ -14,7 +14,7 @@ from tests.controller.planner.builders import H100, cluster, holder, mig, pod, s
 ONES = [("1g.10gb", start) for start in range(7)]
 
 
-class Recorder:
+class EventCounter:
     """Which Events each pod has: reason and series make the object."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def test_six_of_twenty_pods_that_do_not_fit_have_two_events_each(bench: Bench) -
         running(first, named=False),
         *(running([*first[:-1], f"next-{number}"]) for number in range(5)),
     ]
-    recorder = Recorder()
+    recorder = EventCounter()
     reporter = Reporter(bench.environment, recorder)
     for snapshot in passes:
         reporter.report(snapshot, plan(snapshot), (), 0.1, why="1 pod")

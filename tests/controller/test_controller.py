@@ -24,11 +24,11 @@ from kube.leases import lease_path
 from tests.apiserver import Refuse
 from tests.builders.objects import gpu, node, pod
 from tests.controller.cluster import Bench
-from tests.controller.world import QUICK_ELECTION, World, decisions, instances
+from tests.controller.world import QUICK_ELECTION, ControllerWorld, decisions, instances
 from tests.waiting import eventually
 
 
-def test_a_pending_pod_becomes_partitions(world: World) -> None:
+def test_a_pending_pod_becomes_partitions(world: ControllerWorld) -> None:
     cluster = world.cluster
     cluster.node(node("n1"))
     cluster.pod(pod("a"))
@@ -56,7 +56,7 @@ def test_a_pending_pod_becomes_partitions(world: World) -> None:
     assert {("a", "Planned"), ("b", "Planned"), ("n1", "PlanWritten")} <= reasons
 
 
-def test_each_version_of_a_plan_is_parsed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_version_of_a_plan_is_parsed_once(world: ControllerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: Counter[str] = Counter()
     read = GPUPartitionPlan.read
 
@@ -78,7 +78,7 @@ def test_each_version_of_a_plan_is_parsed_once(world: World, monkeypatch: pytest
     assert set(parsed.values()) == {1}
 
 
-def test_a_pod_that_gets_nothing_has_a_reason_everywhere(world: World) -> None:
+def test_a_pod_that_gets_nothing_has_a_reason_everywhere(world: ControllerWorld) -> None:
     cluster = world.cluster
     cluster.node(node("n1"))
     controller = world.start()
@@ -98,7 +98,7 @@ def test_a_pod_that_gets_nothing_has_a_reason_everywhere(world: World) -> None:
     assert decisions(controller)["pass"] == passes
 
 
-def test_capacity_that_appears_is_planned_without_a_new_pod(world: World) -> None:
+def test_capacity_that_appears_is_planned_without_a_new_pod(world: ControllerWorld) -> None:
     cluster = world.cluster
     controller = world.start()
     cluster.pod(pod("a"))
@@ -109,7 +109,7 @@ def test_capacity_that_appears_is_planned_without_a_new_pod(world: World) -> Non
     assert instances(world.wait_for_plan()) == ["1g.10gb"]
 
 
-def test_pages_report_health_and_decisions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_report_health_and_decisions(world: ControllerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = world.start()
     base = f"http://127.0.0.1:{controller.port}"
     eventually(lambda: controller.port and controller.state, "the controller")
@@ -133,7 +133,7 @@ def readiness(controller: Controller) -> str:
 
 
 def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ControllerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "STALE_SECONDS", 0.5)
     faults = world.cluster.server.faults
@@ -153,13 +153,15 @@ def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
 
 
 @pytest.mark.parametrize(("silent", "leases"), [(40, 20.0), (60, 30.0), (180, 60.0)])
-def test_leases_may_fail_for_less_long_than_agents_may_be_silent(world: World, silent: int, leases: float) -> None:
+def test_leases_may_fail_for_less_long_than_agents_may_be_silent(
+    world: ControllerWorld, silent: int, leases: float
+) -> None:
     found = Watches(world.cluster.api, Bench(world.cluster).state, namespace=NAMESPACE, agent_silent_seconds=silent)
     allowed = [found.most_stale_seconds(path) for path in (paths.PODS, paths.NODES, paths.PLANS, lease_path(NAMESPACE))]
     assert allowed == [60.0, 60.0, 60.0, leases]
 
 
-def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: World) -> None:
+def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: ControllerWorld) -> None:
     world.cluster.node(node("n1"))
     first = world.start("one", leaderElection=QUICK_ELECTION)
     world.wait_for_empty_plan()
@@ -174,7 +176,7 @@ def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: Worl
 @pytest.mark.parametrize(
     ("method", "part"), [("POST", "/gpupartitionplans"), ("PATCH", "/status"), ("PATCH", "/gpupartitionplans/n")]
 )
-def test_nothing_more_is_sent_once_it_is_stopped(world: World, method: str, part: str) -> None:
+def test_nothing_more_is_sent_once_it_is_stopped(world: ControllerWorld, method: str, part: str) -> None:
     names = [f"n{number:02}" for number in range(5 * REQUESTS)]
     for name in names:
         world.cluster.node(node(name))
@@ -200,7 +202,7 @@ def test_nothing_more_is_sent_once_it_is_stopped(world: World, method: str, part
     assert len(sent) <= REQUESTS
 
 
-def test_a_lost_lease_ends_the_process(world: World) -> None:
+def test_a_lost_lease_ends_the_process(world: ControllerWorld) -> None:
     controller = world.start("one", leaderElection=QUICK_ELECTION)
     eventually(lambda: decisions(controller)["pass"], "the first pass")
     for method in ("GET", "PUT"):
@@ -209,7 +211,7 @@ def test_a_lost_lease_ends_the_process(world: World) -> None:
 
 
 def test_another_configuration_of_the_scheduler_ends_the_process(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: ControllerWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wiring, "SourceWatch", partial(SourceWatch, poll_seconds=0.05))
     path = tmp_path / "scheduler.yaml"

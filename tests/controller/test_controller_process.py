@@ -19,8 +19,8 @@ from kube.leases import lease_path
 from sandbox.apiserver.api.requests import Request
 from tests.apiserver import Delay
 from tests.builders.objects import SLICE, node, partition, pod
-from tests.controller.cluster import Cluster
-from tests.controller.world import QUICK_ELECTION, WINDOW, World, instances
+from tests.controller.cluster import ApiCluster
+from tests.controller.world import QUICK_ELECTION, WINDOW, ControllerWorld, instances
 from tests.waiting import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ GRACE_SECONDS = 30
 class Process:
     """`python -m controller`, as a Deployment or the sandbox runs it."""
 
-    def __init__(self, directory: Path, cluster: Cluster, port: int = 0) -> None:
+    def __init__(self, directory: Path, cluster: ApiCluster, port: int = 0) -> None:
         self._config = directory / "controller.yaml"
         self._config.write_text(yaml.safe_dump({**WINDOW, "metricsPort": port, "leaderElection": QUICK_ELECTION}))
         self._kubeconfig = directory / "kubeconfig"
@@ -53,14 +53,16 @@ class Process:
 
 
 @pytest.fixture
-def process(tmp_path: Path, cluster: Cluster) -> Iterator[Process]:
+def process(tmp_path: Path, cluster: ApiCluster) -> Iterator[Process]:
     running = Process(tmp_path, cluster)
     yield running
     running.process.kill()
     running.process.wait(SECONDS)
 
 
-def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(world: World, process: Process) -> None:
+def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(
+    world: ControllerWorld, process: Process
+) -> None:
     cluster = world.cluster
     cluster.node(node("n1"))
     world.wait_for_empty_plan()
@@ -91,7 +93,7 @@ def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(world:
     assert "gpuplan-controller ends" in log
 
 
-def test_sigterm_releases_the_lease(world: World, process: Process) -> None:
+def test_sigterm_releases_the_lease(world: ControllerWorld, process: Process) -> None:
     world.cluster.node(node("n1"))
     world.wait_for_empty_plan()
 
@@ -101,7 +103,7 @@ def test_sigterm_releases_the_lease(world: World, process: Process) -> None:
     assert not lease["spec"].get("holderIdentity")
 
 
-def test_sigterm_ends_it_while_the_api_server_does_not_answer(world: World, process: Process) -> None:
+def test_sigterm_ends_it_while_the_api_server_does_not_answer(world: ControllerWorld, process: Process) -> None:
     """Whatever it waits for: its Lease, and the answer to the creation of a plan."""
     world.cluster.node(node("n1"))
     world.wait_for_empty_plan()

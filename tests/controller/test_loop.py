@@ -7,10 +7,10 @@ import pytest
 
 from controller.loop import causes, rest_seconds
 from tests.builders.objects import item, node, pod
-from tests.controller.loop_rig import Rig, everything_on_n1
+from tests.controller.loop_rig import LoopRig, everything_on_n1
 
 
-def test_the_first_pass_comes_by_itself_and_then_nothing(rig: Rig) -> None:
+def test_the_first_pass_comes_by_itself_and_then_nothing(rig: LoopRig) -> None:
     assert not rig.idle()
     assert rig.turn() == 1.0
     assert rig.snapshots == []
@@ -23,7 +23,7 @@ def test_the_first_pass_comes_by_itself_and_then_nothing(rig: Rig) -> None:
     assert rig.loop.decisions()["pass"] == 1
 
 
-def test_a_pass_waits_for_the_window(rig: Rig) -> None:
+def test_a_pass_waits_for_the_window(rig: LoopRig) -> None:
     rig.settle()
     rig.bench.cluster.pod(pod())
     assert rig.turn() == 1.0
@@ -35,7 +35,7 @@ def test_a_pass_waits_for_the_window(rig: Rig) -> None:
     assert rig.idle()
 
 
-def test_what_a_pass_writes_does_not_start_the_next_one(rig: Rig) -> None:
+def test_what_a_pass_writes_does_not_start_the_next_one(rig: LoopRig) -> None:
     cluster = rig.bench.cluster
     cluster.node(node("n1"))
     rig.settle()
@@ -55,7 +55,7 @@ def test_what_a_pass_writes_does_not_start_the_next_one(rig: Rig) -> None:
     assert cluster.get_plan()["metadata"]["generation"] == 2
 
 
-def test_nothing_happens_before_the_watches_are_there(rig: Rig) -> None:
+def test_nothing_happens_before_the_watches_are_there(rig: LoopRig) -> None:
     rig.bench.cluster.node(node("n1"))
     rig.synced = False
     rig.turn(after=100)
@@ -63,7 +63,7 @@ def test_nothing_happens_before_the_watches_are_there(rig: Rig) -> None:
     assert not rig.idle()
 
 
-def test_a_follower_watches_and_a_new_leader_plans(rig: Rig) -> None:
+def test_a_follower_watches_and_a_new_leader_plans(rig: LoopRig) -> None:
     rig.bench.cluster.node(node("n1"))
     rig.bench.leads = False
     rig.bench.cluster.pod(pod())
@@ -95,7 +95,7 @@ def test_the_keys_of_the_window_show_why_a_pass_runs(keys: tuple[str, ...], why:
     assert causes(keys, {"uid-a": "default/a", "uid-b": "default/b"}) == why
 
 
-def test_the_log_shows_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_shows_why_a_pass_ran(rig: LoopRig, caplog: pytest.LogCaptureFixture) -> None:
     rig.settle()
     caplog.clear()
     with caplog.at_level(logging.DEBUG, logger="controller.actions.reporter"):
@@ -108,7 +108,7 @@ def test_the_log_shows_why_a_pass_ran(rig: Rig, caplog: pytest.LogCaptureFixture
     assert vars(record)["fields"]["why"] == "pods: default/p"
 
 
-def test_nodes_under_way_are_named(rig: Rig) -> None:
+def test_nodes_under_way_are_named(rig: LoopRig) -> None:
     cluster = rig.bench.cluster
     cluster.node(node("n1"))
     rig.settle()
@@ -133,7 +133,7 @@ def test_rests_in_proportion_but_not_for_long(spent: float, rest: float) -> None
     assert rest_seconds(spent) == pytest.approx(rest)
 
 
-def test_runs_until_it_is_stopped(rig: Rig) -> None:
+def test_runs_until_it_is_stopped(rig: LoopRig) -> None:
     thread = threading.Thread(target=rig.loop.run)
     thread.start()
     rig.lifetime.end()

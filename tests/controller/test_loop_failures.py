@@ -7,10 +7,10 @@ import pytest
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from tests.builders.objects import item, node, pod
-from tests.controller.loop_rig import Rig, everything_on_n1
+from tests.controller.loop_rig import LoopRig, everything_on_n1
 
 
-def test_a_broken_pass_is_logged_once_counted_and_retried(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_pass_is_logged_once_counted_and_retried(rig: LoopRig, caplog: pytest.LogCaptureFixture) -> None:
     rig.settle()
 
     def broken(_: Snapshot) -> PlanningResult:
@@ -38,7 +38,7 @@ def test_a_broken_pass_is_logged_once_counted_and_retried(rig: Rig, caplog: pyte
     assert rig.loop.decisions()["pass"] == 2
 
 
-def test_three_failed_passes_in_a_row_end_readiness_and_one_that_succeeds_restores_it(rig: Rig) -> None:
+def test_three_failed_passes_in_a_row_end_readiness_and_one_that_succeeds_restores_it(rig: LoopRig) -> None:
     rig.settle()
 
     def broken(_: Snapshot) -> PlanningResult:
@@ -62,7 +62,7 @@ def test_three_failed_passes_in_a_row_end_readiness_and_one_that_succeeds_restor
     assert rig.loop.failing() == []
 
 
-def test_while_passes_fail_the_other_work_continues(rig: Rig) -> None:
+def test_while_passes_fail_the_other_work_continues(rig: LoopRig) -> None:
     rig.settle()
 
     def broken(_: Snapshot) -> PlanningResult:
@@ -77,7 +77,7 @@ def test_while_passes_fail_the_other_work_continues(rig: Rig) -> None:
     assert "AgentAlive" in rig.bench.cluster.conditions("n1")
 
 
-def test_a_write_that_failed_is_retried_later(rig: Rig) -> None:
+def test_a_write_that_failed_is_retried_later(rig: LoopRig) -> None:
     cluster = rig.bench.cluster
     cluster.node(node("n1"))
     rig.settle()
@@ -96,7 +96,7 @@ def test_a_write_that_failed_is_retried_later(rig: Rig) -> None:
     assert rig.idle()
 
 
-def test_a_plan_that_was_overtaken_is_planned_again(rig: Rig) -> None:
+def test_a_plan_that_was_overtaken_is_planned_again(rig: LoopRig) -> None:
     cluster = rig.bench.cluster
     cluster.node(node("n1"))
     rig.settle()
@@ -117,7 +117,7 @@ def test_a_plan_that_was_overtaken_is_planned_again(rig: Rig) -> None:
     assert rig.idle()
 
 
-def test_a_plan_that_was_not_written_while_the_lease_lapsed_for_a_moment_is_planned_again(rig: Rig) -> None:
+def test_a_plan_that_was_not_written_while_the_lease_lapsed_for_a_moment_is_planned_again(rig: LoopRig) -> None:
     """As after a pause of the whole machine: the process finds the Lease its own still, and goes on."""
     rig.bench.cluster.node(node("n1"))
     rig.settle()
@@ -143,7 +143,7 @@ def test_a_plan_that_was_not_written_while_the_lease_lapsed_for_a_moment_is_plan
     assert "planned" in rig.bench.cluster.get_plan()["spec"]
 
 
-def test_a_stuck_pass_shows_in_the_health_check(rig: Rig) -> None:
+def test_a_stuck_pass_shows_in_the_health_check(rig: LoopRig) -> None:
     rig.turn()
     assert rig.loop.problems() == []
     rig.bench.clock.now += 121

@@ -18,7 +18,7 @@ from tests.builders.objects import gpu, item, node, pod, status
 from tests.controller.actions.test_reporter import missed, placed
 from tests.controller.actions.writing import planned
 from tests.controller.cluster import Bench
-from tests.controller.loop_rig import Rig
+from tests.controller.loop_rig import LoopRig
 from tests.controller.planner.builders import A100, cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
 
@@ -44,9 +44,9 @@ class Refusals:
 
 
 @pytest.fixture
-def rig(bench: Bench) -> Rig:
+def rig(bench: Bench) -> LoopRig:
     """Two equal nodes with one uncut GPU each, the real planner, and living agents."""
-    rig = Rig(bench)
+    rig = LoopRig(bench)
     rig.answer = lambda snapshot: plan_pods(snapshot, PlannerOptions())
     for name in ("n1", "n2"):
         bench.cluster.node(node(name))
@@ -60,7 +60,7 @@ def rig(bench: Bench) -> Rig:
     return rig
 
 
-def beat(rig: Rig, moment: str) -> None:
+def beat(rig: LoopRig, moment: str) -> None:
     for name in ("n1", "n2"):
         rig.bench.cluster.beat(name, moment)
 
@@ -70,17 +70,17 @@ def at(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def turns(rig: Rig, count: int, *, after: float = 1.0) -> None:
+def turns(rig: LoopRig, count: int, *, after: float = 1.0) -> None:
     for _ in range(count):
         beat(rig, at(rig.bench.clock.now))
         rig.turn(after=after)
 
 
-def spec_planned(rig: Rig, name: str) -> object:
+def spec_planned(rig: LoopRig, name: str) -> object:
     return rig.bench.cluster.get_plan(name)["spec"].get("planned")
 
 
-def test_a_refused_node_is_planned_around_at_once(rig: Rig) -> None:
+def test_a_refused_node_is_planned_around_at_once(rig: LoopRig) -> None:
     refusals = Refusals(rig.bench, "n1")
     rig.bench.cluster.pod(pod())
     rig.turn()
@@ -97,7 +97,7 @@ def test_a_refused_node_is_planned_around_at_once(rig: Rig) -> None:
     assert "on node n2 " in events[-1][1]
 
 
-def test_while_every_plan_is_refused_pods_get_the_server_s_message(rig: Rig) -> None:
+def test_while_every_plan_is_refused_pods_get_the_server_s_message(rig: LoopRig) -> None:
     refusals = Refusals(rig.bench, "n1", "n2")
     rig.bench.cluster.pod(pod())
     rig.turn()
@@ -158,7 +158,7 @@ def test_only_plans_in_force_keep_their_pods(written: Written) -> None:
 
 @pytest.mark.parametrize(("readable", "landed"), [(True, True), (False, True), (False, False)])
 def test_pods_of_a_plan_that_may_have_been_written_are_planned_on_no_other_node(
-    rig: Rig, readable: bool, landed: bool
+    rig: LoopRig, readable: bool, landed: bool
 ) -> None:
     broken = True
 
@@ -210,7 +210,7 @@ def test_repairs_of_a_refused_plan_wait_as_well() -> None:
     assert plan_pods(cluster((node_view, refused)), PlannerOptions()).node_changes == ()
 
 
-def many_plans(rig: Rig, count: int) -> list[str]:
+def many_plans(rig: LoopRig, count: int) -> list[str]:
     """So many changes in the next pass; each later one has those that are not written yet."""
     names = [f"m{number:02}" for number in range(count)]
     for name in names:
@@ -231,7 +231,7 @@ def many_plans(rig: Rig, count: int) -> list[str]:
     return names
 
 
-def slow(rig: Rig, seconds: float) -> None:
+def slow(rig: LoopRig, seconds: float) -> None:
     """The clock advances by so much with each plan that is written."""
 
     def fault(request: Any) -> None:
@@ -241,7 +241,7 @@ def slow(rig: Rig, seconds: float) -> None:
     rig.bench.cluster.server.faults.append(fault)
 
 
-def test_plans_that_are_not_sent_in_time_are_planned_again_at_once(rig: Rig) -> None:
+def test_plans_that_are_not_sent_in_time_are_planned_again_at_once(rig: LoopRig) -> None:
     names = many_plans(rig, 40)
     slow(rig, 0.5)
     rig.turn()

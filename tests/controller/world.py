@@ -15,17 +15,17 @@ from controller.wiring import Controller
 from crds.v1alpha1 import paths
 from kube import apply
 from tests.builders.objects import Json, gpu, status
-from tests.controller.cluster import Cluster
+from tests.controller.cluster import ApiCluster
 from tests.waiting import SECONDS, eventually
 
 WINDOW = {"batchWindowIdleSeconds": 0.1, "batchWindowTimeoutSeconds": 0.5}
 QUICK_ELECTION = {"leaseDurationSeconds": 1.5, "renewDeadlineSeconds": 1.0, "retryPeriodSeconds": 0.2}
 
 
-class World:
+class ControllerWorld:
     """A cluster and the controllers that run against it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiCluster) -> None:
         self.cluster = cluster
         self._running: list[tuple[Controller, threading.Thread]] = []
         self._beats = 0

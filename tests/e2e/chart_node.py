@@ -43,7 +43,7 @@ def values_for(folder: Path, controller_port: int, agent_port: int) -> dict[str,
     }
 
 
-class Node:
+class ChartNode:
     """A node with simulated hardware and the chart's agent and device plugin."""
 
     def __init__(self, name: str, release: Release, folder: Path, kubernetes: str) -> None:

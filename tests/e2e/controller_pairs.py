@@ -25,7 +25,7 @@ from tests.e2e.policy_rig import (
     OWN,
     POD,
     WHOLE,
-    Rig,
+    PolicyRig,
     condition,
     cut,
     delete,
@@ -37,17 +37,17 @@ from tests.e2e.policy_rig import (
 from tests.e2e.real_cluster import CONTROLLER, LEASES, PLANS, Answer, plan
 
 
-def planned(rig: Rig, name: str, *items: dict[str, Any]) -> Answer:
+def planned(rig: PolicyRig, name: str, *items: dict[str, Any]) -> Answer:
     body = plan(name, planned={"gpus": list(items)})
     return server_side(rig.controller, f"{PLANS}/{name}", body, names.CONTROLLER_MANAGER)
 
 
-def status(rig: Rig, **fields: Any) -> Answer:
+def status(rig: PolicyRig, **fields: Any) -> Answer:
     """The controller's word in a plan's status."""
     return server_side(rig.controller, f"{OWN_PLAN}/status", {**plan(OWN), "status": fields}, names.CONTROLLER_MANAGER)
 
 
-def without_our_taint(rig: Rig) -> Answer:
+def without_our_taint(rig: PolicyRig) -> Answer:
     """What the controller does for a node whose agent has fallen silent."""
     apply.json_patch(rig.admin, OWN_NODE, [{**ADD_TAINT, "value": CHANGING}])
     taints = apply.get(rig.admin, OWN_NODE)["spec"]["taints"]

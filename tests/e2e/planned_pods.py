@@ -20,7 +20,7 @@ from controller.planning import plan
 from kube import apply
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, NODES, call
-from tests.e2e.scheduler_rig import Rig, verdict_of
+from tests.e2e.scheduler_rig import SchedulerRig, verdict_of
 from tests.waiting import eventually
 
 NAMESPACE = "red"
@@ -53,7 +53,7 @@ class Outcome:
     """On every node the slices are taken that were planned to be: pods that are elsewhere exchanged places."""
 
 
-def measure(rig: Rig, before: Snapshot, manner: Manner) -> Outcome:
+def measure(rig: SchedulerRig, before: Snapshot, manner: Manner) -> Outcome:
     """What the scheduler makes of one plan; leaves an empty cluster."""
     rig.create_nodes([node_json(node, plan) for node, plan in zip(before.nodes, before.plans, strict=True)])
     rig.create((PODS, pod_json(pod)) for pod in before.pods)
@@ -71,7 +71,7 @@ def measure(rig: Rig, before: Snapshot, manner: Manner) -> Outcome:
         rig.clear()
 
 
-def follow(rig: Rig, after: Snapshot, reservations: Mapping[str, str], manner: Manner) -> Outcome:
+def follow(rig: SchedulerRig, after: Snapshot, reservations: Mapping[str, str], manner: Manner) -> Outcome:
     """Advertise the plan, and nominate, until no pod is bound any more."""
     plans = {each.name: each for each in after.plans}
     waiting = {pod.uid: pod for pod in after.pending}
@@ -122,7 +122,7 @@ def taken(pods: Mapping[str, PodView], nodes: Mapping[str, str]) -> Counter[tupl
 
 
 def nominate_due(
-    rig: Rig,
+    rig: SchedulerRig,
     plans: Mapping[str, PlanView],
     waiting: Mapping[str, PodView],
     reservations: Mapping[str, str],
@@ -144,19 +144,19 @@ def nominate_due(
             assert answer.allowed or rig_pods(rig)[pod.name]["spec"].get("nodeName"), answer.message
 
 
-def rig_pods(rig: Rig) -> dict[str, Json]:
+def rig_pods(rig: SchedulerRig) -> dict[str, Json]:
     """By name."""
     return {pod["metadata"]["name"]: pod for pod in rig.all_of(PODS)}
 
 
-def where(rig: Rig, snapshot: Snapshot) -> dict[str, str]:
+def where(rig: SchedulerRig, snapshot: Snapshot) -> dict[str, str]:
     """Nodes of pending pods that are bound, by the pods' uid in the instance."""
     there = rig_pods(rig)
     nodes = {pod.uid: there[pod.name]["spec"].get("nodeName") or "" for pod in snapshot.pending}
     return {uid: node for uid, node in nodes.items() if node}
 
 
-def wait_until_tried(rig: Rig, snapshot: Snapshot) -> None:
+def wait_until_tried(rig: SchedulerRig, snapshot: Snapshot) -> None:
     """Wait until the scheduler has tried every pod."""
     names = {pod.name for pod in snapshot.pending}
 

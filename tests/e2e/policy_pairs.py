@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from crds.v1alpha1 import names
-from tests.e2e.policy_rig import OTHER, OWN, Rig
+from tests.e2e.policy_rig import OTHER, OWN, PolicyRig
 from tests.e2e.real_cluster import NODES, PLANS, Answer
 
-Try = Callable[[Rig], Answer]
+Try = Callable[[PolicyRig], Answer]
 EVENTS = "/api/v1/namespaces/default/events"
 SECRETS = f"/api/v1/namespaces/{names.NAMESPACE}/secrets"
 OWN_PLAN, OTHER_PLAN, OWN_NODE = f"{PLANS}/{OWN}", f"{PLANS}/{OTHER}", f"{NODES}/{OWN}"

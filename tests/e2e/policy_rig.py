@@ -52,7 +52,7 @@ def condition(kind: str, status: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rig:
+class PolicyRig:
     """The clients; every method is one request that changes nothing."""
 
     cluster: RealCluster
@@ -93,7 +93,7 @@ def delete(api: ApiClient, path: str) -> Answer:
 
 
 @contextmanager
-def policy_rig(cluster: RealCluster) -> Iterator[Rig]:
+def policy_rig(cluster: RealCluster) -> Iterator[PolicyRig]:
     """Made once per module."""
     with ExitStack() as ends:
         for account in (AGENT, CONTROLLER):
@@ -101,7 +101,7 @@ def policy_rig(cluster: RealCluster) -> Iterator[Rig]:
         controller = fleet.controller(cluster)
         _plans(cluster, controller)
         ends.callback(_clean, cluster)
-        found = Rig(
+        found = PolicyRig(
             cluster=cluster,
             own=fleet.enable(cluster, OWN),
             other=fleet.enable(cluster, OTHER),

@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/default/pods"
 GPUS = {"silent": 1, "leaving": 1, "lossy": 2, "steady": 1, "last": 1, "full": 2}
 
 
-class Recorder:
+class PlanVersions:
     """Keeps every version of every plan that the watch delivered."""
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ def word_of(message: str) -> Word:
     return Word(message=tried["why"], nodes=int(tried["nodes"]), reasons=tuple(sorted(counted.items())))
 
 
-class Rig:
+class SchedulerRig:
     """One control plane; one cluster at a time."""
 
     def __init__(self, programs: Binaries, directory: Path) -> None:

@@ -18,7 +18,7 @@ from controller.model.views import NodeView, PodView
 from controller.simulator import ClusterState, Misfit
 from controller.simulator.selectors import named_nodes
 from tests.e2e.random_pods import Json
-from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word
+from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, SchedulerRig, Word
 
 FINISHED = ("Succeeded", "Failed")
 OLDEST = 30
@@ -41,7 +41,7 @@ TAINTED = "node(s) had untolerated taint(s)"
 class Simulated:
     """The state of one cluster, followed while pods are bound."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: SchedulerRig) -> None:
         self._rig = rig
         self._old = int(rig.plane.version.split(".")[1]) <= OLDEST
         nodes, namespaces, classes = rig.several("/api/v1/nodes", "/api/v1/namespaces", STORAGE_CLASSES)

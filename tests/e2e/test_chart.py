@@ -15,7 +15,7 @@ from deploy.generate import manifests
 from kube import apply
 from sandbox.ports import HeldPort
 from tests.builders import objects
-from tests.e2e.chart_node import Node, kubeconfig, ready, values_for
+from tests.e2e.chart_node import ChartNode, kubeconfig, ready, values_for
 from tests.e2e.chart_release import NAME, Program, Release, bare_cluster, short_folder
 from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, PLANS, PLUGIN, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries
@@ -145,7 +145,7 @@ def test_a_pod_gets_its_slice_from_what_the_chart_installed(
     cluster, name = release.cluster, "gpu-node-1"
     with HeldPort() as controller_port, HeldPort() as agent_port:
         release.install(values_for(folder, controller_port.number, agent_port.number))
-        node = Node(name, release, folder, programs.kubernetes)
+        node = ChartNode(name, release, folder, programs.kubernetes)
         request.addfinalizer(node.close)
         controller = Program(release, "deployments", CONTROLLER, folder)
         request.addfinalizer(controller.kill)

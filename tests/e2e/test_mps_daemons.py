@@ -47,7 +47,7 @@ def config(*gpus: str, memory_mib: int = 9536) -> PluginConfig:
     )
 
 
-class Node:
+class DaemonsNode:
     def __init__(self, root: Path, programs: Path) -> None:
         self.root, self.files = root, PluginFiles(root / "state")
         self.mps_root = root / "mps"
@@ -139,7 +139,7 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
+def node() -> Iterator[DaemonsNode]:
     found = unpacked("debian-mps", MPS, Places.of(os.environ, Path.home()))
     if isinstance(found, Missing):
         pytest.skip(f"no MPS daemon: {found.message}")
@@ -150,13 +150,13 @@ def node() -> Iterator[Node]:
     programs = root / "bin"
     programs.mkdir()
     shutil.copy2(found / "usr/bin" / COMMAND, programs / COMMAND)
-    running = Node(root, programs)
+    running = DaemonsNode(root, programs)
     yield running
     running.close()
     shutil.rmtree(root)
 
 
-def wait_for_another(node: Node, supervisor: int) -> None:
+def wait_for_another(node: DaemonsNode, supervisor: int) -> None:
     eventually(lambda: node.supervisors() not in ([], [supervisor]), "the next supervisor")
 
 
@@ -166,14 +166,14 @@ def seconds_until(observe: Callable[[], object], what: str) -> float:
     return time.monotonic() - began
 
 
-def test_daemons_have_the_largest_slice_as_default(node: Node) -> None:
+def test_daemons_have_the_largest_slice_as_default(node: DaemonsNode) -> None:
     for gpu in (GPU_A, GPU_B):
         assert node.answering(gpu).problem == ""
         assert node.tell(gpu, "get_default_active_thread_percentage") == "50.0"
         assert node.tell(gpu, "get_default_device_pinned_mem_limit 0") == "9G"  # which it prints in whole GB
 
 
-def test_a_killed_supervisor_costs_no_daemon(node: Node) -> None:
+def test_a_killed_supervisor_costs_no_daemon(node: DaemonsNode) -> None:
     before = {gpu: node.answering(gpu).pid for gpu in (GPU_A, GPU_B)}
     for _ in range(3):
         (supervisor,) = eventually(node.supervisors, "a supervisor")
@@ -183,7 +183,7 @@ def test_a_killed_supervisor_costs_no_daemon(node: Node) -> None:
         assert {node.answering(gpu).alarms for gpu in before} == {0}, "adopted as they were"
 
 
-def test_a_config_that_cannot_be_read_costs_no_daemon(node: Node) -> None:
+def test_a_config_that_cannot_be_read_costs_no_daemon(node: DaemonsNode) -> None:
     before = {gpu: node.answering(gpu).pid for gpu in (GPU_A, GPU_B)}
     node.files.config.write_text("{")
     (supervisor,) = node.supervisors()
@@ -193,7 +193,7 @@ def test_a_config_that_cannot_be_read_costs_no_daemon(node: Node) -> None:
     assert {gpu: node.answering(gpu).pid for gpu in before} == before
 
 
-def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: Node) -> None:
+def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: DaemonsNode) -> None:
     """535 obeys any user here; 580 was seen to refuse."""
     alarms = node.answering(GPU_A).alarms
     assert (
@@ -211,7 +211,7 @@ def test_what_an_ordinary_user_changes_is_set_back_and_reported(node: Node) -> N
     assert "the default memory limit was changed from 9G to 1M" in node.answering(GPU_A).alarm
 
 
-def test_a_user_who_keeps_the_daemon_busy_is_reported_and_ends_nothing(node: Node) -> None:
+def test_a_user_who_keeps_the_daemon_busy_is_reported_and_ends_nothing(node: DaemonsNode) -> None:
     before, other = node.answering(GPU_A), node.answering(GPU_B)
     as_user = (*node.jail(GPU_A), *ORDINARY_USER)
     users = [node.talking(GPU_A, *as_user)]
@@ -230,21 +230,21 @@ def test_a_user_who_keeps_the_daemon_busy_is_reported_and_ends_nothing(node: Nod
     assert node.answering(GPU_A) == before, "the same process, and nothing is said to have ended"
 
 
-def test_what_the_read_only_mount_and_the_daemon_refuse(node: Node) -> None:
+def test_what_the_read_only_mount_and_the_daemon_refuse(node: DaemonsNode) -> None:
     assert node.attack(GPU_A, "quit") == "Not enough privilege to execute quit command"
     for line in ("rm control", "mv control c", "echo > fill", "echo > control_lock", "ln -s /etc/passwd x"):
         assert "Read-only file system" in node.shell(GPU_A, line), line
     assert node.attack(GPU_A, "get_server_list") == "", "a client reaches the daemon through it"
 
 
-def test_what_no_daemon_of_535_refuses(node: Node) -> None:
+def test_what_no_daemon_of_535_refuses(node: DaemonsNode) -> None:
     """It has no server here, so that it says so is all that is seen: nothing about privileges."""
     assert node.attack(GPU_A, "shutdown_server 1 -f") == "Server 1 not found"
     assert node.attack(GPU_A, "terminate_client 1 2").startswith("Server 1 not found")
 
 
 @pytest.mark.parametrize("end", ["quit by root in a container", "SIGKILL"])
-def test_a_daemon_that_ends_is_started_again_and_no_other_one(node: Node, end: str) -> None:
+def test_a_daemon_that_ends_is_started_again_and_no_other_one(node: DaemonsNode, end: str) -> None:
     before, other = node.answering(GPU_A).pid, node.answering(GPU_B).pid
     if end == "SIGKILL":
         os.kill(before, signal.SIGKILL)
@@ -259,7 +259,7 @@ def test_a_daemon_that_ends_is_started_again_and_no_other_one(node: Node, end: s
     assert node.answering(GPU_B).pid == other
 
 
-def test_a_daemon_that_hangs_delays_no_other_gpu(node: Node) -> None:
+def test_a_daemon_that_hangs_delays_no_other_gpu(node: DaemonsNode) -> None:
     hanging = node.answering(GPU_A).pid
     os.kill(hanging, signal.SIGSTOP)
     try:
@@ -273,7 +273,7 @@ def test_a_daemon_that_hangs_delays_no_other_gpu(node: Node) -> None:
     assert node.answering(GPU_A).pid == hanging, "it is not killed: it may have clients"
 
 
-def test_without_slices_daemons_end(node: Node) -> None:
+def test_without_slices_daemons_end(node: DaemonsNode) -> None:
     pids = [node.answering(gpu).pid for gpu in (GPU_A, GPU_B)]
     write_config(node.files, PluginConfig.of([]))
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both daemons")

@@ -39,7 +39,7 @@ class NodeOfNvidia(SandboxNode):
         return Timings(endpoint_grace_seconds=GRACE_SECONDS)
 
 
-class Rig:
+class BackendRig:
     """The cluster, and what a test says and sees of it."""
 
     def __init__(self) -> None:
@@ -131,8 +131,8 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    made = Rig()
+def rig() -> Iterator[BackendRig]:
+    made = BackendRig()
     try:
         eventually(lambda: made.plan().get("status"), "a plan with a status", SECONDS)
         yield made
@@ -140,7 +140,7 @@ def rig() -> Iterator[Rig]:
         made.close()
 
 
-def test_whole_to_replicas_to_others_and_back(rig: Rig) -> None:
+def test_whole_to_replicas_to_others_and_back(rig: BackendRig) -> None:
     rig.request(4)
     rig.await_ready(SHARED, 8)
     assert rig.modes() == {EXCLUSIVE_PROCESS}
@@ -176,7 +176,7 @@ def test_whole_to_replicas_to_others_and_back(rig: Rig) -> None:
     assert rig.keys() >= PEOPLES.keys()
 
 
-def test_a_signal_that_is_lost_is_sent_once_more(rig: Rig) -> None:
+def test_a_signal_that_is_lost_is_sent_once_more(rig: BackendRig) -> None:
     rig.request(0)
     rig.await_ready(WHOLE, 2)
     rig.nvidia.deaf = True
@@ -186,7 +186,7 @@ def test_a_signal_that_is_lost_is_sent_once_more(rig: Rig) -> None:
     assert rig.nvidia.exits == []
 
 
-def test_a_registration_that_the_kubelet_lost_is_healed(rig: Rig) -> None:
+def test_a_registration_that_the_kubelet_lost_is_healed(rig: BackendRig) -> None:
     """The plugin serves, as it believes; after one signal of the agent the kubelet has its devices."""
     offered = {WHOLE: "2"}.items()
     eventually(lambda: offered <= rig.node()["status"]["allocatable"].items(), "the default", SECONDS, seen=rig.seen)
@@ -202,7 +202,7 @@ def test_a_registration_that_the_kubelet_lost_is_healed(rig: Rig) -> None:
     eventually(lambda: not rig.node()["spec"].get("taints"), "the node is open", SECONDS, seen=rig.seen)
 
 
-def test_a_label_of_another_client_is_left_alone(rig: Rig) -> None:
+def test_a_label_of_another_client_is_left_alone(rig: BackendRig) -> None:
     rig.label("team-a")
     rig.request(4)
     remedy = f"kubectl label node {NODE} {CONFIG_LABEL}-"

@@ -11,7 +11,7 @@ from tests.e2e.agent_pairs import AGENTS, AGENTS_NODE
 from tests.e2e.controller_pairs import AUTHORS, CONTROLLERS
 from tests.e2e.pod_pairs import PODS
 from tests.e2e.policy_pairs import Pair
-from tests.e2e.policy_rig import Rig, policy_rig
+from tests.e2e.policy_rig import PolicyRig, policy_rig
 from tests.e2e.real_cluster import MANIFESTS, RealCluster
 from tests.e2e.rig.controlplane.tenants import manifests_of
 
@@ -29,7 +29,7 @@ CONDITIONS = {each["name"] for body in POLICIES for each in body["spec"].get("ma
 
 
 @pytest.fixture(scope="module")
-def rig(cluster: RealCluster) -> Iterator[Rig]:
+def rig(cluster: RealCluster) -> Iterator[PolicyRig]:
     with policy_rig(cluster) as found:
         yield found
 
@@ -39,7 +39,7 @@ def pairs_of(policy: str, rule: str) -> list[Pair]:
 
 
 @pytest.mark.parametrize(("policy", "rule"), RULES, ids=lambda text: text[:60])
-def test_every_rule_lets_one_pass_and_refuses_the_other(rig: Rig, policy: str, rule: str) -> None:
+def test_every_rule_lets_one_pass_and_refuses_the_other(rig: PolicyRig, policy: str, rule: str) -> None:
     (pair,) = pairs_of(policy, rule)
     kept = pair.keeps(rig)
     assert kept.allowed, kept.message

@@ -25,7 +25,7 @@ from tests.e2e.real_cluster import NODES, PLANS
 from tests.e2e.recovery import (
     GPUS,
     PODS,
-    Recorder,
+    PlanVersions,
     add_pod,
     await_ready,
     await_running,
@@ -63,8 +63,8 @@ def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def recorder(cluster: Cluster) -> Iterator[Recorder]:
-    found = Recorder()
+def recorder(cluster: Cluster) -> Iterator[PlanVersions]:
+    found = PlanVersions()
     watch = Reflector(cluster.api, PLANS, project=lambda plan: plan, on_change=found.on_change)
     watch.start()
     yield found
@@ -72,7 +72,7 @@ def recorder(cluster: Cluster) -> Iterator[Recorder]:
 
 
 @pytest.mark.timeout(900)
-def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Cluster, recorder: Recorder) -> None:
+def test_an_agent_stopped_for_75_seconds_turns_ready_once_each_way(cluster: Cluster, recorder: PlanVersions) -> None:
     add_pod(cluster, "silent-pod", "silent", "nvidia.com/mig-1g.10gb")
     await_running(cluster, "silent-pod")
     await_ready(cluster, "silent")
@@ -103,7 +103,7 @@ def _says_ready_without_agent(plan: Mapping[str, Any]) -> bool:
     return (found["Ready"]["status"], found["AgentAlive"]["status"]) == ("True", "False")
 
 
-def test_a_plan_for_a_missing_node_is_never_current(cluster: Cluster, recorder: Recorder) -> None:
+def test_a_plan_for_a_missing_node_is_never_current(cluster: Cluster, recorder: PlanVersions) -> None:
     spec = {"nodeName": "missing", "gpus": [{"index": 0, "mig": {"instances": []}}]}
     plan = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": "missing"}, "spec": spec}
     began = time.monotonic()
@@ -120,7 +120,7 @@ def test_a_plan_for_a_missing_node_is_never_current(cluster: Cluster, recorder: 
     assert (found["status"], found["reason"]) == ("Unknown", "NodeNotFound")
 
 
-def test_a_deleted_node_turns_its_plan_within_seconds(cluster: Cluster, recorder: Recorder) -> None:
+def test_a_deleted_node_turns_its_plan_within_seconds(cluster: Cluster, recorder: PlanVersions) -> None:
     await_ready(cluster, "leaving")
     began = time.monotonic()
     apply.delete(cluster.api, f"{NODES}/leaving")

@@ -17,7 +17,7 @@ from tests.e2e.random_clusters import random_cluster
 from tests.e2e.random_pods import Json
 from tests.e2e.real_cluster import MERGE, call
 from tests.e2e.rig.controlplane import Binaries
-from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, Rig, Word, word_of
+from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, SchedulerRig, Word, word_of
 from tests.e2e.simulated import Simulated
 from tests.waiting import eventually
 
@@ -51,8 +51,8 @@ def test_what_a_message_counts(message: str, word: tuple[int, tuple[tuple[str, i
 
 
 @pytest.fixture(scope="module")
-def rig(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    found = Rig(programs, tmp_path_factory.mktemp("scheduler"))
+def rig(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulerRig]:
+    found = SchedulerRig(programs, tmp_path_factory.mktemp("scheduler"))
     try:
         found.start()
         yield found
@@ -64,7 +64,7 @@ def pods_path(pod: Json) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
 
 
-def set_up(rig: Rig, number: int) -> list[Json]:
+def set_up(rig: SchedulerRig, number: int) -> list[Json]:
     """The cluster as the scheduler knows it when this returns; the pods that are to be scheduled."""
     made = random_cluster(number)
     rig.create((VOLUMES, volume) for volume in made.volumes)
@@ -91,7 +91,7 @@ def set_up(rig: Rig, number: int) -> list[Json]:
     return list(made.pending)
 
 
-def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
+def compare(rig: SchedulerRig, number: int, counts: Counter[str]) -> Iterator[str]:
     """Disagreements in one cluster."""
     pending = set_up(rig, number)
     simulated = Simulated(rig)
@@ -113,7 +113,7 @@ def compare(rig: Rig, number: int, counts: Counter[str]) -> Iterator[str]:
 
 
 @pytest.mark.timeout(SECONDS)
-def test_random_clusters(rig: Rig, cluster_count: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_clusters(rig: SchedulerRig, cluster_count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Where the scheduler binds, the simulator finds a fit; where it does not, it counts the same reasons."""
     counts = Counter({"disagreeing": 0})
     problems: list[str] = []
@@ -129,7 +129,7 @@ def test_random_clusters(rig: Rig, cluster_count: int, capsys: pytest.CaptureFix
 
 
 @pytest.mark.timeout(SECONDS)
-def test_planned_pods(rig: Rig, seed_count: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_planned_pods(rig: SchedulerRig, seed_count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Nominated, planned pods are bound. How many were bound where they were planned is printed for each manner.
 
     The scheduler clears a nomination when it tries the pod in vain, as it does when another node grows; another pod may

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 from kube.serve import Page, Server, check_page, json_page, metrics_page
 
 
-class Desk:
+class ServerDesk:
     def __init__(self) -> None:
         self.problems: list[str] = []
         registry = CollectorRegistry()
@@ -41,14 +41,14 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    desk = Desk()
+def desk() -> Iterator[ServerDesk]:
+    desk = ServerDesk()
     desk.server.start()
     yield desk
     desk.server.stop()
 
 
-def test_pages(desk: Desk) -> None:
+def test_pages(desk: ServerDesk) -> None:
     code, kind, body = desk.get("/metrics")
     assert (code, "seen_total 1.0" in body) == (200, True)
     assert "seen_created" not in body
@@ -57,19 +57,19 @@ def test_pages(desk: Desk) -> None:
     assert (code, kind, json.loads(body)) == (200, "application/json", {"pass": 3})
 
 
-def test_a_check_reports_what_is_wrong(desk: Desk) -> None:
+def test_a_check_reports_what_is_wrong(desk: ServerDesk) -> None:
     assert desk.get("/healthz")[::2] == (200, "ok\n")
     desk.problems = ["this", "that"]
     assert desk.get("/healthz")[::2] == (500, "this\nthat\n")
 
 
-def test_an_unknown_path_names_the_known_ones(desk: Desk) -> None:
+def test_an_unknown_path_names_the_known_ones(desk: ServerDesk) -> None:
     code, _, body = desk.get("/")
     assert code == 404
     assert "/decisions /healthz /metrics" in body
 
 
-def test_a_broken_page_is_an_answer_too(desk: Desk) -> None:
+def test_a_broken_page_is_an_answer_too(desk: ServerDesk) -> None:
     assert desk.get("/broken")[0] == 500
     assert desk.get("/healthz")[0] == 200
 

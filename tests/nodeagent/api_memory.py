@@ -12,14 +12,14 @@ from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import same
 from tests.nodeagent.items import NODE, Raw
-from tests.nodeagent.node_fakes import FakeKubelet
+from tests.nodeagent.node_fakes import KubeletMemory
 from tests.nodeagent.watched import Effects
 
 
 class ApiMemory:
     """Status sink, Node writer and Event recorder of the agent under test."""
 
-    def __init__(self, effect: Effects, kubelet: FakeKubelet) -> None:
+    def __init__(self, effect: Effects, kubelet: KubeletMemory) -> None:
         self.effect, self.kubelet = effect, kubelet
         self.latest_plan, self.latest_node = LatestVersion[ObservedPlan](), LatestVersion[ObservedNode]()
         self.plan: Raw | None = None

@@ -17,7 +17,7 @@ from nodeagent.handover.files import Unreadable
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 
 
-class Plugin:
+class PluginMemory:
     """Loads the config when `step` is called, not before."""
 
     def __init__(self, files: PluginFiles) -> None:
@@ -88,10 +88,10 @@ class Plugin:
         return True
 
 
-class FakeKubelet:
+class KubeletMemory:
     """Devices as of the last `step`; pods as they were admitted."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: PluginMemory) -> None:
         self._plugin = plugin
         self.devices: dict[str, tuple[str, ...]] = {}
         """Healthy ones: GetAllocatableResources shows no others, and no pod gets another."""

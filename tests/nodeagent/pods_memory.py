@@ -10,13 +10,13 @@ from nodeagent.observed.kubelet import CheckpointEntry
 from sandbox.driver import processes
 from tests.clock import Clock
 from tests.nodeagent.items import RUNNING, Raw, pod_json
-from tests.nodeagent.node_fakes import FakeKubelet, Plugin
+from tests.nodeagent.node_fakes import KubeletMemory, PluginMemory
 
 
 class PodsMemory:
     """Keys are namespace and name."""
 
-    def __init__(self, machine: Path, kubelet: FakeKubelet, plugin: Plugin, clock: Clock) -> None:
+    def __init__(self, machine: Path, kubelet: KubeletMemory, plugin: PluginMemory, clock: Clock) -> None:
         self.machine, self.kubelet, self.plugin, self.clock = machine, kubelet, plugin, clock
         self.pods: dict[tuple[str, str], Raw] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}

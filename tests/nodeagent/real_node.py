@@ -31,7 +31,7 @@ PODS = "/api/v1/namespaces/default/pods"
 Raw = dict[str, Any]
 
 
-class Node:
+class AgentNode:
     """One node on a real HTTP API."""
 
     def __init__(self, directory: Path, server: ApiServer) -> None:

@@ -32,7 +32,7 @@ from tests import faults, incidents
 from tests.clock import Clock
 from tests.nodeagent.api_memory import ApiMemory
 from tests.nodeagent.items import NODE, Raw
-from tests.nodeagent.node_fakes import FakeKubelet, Plugin
+from tests.nodeagent.node_fakes import KubeletMemory, PluginMemory
 from tests.nodeagent.pods_memory import PodsMemory
 from tests.nodeagent.watched import (
     Effects,
@@ -54,9 +54,9 @@ class World(ApiMemory, PodsMemory):
         self.undo = faults.install(create(self.machine, gpus, "seed", quirks=quirks))
         self.state = StateDir(path / "state")
         self.state.plugin.directory.mkdir(parents=True)
-        self.plugin = Plugin(self.state.plugin)
+        self.plugin = PluginMemory(self.state.plugin)
         self.plugin.boot = "boot-1"
-        ApiMemory.__init__(self, Effects(), FakeKubelet(self.plugin))
+        ApiMemory.__init__(self, Effects(), KubeletMemory(self.plugin))
         PodsMemory.__init__(self, self.machine, self.kubelet, self.plugin, self.clock)
         self.by_hand: set[str] = set()
         """Truth: MIG devices that an administrator has just made and uses."""

@@ -10,14 +10,14 @@ from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage, Metrics
 from tests.builders.objects import node
-from tests.controller.cache.state_bench import Bench
+from tests.controller.cache.state_bench import StateBench
 
 
 class Owner:
     """Judges the Nodes of a bench, breaks at some of them, and notes which duties were done."""
 
     def __init__(self, *names: str) -> None:
-        self.bench = Bench()
+        self.bench = StateBench()
         self.leads = True
         self.metrics = Metrics(CollectorRegistry())
         environment = Environment(

@@ -11,12 +11,12 @@ from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS
 from tests.builders.objects import node
 from tests.controller.actions.recorder import Recorder
-from tests.controller.cache.state_bench import Bench
+from tests.controller.cache.state_bench import StateBench
 
 
 def test_bad_labels_are_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    bench, recorder = Bench(), Recorder()
+    bench, recorder = StateBench(), Recorder()
     warnings = LabelWarnings(recorder, bench.state, clock=bench.clock)
 
     raw = node(mode="mips")
@@ -35,7 +35,7 @@ def test_bad_labels_are_warned_about_once(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_labels_that_are_mended_and_broken_again_are_warned_about_again() -> None:
-    bench, recorder = Bench(), Recorder()
+    bench, recorder = StateBench(), Recorder()
     warnings = LabelWarnings(recorder, bench.state, clock=bench.clock)
 
     for mode in ("mips", "mig", "mips", None):
@@ -66,7 +66,7 @@ RECORDS = {
 def test_record_of_the_operators_labels_that_is_not_followed_is_warned_about(
     record: str, value: str | None, manage: bool, command: str, mode: str | None
 ) -> None:
-    bench, recorder = Bench(), Recorder()
+    bench, recorder = StateBench(), Recorder()
     raw = node(mode=mode, metadata={"annotations": {ANNOTATION_OPERATOR_LABELS: record}})
     raw["metadata"]["labels"] |= dict.fromkeys((DEVICE_PLUGIN, MIG_MANAGER), value) if value else {}
     bench.node(raw)

@@ -12,7 +12,7 @@ from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LA
 from kube import apply
 from kube.metadata_patch import metadata_patch
 from tests.builders.objects import condition, node, status
-from tests.controller.cluster import Bench, Cluster
+from tests.controller.cluster import ApiCluster, Bench
 
 VALIDATOR = "nvidia.com/gpu.deploy.operator-validator"
 OPERATOR = {DEVICE_PLUGIN: "true", MIG_MANAGER: "true", VALIDATOR: "true"}
@@ -161,18 +161,18 @@ def test_record_that_a_person_has_spoilt_is_not_followed(record: str) -> None:
     assert values_before(record) is None
 
 
-def labels_of(cluster: Cluster) -> dict[str, str]:
+def labels_of(cluster: ApiCluster) -> dict[str, str]:
     found: dict[str, str] = cluster.get_node()["metadata"]["labels"]
     return found
 
 
-def relabel(cluster: Cluster, **labels: str | None) -> None:
+def relabel(cluster: ApiCluster, **labels: str | None) -> None:
     keys = {"mode": LABEL_PARTITIONING, "plugin": DEVICE_PLUGIN, "manager": MIG_MANAGER}
     found = {keys[name]: value for name, value in labels.items()}
     apply.merge_patch(cluster.api, paths.node("n1"), {"metadata": {"labels": found}})
 
 
-def report(cluster: Cluster, handed_back: str, *, uid: str = "") -> None:
+def report(cluster: ApiCluster, handed_back: str, *, uid: str = "") -> None:
     """What the agent reports."""
     found = condition("HandedBack", handed_back, "NodeDisabled")
     own = uid or cluster.get_node()["metadata"]["uid"]

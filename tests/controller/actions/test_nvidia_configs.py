@@ -22,7 +22,7 @@ PATH = paths.config_map("default", "configs")
 THEIRS = {"default": "version: v1\n", "gpuplan-notes": "theirs"}
 
 
-class Rig:
+class ConfigsRig:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.cluster = bench, bench.cluster
         self.configs = NvidiaConfigs(bench.environment, PLACE)
@@ -65,11 +65,11 @@ class Rig:
 
 
 @pytest.fixture
-def rig(bench: Bench) -> Rig:
-    return Rig(bench)
+def rig(bench: Bench) -> ConfigsRig:
+    return ConfigsRig(bench)
 
 
-def test_a_plan_gets_a_key_and_other_keys_stay(rig: Rig) -> None:
+def test_a_plan_gets_a_key_and_other_keys_stay(rig: ConfigsRig) -> None:
     rig.config_map()
     rig.node()
     rig.plan()
@@ -79,7 +79,7 @@ def test_a_plan_gets_a_key_and_other_keys_stay(rig: Rig) -> None:
     assert rig.label() == ""
 
 
-def test_the_label_moves_when_the_agent_requests_it(rig: Rig) -> None:
+def test_the_label_moves_when_the_agent_requests_it(rig: ConfigsRig) -> None:
     rig.config_map()
     rig.node()
     rig.plan(asked=FOUR.key)
@@ -102,7 +102,7 @@ def test_the_label_moves_when_the_agent_requests_it(rig: Rig) -> None:
     [("theirs", True, FOUR.key), ("", False, FOUR.key), ("", True, NodeConfig(replicas=8).key)],
     ids=["a label of others", "no taint", "another config than that of the plan"],
 )
-def test_a_label_that_may_not_move_stays(rig: Rig, label: str, tainted: bool, asked: str) -> None:
+def test_a_label_that_may_not_move_stays(rig: ConfigsRig, label: str, tainted: bool, asked: str) -> None:
     rig.config_map()
     rig.node(label, tainted=tainted)
     rig.plan(asked=asked)
@@ -111,7 +111,7 @@ def test_a_label_that_may_not_move_stays(rig: Rig, label: str, tainted: bool, as
     assert rig.label() == label
 
 
-def test_what_a_silent_agent_asked_for_is_not_done(rig: Rig) -> None:
+def test_what_a_silent_agent_asked_for_is_not_done(rig: ConfigsRig) -> None:
     rig.config_map()
     rig.node()
     rig.plan()
@@ -127,7 +127,7 @@ def test_what_a_silent_agent_asked_for_is_not_done(rig: Rig) -> None:
     assert rig.label() == FOUR.key
 
 
-def test_a_plan_that_requests_nothing_any_more_is_read_again_before_the_label_moves(rig: Rig) -> None:
+def test_a_plan_that_requests_nothing_any_more_is_read_again_before_the_label_moves(rig: ConfigsRig) -> None:
     rig.config_map()
     rig.node()
     rig.plan(asked=FOUR.key)
@@ -137,7 +137,7 @@ def test_a_plan_that_requests_nothing_any_more_is_read_again_before_the_label_mo
     assert rig.label() == ""
 
 
-def test_a_key_that_another_client_removed_or_changed_returns(rig: Rig) -> None:
+def test_a_key_that_another_client_removed_or_changed_returns(rig: ConfigsRig) -> None:
     rig.config_map({**THEIRS, FOUR.key: "version: v1"})
     rig.node()
     rig.plan()
@@ -149,7 +149,7 @@ def test_a_key_that_another_client_removed_or_changed_returns(rig: Rig) -> None:
     assert rig.data()[FOUR.key] == FOUR.text
 
 
-def test_a_config_map_that_is_not_there_is_no_end(rig: Rig) -> None:
+def test_a_config_map_that_is_not_there_is_no_end(rig: ConfigsRig) -> None:
     rig.node()
     rig.plan(asked=FOUR.key)
     rig.run(2)
@@ -161,7 +161,7 @@ def test_a_config_map_that_is_not_there_is_no_end(rig: Rig) -> None:
     assert rig.label() == FOUR.key
 
 
-def test_a_key_of_others_that_comes_between_is_kept(rig: Rig) -> None:
+def test_a_key_of_others_that_comes_between_is_kept(rig: ConfigsRig) -> None:
     rig.config_map()
     rig.node()
     rig.plan()
@@ -175,7 +175,7 @@ def test_a_key_of_others_that_comes_between_is_kept(rig: Rig) -> None:
 
 
 def test_without_a_config_map_in_the_settings_nothing_is_written(bench: Bench) -> None:
-    rig = Rig(bench)
+    rig = ConfigsRig(bench)
     rig.config_map()
     rig.configs = NvidiaConfigs(bench.environment, NvidiaConfigMap())
     rig.node()

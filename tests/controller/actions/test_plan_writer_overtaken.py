@@ -9,7 +9,7 @@ from controller.api.pods import read_pod
 from controller.model.results import Placed, Supply
 from tests.builders.objects import SLICE, Json, gpu, item, partition, pod, status
 from tests.controller.actions.writing import change, plan_deleted, plan_edited, plan_recreated, ready, write
-from tests.controller.cluster import Bench, Cluster
+from tests.controller.cluster import ApiCluster, Bench
 
 
 def test_a_status_write_in_between_is_not_in_the_way(bench: Bench) -> None:
@@ -19,13 +19,13 @@ def test_a_status_write_in_between_is_not_in_the_way(bench: Bench) -> None:
     assert [o.written for o in write(bench, change(item(0, 3)))] == [Written.APPLIED]
 
 
-def partition_taken(cluster: Cluster) -> None:
+def partition_taken(cluster: ApiCluster) -> None:
     cluster.agent_status("n1", status(gpu(state="Unmanaged", partitions=[partition(0, "Used")])))
 
 
 @pytest.mark.parametrize("overtake", [partition_taken, plan_edited, plan_deleted, plan_recreated])
 @pytest.mark.parametrize("seen", [False, True], ids=["before the watch", "after the watch"])
-def test_what_a_decision_rests_on_has_changed(bench: Bench, overtake: Callable[[Cluster], None], seen: bool) -> None:
+def test_what_a_decision_rests_on_has_changed(bench: Bench, overtake: Callable[[ApiCluster], None], seen: bool) -> None:
     ready(bench)
     snapshot = bench.state.snapshot()
     overtake(bench.cluster)

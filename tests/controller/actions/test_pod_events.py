@@ -9,7 +9,7 @@ from kube.events import EventType, ObjectReference
 from tests.clock import Clock
 
 
-class Desk:
+class EventsDesk:
     """Passes at given times; what was emitted, with its time."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> EventsDesk:
+    return EventsDesk()
 
 
 def statement(reason: UnplacedReason, message: str = "m", *, name: str = "a", channel: str = "") -> Statement:
@@ -83,7 +83,7 @@ OFF, AGENT = UnplacedReason.MIG_MODE_DISABLED, UnplacedReason.AWAITING_AGENT
     ],
 )
 def test_when_a_pod_has_an_event(
-    desk: Desk, passes: list[tuple[float, UnplacedReason]], until: float, emitted: list[tuple[float, str]]
+    desk: EventsDesk, passes: list[tuple[float, UnplacedReason]], until: float, emitted: list[tuple[float, str]]
 ) -> None:
     for at, reason in passes:
         desk.wait(at)
@@ -93,7 +93,7 @@ def test_when_a_pod_has_an_event(
     assert [(at, reason) for at, reason, _ in desk.emitted] == emitted
 
 
-def test_a_repeat_has_the_newest_message_and_is_the_same_event(desk: Desk) -> None:
+def test_a_repeat_has_the_newest_message_and_is_the_same_event(desk: EventsDesk) -> None:
     desk.at(0, statement(FULL, "7 GPUs are full"))
     desk.at(5, statement(FULL, "8 GPUs are full"))
     desk.wait(601)
@@ -106,7 +106,7 @@ def test_a_repeat_has_the_newest_message_and_is_the_same_event(desk: Desk) -> No
     assert backlog.due_in(0.0) is None
 
 
-def test_a_pod_that_no_longer_waits_has_no_further_event(desk: Desk) -> None:
+def test_a_pod_that_no_longer_waits_has_no_further_event(desk: EventsDesk) -> None:
     desk.at(0, statement(FULL), statement(FULL, name="b"))
     desk.gone.add("uid-a")
     desk.wait(700)
@@ -114,7 +114,7 @@ def test_a_pod_that_no_longer_waits_has_no_further_event(desk: Desk) -> None:
     assert [at for at, *_ in desk.emitted] == [0, 0, 600]
 
 
-def test_a_pod_that_can_start_gets_no_event_until_it_waits_again(desk: Desk) -> None:
+def test_a_pod_that_can_start_gets_no_event_until_it_waits_again(desk: EventsDesk) -> None:
     desk.at(0, statement(FULL))
     desk.at(1, ready=("uid-a",))
     desk.wait(700)
@@ -123,14 +123,14 @@ def test_a_pod_that_can_start_gets_no_event_until_it_waits_again(desk: Desk) -> 
     assert len(desk.emitted) == 2
 
 
-def test_a_forgotten_pod_begins_again(desk: Desk) -> None:
+def test_a_forgotten_pod_begins_again(desk: EventsDesk) -> None:
     desk.at(0, statement(FULL))
     desk.at(1)
     desk.at(2, statement(FULL))
     assert len(desk.emitted) == 2
 
 
-def test_channels_do_not_silence_each_other(desk: Desk) -> None:
+def test_channels_do_not_silence_each_other(desk: EventsDesk) -> None:
     for at in (0, 1):
         desk.at(at, statement(OFF, channel="other"), statement(FULL))
     assert [reason for _, reason, _ in desk.emitted] == ["MIGModeDisabled", "NoCapacity"]

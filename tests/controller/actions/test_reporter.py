@@ -16,7 +16,7 @@ from tests.controller.actions.recorder import Recorder
 from tests.controller.cluster import Bench
 
 
-class Desk:
+class ReporterDesk:
     """A reporter over a Bench's state."""
 
     def __init__(self, bench: Bench) -> None:
@@ -34,8 +34,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(bench: Bench) -> Desk:
-    return Desk(bench)
+def desk(bench: Bench) -> ReporterDesk:
+    return ReporterDesk(bench)
 
 
 def missed(name: str, message: str = "no", reason: UnplacedReason = UnplacedReason.NO_CAPACITY) -> Unplaced:
@@ -46,7 +46,9 @@ def placed(name: str, supply: Supply = Supply.NEW) -> Placed:
     return Placed(uid=f"uid-{name}", key=("default", name), node="n1", supply=supply)
 
 
-def test_a_pass_that_changed_nothing_is_logged_for_debugging_only(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pass_that_changed_nothing_is_logged_for_debugging_only(
+    desk: ReporterDesk, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.DEBUG, logger="controller.actions.reporter"):
         for unplaced in ((missed("a"),), (missed("a"),), (missed("a"), missed("b"))):
             desk.report(unplaced=unplaced)
@@ -54,7 +56,7 @@ def test_a_pass_that_changed_nothing_is_logged_for_debugging_only(desk: Desk, ca
     assert [record.levelname for record in caplog.records] == ["INFO", "DEBUG", "INFO"]
 
 
-def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: Desk) -> None:
+def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: ReporterDesk) -> None:
     assert desk.report(unplaced=(missed("a"),)) == [("Pod/a", "Warning", "NoCapacity", "no")]
     assert desk.report(unplaced=(missed("a"),)) == []
     assert desk.report(unplaced=(missed("a", "still no"),)) == []
@@ -62,7 +64,7 @@ def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: Desk) -> Non
     assert desk.report(unplaced=(other,)) == [("Pod/a", "Warning", "Blocked", "still no")]
 
 
-def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
+def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: ReporterDesk) -> None:
     bench = desk.bench
     for name in ("a", "b"):
         bench.cluster.pod(pod(name))
@@ -77,7 +79,7 @@ def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: Desk) -> None:
     assert desk.recorder.take() == [("Pod/a", "Warning", "NoCapacity", "no")]
 
 
-def test_a_pod_of_mps_slices_of_another_user_is_warned_and_planned(desk: Desk) -> None:
+def test_a_pod_of_mps_slices_of_another_user_is_warned_and_planned(desk: ReporterDesk) -> None:
     requests = {"nvidia.com/gpu-10gb": "1"}
     users = {"a": {"runAsUser": 7}, "b": {"runAsUser": 1000}, "c": {}}
     pending = tuple(pod_view(pod(name, requests=requests, securityContext=user)) for name, user in users.items())
@@ -89,18 +91,18 @@ def test_a_pod_of_mps_slices_of_another_user_is_warned_and_planned(desk: Desk) -
     assert "runAsUser: 1000" in next(message for _, _, reason, message in desk.recorder.emitted if reason == "MPSUser")
 
 
-def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: Desk) -> None:
+def test_a_pod_that_waits_for_its_gates_is_not_warned(desk: ReporterDesk) -> None:
     (events,) = desk.report(unplaced=(missed("a", "gated", UnplacedReason.SCHEDULING_GATED),))
     assert events == ("Pod/a", "Normal", "SchedulingGated", "gated")
 
 
-def test_a_pod_that_comes_back_to_the_queue_gets_its_event_again(desk: Desk) -> None:
+def test_a_pod_that_comes_back_to_the_queue_gets_its_event_again(desk: ReporterDesk) -> None:
     desk.report(unplaced=(missed("a"),))
     desk.report()
     assert len(desk.report(unplaced=(missed("a"),))) == 1
 
 
-def test_a_planned_pod_gets_an_event_and_one_that_takes_what_is_there_does_not(desk: Desk) -> None:
+def test_a_planned_pod_gets_an_event_and_one_that_takes_what_is_there_does_not(desk: ReporterDesk) -> None:
     events = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
     words = f"Creating 1 {SLICE} on node n1 for this pod."
     assert events == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
@@ -108,7 +110,7 @@ def test_a_planned_pod_gets_an_event_and_one_that_takes_what_is_there_does_not(d
     assert desk.report(placed=(placed("a", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
 
 
-def test_what_a_plan_was_written_for(desk: Desk) -> None:
+def test_what_a_plan_was_written_for(desk: ReporterDesk) -> None:
     desk.bench.cluster.node(node("n1"))
     desk.bench.cluster.plan("n1", planned={"gpus": [item(0, 3)]})
     desk.bench.load()
@@ -122,7 +124,7 @@ def test_what_a_plan_was_written_for(desk: Desk) -> None:
     )
 
 
-def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
+def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: ReporterDesk) -> None:
     bench = desk.bench
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1", planned={"gpus": [item(0, 3)]})
@@ -154,7 +156,7 @@ def test_a_written_plan_has_an_event_a_count_and_a_duration(desk: Desk) -> None:
     assert desk.value("gpuplan_plan_to_ready_duration_seconds_sum") == 12
 
 
-def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk) -> None:
+def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: ReporterDesk) -> None:
     desk.bench.cluster.node(node("n1"))
     desk.bench.cluster.plan("n1")
     desk.bench.load()
@@ -164,7 +166,7 @@ def test_a_plan_that_could_not_be_written_has_an_event_once_per_text(desk: Desk)
     assert desk.report(Outcome(node="n1", written=Written.FAILED, message="denied by policy p", repeated=True)) == []
 
 
-def test_a_server_that_words_each_refusal_differently_makes_one_event(desk: Desk) -> None:
+def test_a_server_that_words_each_refusal_differently_makes_one_event(desk: ReporterDesk) -> None:
     desk.bench.cluster.node(node("n1"))
     desk.bench.cluster.plan("n1")
     desk.bench.load()
@@ -176,7 +178,7 @@ def test_a_server_that_words_each_refusal_differently_makes_one_event(desk: Desk
 
 
 def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_in_the_log(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: ReporterDesk, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.bench.cluster.node(node("n1"))
     desk.bench.cluster.plan("n1")
@@ -195,7 +197,7 @@ def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_i
     assert len(desk.report(failures=failed)) == 1
 
 
-def test_the_numbers_of_a_pass(desk: Desk) -> None:
+def test_the_numbers_of_a_pass(desk: ReporterDesk) -> None:
     counts = Counts(placed_new=1, placed_by=(("greedy", 1),))
     desk.report(unplaced=(missed("a"), missed("b")), placed=(placed("c"),), bound=2, counts=counts)
     assert desk.value("gpuplan_passes_total") == 1
@@ -206,7 +208,7 @@ def test_the_numbers_of_a_pass(desk: Desk) -> None:
     assert desk.value("gpuplan_phase_placed_pods", phase="greedy") is None
 
 
-def test_pods_that_ended_since_the_last_pass_are_counted_no_more(desk: Desk) -> None:
+def test_pods_that_ended_since_the_last_pass_are_counted_no_more(desk: ReporterDesk) -> None:
     bench = desk.bench
     for name in ("a", "b", "c"):
         bench.cluster.pod(pod(name))
@@ -228,7 +230,7 @@ def test_pods_that_ended_since_the_last_pass_are_counted_no_more(desk: Desk) -> 
     assert desk.value("gpuplan_oldest_pending_pod_seconds", resource=SLICE) is None
 
 
-def test_the_decisions_document(desk: Desk) -> None:
+def test_the_decisions_document(desk: ReporterDesk) -> None:
     assert desk.reporter.decisions.document(idle=False, under_way=[])["pass"] == 0
     because = replace(missed("c", "because"), detail="of n1")
     desk.report(unplaced=(because,), placed=(placed("b"), placed("a", Supply.EXISTING)))
@@ -254,7 +256,7 @@ def test_the_decisions_document(desk: Desk) -> None:
     ]
 
 
-def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
+def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: ReporterDesk) -> None:
     bench = desk.bench
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1")
@@ -276,7 +278,7 @@ def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: Desk) -> None:
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") is None
 
 
-def test_partitions_are_summed_over_nodes_and_follow_each_change(desk: Desk) -> None:
+def test_partitions_are_summed_over_nodes_and_follow_each_change(desk: ReporterDesk) -> None:
     bench = desk.bench
     for name in ("n1", "n2"):
         bench.cluster.node(node(name))

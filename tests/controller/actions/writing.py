@@ -13,7 +13,7 @@ from crds.v1alpha1.spec import GpuItem
 from kube import apply
 from partitioning.models import model_for_name
 from tests.builders.objects import H100, Json, gpu, node, partition, status
-from tests.controller.cluster import Bench, Cluster
+from tests.controller.cluster import ApiCluster, Bench
 
 
 def planned(raw: Json) -> PlannedGpu:
@@ -46,14 +46,14 @@ def ready(bench: Bench, **spec: Any) -> None:
     bench.load()
 
 
-def plan_edited(cluster: Cluster) -> None:
+def plan_edited(cluster: ApiCluster) -> None:
     cluster.pin("n1", {"index": 0, "whole": {}})
 
 
-def plan_deleted(cluster: Cluster) -> None:
+def plan_deleted(cluster: ApiCluster) -> None:
     apply.delete(cluster.api, paths.plan("n1"))
 
 
-def plan_recreated(cluster: Cluster) -> None:
+def plan_recreated(cluster: ApiCluster) -> None:
     plan_deleted(cluster)
     cluster.plan()

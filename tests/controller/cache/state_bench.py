@@ -43,7 +43,7 @@ class ChangingInformers(FixedInformers):
 
 
 @dataclass
-class Bench:
+class StateBench:
     """`triggers` returns what is worth a pass since the last reading."""
 
     clock: Clock = field(default_factory=Clock)
@@ -75,7 +75,7 @@ class Bench:
 READY = plan(planned=[item(0, 3)]) | {"status": confirmed(plan(planned=[item(0, 3)]))}
 
 
-def settled(bench: Bench) -> None:
+def settled(bench: StateBench) -> None:
     """One node, its plan confirmed, its agent alive, and nothing to do."""
     bench.node(node())
     bench.beat()

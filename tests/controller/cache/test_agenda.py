@@ -17,7 +17,7 @@ from controller.api.plans import read_plan
 from controller.cache.agenda import Agenda
 from tests.builders.objects import condition, gpu, item, node, plan, status
 from tests.clock import Clock
-from tests.controller.cache.state_bench import Bench
+from tests.controller.cache.state_bench import StateBench
 
 NAMES = ("n1",)  # each is judged by itself
 
@@ -91,7 +91,7 @@ class Judges:
     """AgentLiveness and PlanLifecycle on one state, whose requests the test plays."""
 
     def __init__(self) -> None:
-        self.bench = Bench()
+        self.bench = StateBench()
         self.thrifty, self.thorough = self._made(), self._made()
         for judge in self.thrifty:
             judge._duties._agenda._resync_at = float("inf")  # the net would hide what is missing

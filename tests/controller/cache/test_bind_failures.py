@@ -15,7 +15,7 @@ def pod(name: str = "a", priority: int = 0, scheduler: str = "default-scheduler"
 READY = [(pod(), "n1")]
 
 
-class Rig:
+class FailuresRig:
     """One pod whose partitions are ready on n1; `busy`: its scheduler binds whatever comes."""
 
     def __init__(self, *, busy: bool = True) -> None:
@@ -28,8 +28,8 @@ class Rig:
         return self.failures.overdue(now)
 
 
-def failed_twice() -> Rig:
-    rig = Rig()
+def failed_twice() -> FailuresRig:
+    rig = FailuresRig()
     rig.failures.assigned(READY, 0)
     assert rig.overdue(60) == ["uid-a"]
     rig.failures.assigned(READY, 60)
@@ -38,7 +38,7 @@ def failed_twice() -> Rig:
 
 
 def test_one_failure_is_no_reason_to_give_up() -> None:
-    rig = Rig()
+    rig = FailuresRig()
     rig.failures.assigned(READY, 0)
 
     assert rig.overdue(59) == []
@@ -66,7 +66,7 @@ def test_the_next_back_off_is_longer() -> None:
 
 @pytest.mark.parametrize("again", [READY, [(pod(), "n2")]], ids=["not ready meanwhile", "on another node"])
 def test_time_runs_only_while_its_partitions_are_there(again: list[tuple[PodView, str]]) -> None:
-    rig = Rig()
+    rig = FailuresRig()
     rig.failures.assigned(READY, 0)
     if again is READY:
         rig.failures.assigned([], 50)
@@ -115,7 +115,7 @@ def test_after_a_pause_of_its_scheduler_the_clock_starts_again() -> None:
 
 
 def test_where_nothing_else_is_bound_a_pod_keeps_its_partitions_not_for_ever() -> None:
-    rig = Rig(busy=False)
+    rig = FailuresRig(busy=False)
     rig.failures.assigned(READY, 0)
     found = [now for now in range(0, 1000, 10) if rig.overdue(now)]
 

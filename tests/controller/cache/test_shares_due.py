@@ -4,7 +4,7 @@ import pytest
 
 from controller.model.reasons import UnplacedReason
 from tests.builders.objects import Json, gpu, node, plan, pod, status
-from tests.controller.cache.state_bench import Bench
+from tests.controller.cache.state_bench import StateBench
 
 FOUR = {"gpuplan.dev/mps-replicas": "4"}
 FREE = {"resource": "nvidia.com/gpu", "uuid": "GPU-0", "state": "Free", "memoryMiB": 81559}
@@ -33,7 +33,7 @@ def reported(partition: Json, **spec: object) -> Json:
     ids=["idle", "in use", "not schedulable yet", "Manual", "paused", "pinned"],
 )
 def test_an_idle_gpu_starts_a_pass(raw: Json, due: bool) -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(labelled())
     bench.beat()
     bench.triggers()
@@ -42,7 +42,7 @@ def test_an_idle_gpu_starts_a_pass(raw: Json, due: bool) -> None:
 
 
 def test_a_label_starts_one_too_and_its_removal_none() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(labelled(**{"gpuplan.dev/mps-replicas": "0"}))
     bench.beat()
     bench.plan(reported(FREE))
@@ -54,7 +54,7 @@ def test_a_label_starts_one_too_and_its_removal_none() -> None:
 
 
 def test_what_is_planned_already_starts_none() -> None:
-    bench = Bench()
+    bench = StateBench()
     item = {"index": 0, "uuid": gpu()["uuid"], "mps": {"replicas": 4}}
     bench.node(labelled())
     bench.beat()
@@ -65,7 +65,7 @@ def test_what_is_planned_already_starts_none() -> None:
 
 @pytest.mark.parametrize(("label", "due"), [("4", True), ("0", True), ("60", False)])
 def test_shares_that_were_refused_start_one_when_others_are_requested(label: str, due: bool) -> None:
-    bench = Bench()
+    bench = StateBench()
     item = {"index": 0, "uuid": gpu()["uuid"], "mps": {"replicas": 60}}
     bench.node(labelled(**{"gpuplan.dev/mps-replicas": label}))
     bench.beat()
@@ -90,13 +90,13 @@ def units(name: str, gib: int) -> Json:
     return plan(name, planned=[item], status=status(shown))
 
 
-def refused(bench: Bench) -> list[UnplacedReason]:
+def refused(bench: StateBench) -> list[UnplacedReason]:
     return [one.reason for one in bench.state.snapshot().demands.refused]
 
 
 def test_a_request_for_units_is_judged_again_when_the_largest_gpu_changes() -> None:
     """Whatever the watches bring first, and on a node whose resource another one has already."""
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("a", requests={"aliyun.com/gpu-mem": 40}))
     bench.node(ack_node("n1"))
     assert refused(bench) == []
@@ -122,7 +122,7 @@ def test_shares_that_a_node_will_have_are_served(
     labels: dict[str, str], resource: str, reasons: list[UnplacedReason]
 ) -> None:
     """Its agent has not answered yet: "no node has it" would be believed."""
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("a", requests={resource: 1}))
     assert refused(bench) == [UnplacedReason.NOT_SERVED]
     bench.node(node(mode=None, labels=labels, allocatable={"cpu": "8"}))

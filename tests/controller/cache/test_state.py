@@ -4,11 +4,11 @@ import pytest
 
 from tests.builders.objects import Json, gpu, item, node, plan, pod, status
 from tests.builders.views import plan_reading
-from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.cache.state_bench import READY, StateBench, settled
 
 
 def test_the_snapshot_is_sorted_and_split() -> None:
-    bench = Bench()
+    bench = StateBench()
     for name in ("b", "a"):
         bench.pod(pod(name))
         bench.pod(pod(f"{name}-bound", node="n1"))
@@ -25,7 +25,7 @@ def test_the_snapshot_is_sorted_and_split() -> None:
 
 
 def test_a_pod_is_judged_once_per_event_and_not_per_snapshot() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("a"))
     first, second = (bench.state.snapshot().demands.helpable for _ in range(2))
     bench.pod(pod("a", metadata={"labels": {"team": "x"}}))
@@ -36,7 +36,7 @@ def test_a_pod_is_judged_once_per_event_and_not_per_snapshot() -> None:
 
 
 def test_a_node_without_gpus_is_left_out() -> None:
-    bench = Bench()
+    bench = StateBench()
     raw = node(mode=None)
     raw["metadata"]["labels"] = {}
     bench.node(raw)
@@ -44,7 +44,7 @@ def test_a_node_without_gpus_is_left_out() -> None:
 
 
 def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
-    bench = Bench()
+    bench = StateBench()
     for name in ("n1", "n2"):
         bench.node(node(name))
     for name in ("a", "b", "c", "other"):
@@ -62,7 +62,7 @@ def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
 
 
 def test_a_pod_that_was_deleted_and_recreated_is_another_pod() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node())
     bench.pod(pod(uid="one"))
     bench.state.reserve({"one": "n1"})
@@ -75,7 +75,7 @@ def test_a_pod_that_was_deleted_and_recreated_is_another_pod() -> None:
     "raw", [plan(planned=[item(0, 3)], spec={"paused": True}, status=status(gpu(state="Changing")))]
 )
 def test_nothing_is_expected_of_a_paused_plan(raw: Json) -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node())
     bench.beat()
     bench.plan(raw)
@@ -83,7 +83,7 @@ def test_nothing_is_expected_of_a_paused_plan(raw: Json) -> None:
 
 
 def test_a_status_about_an_earlier_node_settles_nothing() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node(uid="another"))
     bench.beat()
     bench.plan(READY)
@@ -91,7 +91,7 @@ def test_a_status_about_an_earlier_node_settles_nothing() -> None:
 
 
 def test_an_answer_that_comes_after_the_deletion_revives_nothing() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.state.observe_plan("n1", None)
     bench.state.plan_answered("n1", plan_reading(plan(version=30, generation=2)))

@@ -11,7 +11,7 @@ from controller.model.views import PlannerOptions, PodView
 from tests.builders.objects import Json, node, pod
 from tests.builders.views import node_view, pod_view
 from tests.clock import Clock
-from tests.controller.cache.state_bench import Bench, ChangingInformers
+from tests.controller.cache.state_bench import ChangingInformers, StateBench
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -93,7 +93,7 @@ def test_pods_whose_filters_need_more_are_passed_on() -> None:
 
 
 def test_a_change_of_the_context_triggers_a_pass_while_a_pod_waits() -> None:
-    bench = Bench()
+    bench = StateBench()
 
     bench.informers.changes.add("claims")
     bench.state.tick()
@@ -109,7 +109,7 @@ WHOLE = "nvidia.com/gpu"
 
 
 def test_a_pod_that_dra_serves_triggers_no_pass() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.informers.map_to_devices(WHOLE)
     bench.state.tick()
     bench.pod(pod("dra", requests={WHOLE: 1}))
@@ -122,7 +122,7 @@ def test_a_pod_that_dra_serves_triggers_no_pass() -> None:
 
 
 def test_a_pod_that_dra_serves_from_now_on_needs_no_pass_any_more() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node("n1"))
     bench.pod(pod("whole", requests={WHOLE: 1}))
     assert bench.window.open
@@ -137,7 +137,7 @@ def test_a_pod_that_dra_serves_from_now_on_needs_no_pass_any_more() -> None:
 
 
 def test_what_was_reserved_for_a_pod_is_free_once_dra_serves_it() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node("n1"))
     bench.pod(pod("whole", requests={WHOLE: 1}))
     bench.pod(pod("partition"))
@@ -152,7 +152,7 @@ def test_what_was_reserved_for_a_pod_is_free_once_dra_serves_it() -> None:
 
 
 def test_a_partition_that_dra_serves_owes_its_pod_a_reason() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("mapped"))
     bench.triggers()
     bench.informers.map_to_devices(*(resource for resource, _ in bench.state.pending()[0].gpu))
@@ -167,7 +167,7 @@ MISNAMED = "nvidia.com/mig-small"
 
 
 def test_a_name_that_no_node_has_any_more_is_explained() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node("n1", allocatable={MISNAMED: "1"}))
     bench.pod(pod("waits", requests={MISNAMED: 1}))
     assert bench.triggers() == ()
@@ -179,7 +179,7 @@ def test_a_name_that_no_node_has_any_more_is_explained() -> None:
 
 
 def test_a_name_that_a_node_has_now_needs_no_pass_any_more() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("waits", requests={MISNAMED: 1}))
     assert bench.window.open
 
@@ -191,7 +191,7 @@ def test_a_name_that_a_node_has_now_needs_no_pass_any_more() -> None:
 
 
 def test_a_name_that_another_node_has_still_is_right() -> None:
-    bench = Bench()
+    bench = StateBench()
     for name in ("n1", "n2"):
         bench.node(node(name, allocatable={MISNAMED: "1"}))
     bench.pod(pod("waits", requests={MISNAMED: 1}))
@@ -204,7 +204,7 @@ def test_a_name_that_another_node_has_still_is_right() -> None:
 
 def test_a_name_of_a_node_without_gpus_is_right_as_well() -> None:
     """The trigger and the pass judge by the same names."""
-    bench = Bench()
+    bench = StateBench()
     bench.node(node("plain", labels={}, allocatable={MISNAMED: "1"}))
     bench.pod(pod("waits", requests={MISNAMED: 1}))
 
@@ -213,7 +213,7 @@ def test_a_name_of_a_node_without_gpus_is_right_as_well() -> None:
 
 
 def test_a_pod_with_a_name_that_a_device_class_may_map_needs_the_device_classes() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("waits", requests={MISNAMED: 1}))
 
     assert bench.informers.required == ["waits"]

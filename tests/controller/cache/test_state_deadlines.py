@@ -4,11 +4,11 @@ import pytest
 
 from controller.cache.heartbeats import Heartbeats
 from tests.builders.objects import condition, item, node, plan, pod
-from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.cache.state_bench import READY, StateBench, settled
 
 
 def test_deadlines_pass_by_themselves() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("waiting"))
     bench.triggers()
@@ -37,7 +37,7 @@ def test_deadlines_pass_by_themselves() -> None:
     ids=["enabled", "just enabled", "not handed back yet", "handed back"],
 )
 def test_an_agent_is_missed_where_it_belongs_only(labels: dict[str, str], silent: dict[str, bool]) -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.node(node(labels=labels))
     bench.clock.now += 60
@@ -49,7 +49,7 @@ def test_an_agent_is_missed_where_it_belongs_only(labels: dict[str, str], silent
 
 @pytest.mark.parametrize("reason", ["AgentSilent", "NodeDisabled"])
 def test_a_lease_found_at_start_does_not_bring_back_an_agent_that_left(reason: str) -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.node(node())
     bench.beat()
     known = condition("AgentAlive", "Unknown", reason)
@@ -61,7 +61,7 @@ def test_a_lease_found_at_start_does_not_bring_back_an_agent_that_left(reason: s
 
 
 def test_a_gpu_that_takes_too_long_is_supply_no_more() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.plan(plan(version=11, generation=2, planned=[item(0, 4)], status=READY["status"]))
     assert bench.state.plan_views()["n1"].gpus[0].under_way
@@ -84,7 +84,7 @@ def test_an_agent_falls_silent_at_the_very_moment_that_was_announced() -> None:
 
 @pytest.mark.parametrize("came", ["after", "before", "bound when first seen"])
 def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod())
     for turn in range(2):
         other = f"other-{turn}"
@@ -105,7 +105,7 @@ def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) 
 
 
 def test_pods_age_while_they_wait() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod("a"))
     bench.clock.now += 600
     bench.pod(pod("b"))
@@ -117,7 +117,7 @@ def test_pods_age_while_they_wait() -> None:
 
 
 def test_ages_of_what_is_gone() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     assert bench.state.plan_gone_for("n1") == float("inf")
     bench.state.observe_node("n1", None)
@@ -134,7 +134,7 @@ def test_ages_of_what_is_gone() -> None:
 
 
 def test_what_is_long_gone_is_forgotten() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.plan(plan("n1", planned=[]))
     bench.state.observe_plan("n1", None)
     bench.clock.now += 86400
@@ -143,7 +143,7 @@ def test_what_is_long_gone_is_forgotten() -> None:
 
 
 def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(pod(node="n1"))
     bench.gone("p")

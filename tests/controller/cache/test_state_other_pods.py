@@ -8,7 +8,7 @@ import pytest
 
 from controller.cache.state import RESYNC_SECONDS
 from tests.builders.objects import Json, pod
-from tests.controller.cache.state_bench import Bench, settled
+from tests.controller.cache.state_bench import StateBench, settled
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTOR = {"matchLabels": {"app": "db"}}
@@ -33,9 +33,9 @@ def without_gpus(**labels: str) -> Json:
     return {"metadata": {"name": "cpu", "uid": "uid-cpu", "labels": labels}, "spec": {}, "status": {}}
 
 
-def waiting(constraints: Json, *observed: Json) -> Bench:
+def waiting(constraints: Json, *observed: Json) -> StateBench:
     """n1 with GPUs, `cpu` without, one pod that waits, and these pods as they were before."""
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.node(without_gpus())
     bench.pod(pod("waits", **constraints))
@@ -84,21 +84,21 @@ def test_one_that_does_not_is_planned_when_resources_of_its_nodes_change(change:
     assert bench.triggers() == (("node n1",) if (change, where) == ("resized", "n1") else ())
 
 
-def pod_ends(bench: Bench) -> None:
+def pod_ends(bench: StateBench) -> None:
     bench.gone("other")
 
 
-def node_changes(bench: Bench) -> None:
+def node_changes(bench: StateBench) -> None:
     bench.node(without_gpus(zone="b"))
 
 
-def node_goes(bench: Bench) -> None:
+def node_goes(bench: StateBench) -> None:
     bench.state.observe_node("cpu", None)
 
 
 @pytest.mark.parametrize("change", [pod_ends, node_changes, node_goes])
 @pytest.mark.parametrize("constraints", [PLAIN, *CONSTRAINED], ids=["none", "affinity", "anti-affinity", "spread"])
-def test_nodes_without_gpus_matter_to_constraints_only(change: Callable[[Bench], None], constraints: Json) -> None:
+def test_nodes_without_gpus_matter_to_constraints_only(change: Callable[[StateBench], None], constraints: Json) -> None:
     bench = waiting(constraints, other("cpu"))
     change(bench)
     assert bench.triggers() == (() if constraints is PLAIN else ("node cpu",))

@@ -6,16 +6,16 @@ from controller.cache.cluster import FOREIGN_NOMINATION_SECONDS
 from controller.model.reasons import UnplacedReason
 from controller.planning import plan as planned
 from tests.builders.objects import Json, node, pod
-from tests.controller.cache.state_bench import Bench, settled
+from tests.controller.cache.state_bench import StateBench, settled
 
 
-def bench() -> Bench:
-    made = Bench()
+def bench() -> StateBench:
+    made = StateBench()
     settled(made)
     return made
 
 
-def reasons(made: Bench) -> list[UnplacedReason]:
+def reasons(made: StateBench) -> list[UnplacedReason]:
     return [one.reason for one in planned(made.state.snapshot()).unplaced]
 
 

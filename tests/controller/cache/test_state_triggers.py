@@ -7,7 +7,7 @@ import pytest
 from controller.api.plan_items import item_of
 from tests.builders.objects import SLICE, Json, confirmed, gpu, item, node, partition, plan, pod, status
 from tests.builders.views import plan_reading
-from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.cache.state_bench import READY, StateBench, settled
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ from tests.controller.cache.state_bench import READY, Bench, settled
     ],
 )
 def test_which_pods_open_the_window(raw: Json, expected: tuple[str, ...]) -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(raw)
     assert bench.triggers() == expected
 
 
 def test_a_pod_triggers_once_until_its_request_changes() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod())
     bench.triggers()
     bench.pod(pod(nominated="n1"))
@@ -42,7 +42,7 @@ def test_a_pod_triggers_once_until_its_request_changes() -> None:
 
 
 def test_our_own_nomination_is_no_news() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod())
     bench.triggers()
     bench.state.nominate("uid-p", "n1")
@@ -54,45 +54,45 @@ def test_our_own_nomination_is_no_news() -> None:
 
 
 def test_a_placed_pod_leaves_the_window() -> None:
-    bench = Bench()
+    bench = StateBench()
     bench.pod(pod())
     bench.pod(pod(node="n1"))
     assert not bench.window.open
 
 
-def freed_by_a_bound_pod(bench: Bench) -> None:
+def freed_by_a_bound_pod(bench: StateBench) -> None:
     bench.gone("bound")
 
 
-def finished(bench: Bench) -> None:
+def finished(bench: StateBench) -> None:
     bench.pod(pod("bound", node="n1", phase="Succeeded"))
 
 
-def node_added(bench: Bench) -> None:
+def node_added(bench: StateBench) -> None:
     bench.node(node("n1", uid="other"))
 
 
-def node_grew(bench: Bench) -> None:
+def node_grew(bench: StateBench) -> None:
     bench.node(node("n1", allocatable={SLICE: "2"}))
 
 
-def partition_freed(bench: Bench) -> None:
+def partition_freed(bench: StateBench) -> None:
     bench.plan(plan(version=11, planned=[item(0, 3)], status=confirmed(READY, used=[3])))
 
 
-def pinned(bench: Bench) -> None:
+def pinned(bench: StateBench) -> None:
     bench.plan(plan(version=11, generation=2, planned=[item(0, 3)], spec={"gpus": [{"index": 0, "whole": {}}]}))
 
 
-def paused(bench: Bench) -> None:
+def paused(bench: StateBench) -> None:
     bench.plan(plan(version=11, planned=[item(0, 3)], spec={"paused": True}, status=READY["status"]))
 
 
-def planned_by_another(bench: Bench) -> None:
+def planned_by_another(bench: StateBench) -> None:
     bench.plan(plan(version=11, generation=2, planned=[item(0, 4)], status=READY["status"]))
 
 
-CAPACITY: list[Callable[[Bench], None]] = [
+CAPACITY: list[Callable[[StateBench], None]] = [
     freed_by_a_bound_pod,
     finished,
     node_added,
@@ -105,8 +105,8 @@ CAPACITY: list[Callable[[Bench], None]] = [
 
 
 @pytest.mark.parametrize("change", CAPACITY)
-def test_a_change_of_capacity_is_worth_a_pass_while_a_pod_waits(change: Callable[[Bench], None]) -> None:
-    bench = Bench()
+def test_a_change_of_capacity_is_worth_a_pass_while_a_pod_waits(change: Callable[[StateBench], None]) -> None:
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("bound", node="n1"))
     bench.pod(pod("waiting"))
@@ -116,34 +116,34 @@ def test_a_change_of_capacity_is_worth_a_pass_while_a_pod_waits(change: Callable
 
 
 @pytest.mark.parametrize("change", CAPACITY)
-def test_changes_trigger_no_pass_while_no_pod_waits(change: Callable[[Bench], None]) -> None:
-    bench = Bench()
+def test_changes_trigger_no_pass_while_no_pod_waits(change: Callable[[StateBench], None]) -> None:
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("bound", node="n1"))
     change(bench)
     assert bench.triggers() == ()
 
 
-def heartbeat(bench: Bench) -> None:
+def heartbeat(bench: StateBench) -> None:
     bench.clock.now += 5
     bench.beat()
 
 
-def conditions_only(bench: Bench) -> None:
+def conditions_only(bench: StateBench) -> None:
     raw = plan(version=11, planned=[item(0, 3)], status=dict(READY["status"]))
     raw["status"]["summary"] = {"mig": "0/1"}
     bench.plan(raw)
 
 
-def same_node_again(bench: Bench) -> None:
+def same_node_again(bench: StateBench) -> None:
     raw = node()
     raw["metadata"]["annotations"] = {"seen": "again"}
     bench.node(raw)
 
 
 @pytest.mark.parametrize("noise", [heartbeat, conditions_only, same_node_again])
-def test_noise_is_not(noise: Callable[[Bench], None]) -> None:
-    bench = Bench()
+def test_noise_is_not(noise: Callable[[StateBench], None]) -> None:
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("waiting"))
     bench.triggers()
@@ -152,7 +152,7 @@ def test_noise_is_not(noise: Callable[[Bench], None]) -> None:
 
 
 def test_our_own_plan_is_no_news_and_is_known_before_the_watch_brings_it() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("waiting"))
     bench.triggers()
@@ -172,7 +172,7 @@ def test_our_own_plan_is_no_news_and_is_known_before_the_watch_brings_it() -> No
 
 
 def test_the_watch_is_believed_where_it_goes_back_since_etcd_was_restored() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.plan(plan(version=50, generation=3, planned=[item(0, 3), item(1, 0)], status=READY["status"]))
 
@@ -185,7 +185,7 @@ def test_the_watch_is_believed_where_it_goes_back_since_etcd_was_restored() -> N
 
 
 def test_what_the_agent_makes_of_our_plan_is_news() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("waiting"))
     bench.triggers()
@@ -201,7 +201,7 @@ def test_what_the_agent_makes_of_our_plan_is_news() -> None:
 
 
 def test_a_used_partition_that_the_plan_lacks_triggers_a_pass_though_no_pod_waits() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     taken = [partition(3), partition(5, "Used", pod="default/rival")]
     bench.plan(plan(version=11, planned=[item(0, 3)], status=status(gpu(item=item(0, 3), partitions=taken))))

@@ -15,7 +15,7 @@ from controller.model.results import PlanningResult
 from controller.model.views import PlannerOptions
 from controller.planning import plan as planner
 from tests.builders.objects import Json, confirmed, item, node, plan, pod
-from tests.controller.cache.state_bench import Bench
+from tests.controller.cache.state_bench import StateBench
 from tests.drawn import examples
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
@@ -28,17 +28,17 @@ class Change:
     """`text` is what a failing example shows."""
 
     text: str
-    apply: Callable[["World"], None]
+    apply: Callable[["TwoNodes"], None]
 
     def __repr__(self) -> str:
         return self.text
 
 
-class World:
+class TwoNodes:
     """Two nodes with one GPU each, one without; raw objects by name, as the API server has them."""
 
     def __init__(self) -> None:
-        self.bench = Bench()
+        self.bench = StateBench()
         self.version = 10
         self.nodes: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
@@ -90,7 +90,7 @@ def created(draw: st.DrawFn) -> Change:
     cpu, app = draw(st.sampled_from(["1", "5"])), draw(apps)
     bound_to = draw(st.sampled_from(["", "", *NODES])) if not gpu else ""
 
-    def apply(world: World) -> None:
+    def apply(world: TwoNodes) -> None:
         if name in world.pods:
             return
         resources = {"cpu": cpu} | ({f"nvidia.com/mig-{gpu}": "1"} if gpu else {})
@@ -107,7 +107,7 @@ def changed(draw: st.DrawFn) -> Change:
     name, place, app = draw(names), draw(places), draw(apps)
     what = draw(st.sampled_from(["bind", "resize", "relabel", "delete", "gone", "finish", "nominate", "unreadable"]))
 
-    def apply(world: World) -> None:
+    def apply(world: TwoNodes) -> None:
         if name not in world.pods:
             return
         raw = world.pods[name]
@@ -143,7 +143,7 @@ def other(draw: st.DrawFn) -> Change:
     place, flag, start = draw(places), draw(st.booleans()), draw(st.sampled_from([0, 3]))
     what = draw(st.sampled_from(["zone", "cordon", "gone", "grow", "plan", "paused", "used"]))
 
-    def apply(world: World) -> None:
+    def apply(world: TwoNodes) -> None:
         raw = world.nodes[place]
         metadata, status = raw["metadata"], raw["status"]
         if what == "zone":
@@ -165,7 +165,7 @@ def other(draw: st.DrawFn) -> Change:
 @settings(max_examples=examples(100))
 @given(st.lists(st.one_of(created(), created(), changed(), changed(), other()), min_size=4, max_size=25))
 def test_where_nothing_starts_a_pass_one_would_place_the_same_pods(changes: list[Change]) -> None:
-    world = World()
+    world = TwoNodes()
     placed: set[str] = set()
     for change in changes:
         change.apply(world)

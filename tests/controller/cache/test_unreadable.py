@@ -4,11 +4,11 @@ import pytest
 
 from controller.api.pods import read_pod
 from tests.builders.objects import SLICE, Json, plan, pod
-from tests.controller.cache.state_bench import READY, Bench, settled
+from tests.controller.cache.state_bench import READY, StateBench, settled
 
 
 def test_a_broken_object_is_left_out_and_the_rest_continues() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     broken = plan(version=11, spec={"gpus": "none"})
     bench.plan(broken)
@@ -30,7 +30,7 @@ def broken(raw: Json, metadata: Json | None = None, spec: Json | None = None) ->
 
 @pytest.mark.parametrize("readable_before", [False, True])
 def test_a_bound_pod_holds_its_slices_whatever_else_is_wrong_with_it(readable_before: bool) -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     held = pod("holder", node="n1", requests={SLICE: "2"})
     if readable_before:
@@ -46,7 +46,7 @@ def test_a_bound_pod_holds_its_slices_whatever_else_is_wrong_with_it(readable_be
 
 @pytest.mark.parametrize("before", [pod("holder", node="n1"), pod("holder")], ids=["bound", "pending"])
 def test_amounts_that_cannot_be_read_are_the_last_ones_that_could(before: Json) -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(before)
     bench.pod(broken(pod("holder", node="n1"), spec=BAD_AMOUNTS))
@@ -58,7 +58,7 @@ def test_amounts_that_cannot_be_read_are_the_last_ones_that_could(before: Json) 
 
 
 def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("holder", node="n1"))
     bench.state.observe_pod(("default", "holder"), read_pod({"metadata": {"name": "holder"}, "spec": "none"}))
@@ -68,7 +68,7 @@ def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
 def test_unknown_holdings_are_logged_once_and_again_after_the_pod_could_be_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     unknown = broken(pod("holder", node="n1"), spec=BAD_AMOUNTS)
     for raw, lines in ((unknown, 1), (unknown, 1), (pod("holder", node="n1"), 1), (None, 1), (unknown, 2)):
@@ -80,7 +80,7 @@ def test_unknown_holdings_are_logged_once_and_again_after_the_pod_could_be_read(
 
 
 def test_nothing_is_planned_where_the_holdings_of_a_pod_are_unknown() -> None:
-    bench = Bench()
+    bench = StateBench()
     settled(bench)
     bench.pod(pod("before", node="n1", uid="another"))
     bench.pod(broken(pod("holder", node="n1"), spec=BAD_AMOUNTS))

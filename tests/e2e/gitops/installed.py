@@ -15,7 +15,7 @@ import yaml
 
 from deploy.generate import manifests
 from sandbox.ports import HeldPort
-from tests.e2e.chart_node import Node, kubeconfig, values_for
+from tests.e2e.chart_node import ChartNode, kubeconfig, values_for
 from tests.e2e.chart_release import KINDS, WORKLOADS, Program, Release
 from tests.e2e.real_cluster import AGENT, CONTROLLER, PLUGIN, RealCluster, call
 from tests.waiting import eventually
@@ -56,7 +56,7 @@ def running(cluster: RealCluster, helm: Path, folder: Path) -> Iterator[None]:
     for workload in (f"deployments/{CONTROLLER}", f"daemonsets/{AGENT}", f"daemonsets/{PLUGIN}"):
         eventually(partial(_is_there, cluster, workload), f"{workload} is applied")
     with ExitStack() as stack:
-        node = Node(NODE, release, folder, cluster.plane.version)
+        node = ChartNode(NODE, release, folder, cluster.plane.version)
         stack.callback(node.close)
         controller = Program(release, "deployments", CONTROLLER, folder)
         stack.callback(controller.kill)

@@ -34,7 +34,7 @@ DROPPED_SECONDS = 400.0
 _numbers = itertools.count(1)
 
 
-class Bench:
+class KubeletSide:
     def __init__(self, side: str, node: KubeletNode, admin: ApiClient, switches: Switches) -> None:
         self.side = side
         self.switches = switches

@@ -13,8 +13,8 @@ import pytest
 
 from kube import apply
 from sandbox.kubelet.settings import Switches
-from tests.e2e.kubelet.bench import Bench
-from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealNode, StandInNode
+from tests.e2e.kubelet.bench import KubeletSide
+from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealKubeletNode, StandInNode
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.controlplane import Missing, Places, obtain
@@ -73,14 +73,14 @@ def kubelet_nodes() -> Iterator[dict[str, KubeletNode]]:
 @pytest.fixture(params=SIDES)
 def bench(
     request: pytest.FixtureRequest, cluster: RealCluster, kubelet_nodes: dict[str, KubeletNode]
-) -> Iterator[Bench]:
+) -> Iterator[KubeletSide]:
     """A node that is Ready and empty, with its kubelet running."""
     side: str = request.param
     if side not in kubelet_nodes:
         kubelet_nodes[side] = node = _node(side, cluster, request)
         node.start()
         eventually(lambda: ready(cluster, node.name), f"{node.name} is Ready")
-    made = Bench(side, kubelet_nodes[side], cluster.admin, Switches.of(cluster.plane.version))
+    made = KubeletSide(side, kubelet_nodes[side], cluster.admin, Switches.of(cluster.plane.version))
     yield made
     made.close()
 
@@ -89,7 +89,7 @@ def _node(side: str, cluster: RealCluster, request: pytest.FixtureRequest) -> Ku
     if side == "stand-in":
         return StandInNode("kubelet-stand-in", cluster)
     programs: KubeletPrograms = request.getfixturevalue("kubelet_programs")
-    return RealNode("kubelet-real", cluster, kubelet=programs.kubelet, runtime=programs.runtime)
+    return RealKubeletNode("kubelet-real", cluster, kubelet=programs.kubelet, runtime=programs.runtime)
 
 
 def ready(cluster: RealCluster, name: str) -> bool:

@@ -61,7 +61,7 @@ class KubeletNode(Protocol):
     def close(self) -> None: ...
 
 
-class RealNode:
+class RealKubeletNode:
     """Kubelet and scripted runtime as processes."""
 
     def __init__(

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import pytest
 
 from kube import apply
-from tests.e2e.kubelet.bench import PODS, Bench, Raw, container, pod
+from tests.e2e.kubelet.bench import PODS, KubeletSide, Raw, container, pod
 from tests.e2e.real_cluster import NODES
 from tests.sandbox.kubelet.fakes import FakePlugin
 
 UNEXPECTED = "UnexpectedAdmissionError"
 
 
-def wanting(bench: Bench, count: int = 1, **script: str) -> Raw:
+def wanting(bench: KubeletSide, count: int = 1, **script: str) -> Raw:
     return pod(container(devices={bench.resource: count}), script=script)
 
 
-def rejected(bench: Bench, raw: Raw) -> tuple[str, str]:
+def rejected(bench: KubeletSide, raw: Raw) -> tuple[str, str]:
     """Reason and message, the same in the pod's status and in an Event."""
     failed = bench.run(raw, "Failed")
     status = failed["status"]
@@ -27,7 +27,7 @@ def rejected(bench: Bench, raw: Raw) -> tuple[str, str]:
     return found
 
 
-def test_all_devices_taken(bench: Bench) -> None:
+def test_all_devices_taken(bench: KubeletSide) -> None:
     bench.plugin("a")
     bench.run(wanting(bench))
     text = f"requested number of devices unavailable for {bench.resource}. Requested: 1, Available: 0"
@@ -38,7 +38,7 @@ def test_all_devices_taken(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("end", [FakePlugin.stop, lambda plugin: plugin.offer().push()], ids=["dead", "empty list"])
-def test_no_healthy_devices(bench: Bench, end: Callable[[FakePlugin], None]) -> None:
+def test_no_healthy_devices(bench: KubeletSide, end: Callable[[FakePlugin], None]) -> None:
     end(bench.plugin("a"))
     bench.wait(lambda: bench.offered() == [], "nothing healthy")
     text = f"no healthy devices present; cannot allocate unhealthy devices {bench.resource}"
@@ -48,13 +48,13 @@ def test_no_healthy_devices(bench: Bench, end: Callable[[FakePlugin], None]) -> 
     )
 
 
-def test_a_resource_that_was_never_seen_is_not_missed(bench: Bench) -> None:
+def test_a_resource_that_was_never_seen_is_not_missed(bench: KubeletSide) -> None:
     raw = bench.run(wanting(bench))
     assert bench.held()[raw["metadata"]["name"]] == []
     assert bench.warnings(raw) == []
 
 
-def test_a_resource_that_only_the_node_names(bench: Bench) -> None:
+def test_a_resource_that_only_the_node_names(bench: KubeletSide) -> None:
     path = f"{NODES}/{bench.node.name}/status"
     zero = {bench.resource: "0"}
     apply.merge_patch(bench.admin, path, {"status": {"capacity": zero, "allocatable": zero}})
@@ -70,7 +70,7 @@ def test_a_resource_that_only_the_node_names(bench: Bench) -> None:
     assert rejected(bench, wanting(bench)) == (f"OutOf{bench.resource}", text)
 
 
-def test_pods_are_admitted_by_id_and_not_by_number(bench: Bench) -> None:
+def test_pods_are_admitted_by_id_and_not_by_number(bench: KubeletSide) -> None:
     """The list changes wholly while a pod holds an old id: the node of 2 then has 3 devices in use."""
     plugin = bench.plugin("a", "b")
     bench.run(wanting(bench))
@@ -81,7 +81,7 @@ def test_pods_are_admitted_by_id_and_not_by_number(bench: Bench) -> None:
     assert sorted(plugin.allocated[1] + plugin.allocated[2]) == ["c", "d"]
 
 
-def test_requests_are_counted_after_a_successful_allocate(bench: Bench) -> None:
+def test_requests_are_counted_after_a_successful_allocate(bench: KubeletSide) -> None:
     """The kubelet forgot what a running pod holds, but not that it requested it."""
     plugin = bench.plugin("a", "b")
     raw = bench.run(wanting(bench))
@@ -96,7 +96,7 @@ def test_requests_are_counted_after_a_successful_allocate(bench: Bench) -> None:
     assert sorted(plugin.allocated[-1]) == ["a", "b"]
 
 
-def test_the_plugins_own_message_reaches_the_user(bench: Bench) -> None:
+def test_the_plugins_own_message_reaches_the_user(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     plugin.allocate_error = "a is being withdrawn"
     text = "rpc error: code = FailedPrecondition desc = a is being withdrawn"
@@ -109,14 +109,14 @@ def test_the_plugins_own_message_reaches_the_user(bench: Bench) -> None:
     assert bench.held()[raw["metadata"]["name"]] == ["a"], "an error gives the device back"
 
 
-def test_an_answer_without_containers_keeps_the_device(bench: Bench) -> None:
+def test_an_answer_without_containers_keeps_the_device(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", "b")
     plugin.answer = lambda ids: None
     assert "no containers return in allocation response" in rejected(bench, wanting(bench))[1]
     assert "Requested: 2, Available: 1" in rejected(bench, wanting(bench, 2))[1]
 
 
-def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
+def test_a_rejected_pod_is_never_tried_again(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     bench.run(wanting(bench))
     raw = bench.run(pod(container(devices={bench.resource: 1}), restart_policy="Always"), "Failed")
@@ -127,7 +127,7 @@ def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
     assert len(plugin.allocated) == 2
 
 
-def test_a_slow_allocate_holds_up_pods_and_nothing_else(bench: Bench) -> None:
+def test_a_slow_allocate_holds_up_pods_and_nothing_else(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", "b")
     running = bench.run(pod(container()))
     plugin.may_allocate.clear()
@@ -150,7 +150,7 @@ def test_a_slow_allocate_holds_up_pods_and_nothing_else(bench: Bench) -> None:
     bench.wait_gone(running)
 
 
-def test_one_call_per_container_and_resource(bench: Bench) -> None:
+def test_one_call_per_container_and_resource(bench: KubeletSide) -> None:
     other = f"{bench.resource}-other"
     first, second = bench.plugin("a", "b", "c"), bench.plugin("s", resource=other)
     raw = bench.run(
@@ -161,7 +161,7 @@ def test_one_call_per_container_and_resource(bench: Bench) -> None:
     assert bench.held()[raw["metadata"]["name"]] == ["a", "b", "c", "s"]
 
 
-def test_the_choice_is_random_without_a_preference(bench: Bench) -> None:
+def test_the_choice_is_random_without_a_preference(bench: KubeletSide) -> None:
     ids = list("abcdefgh")
     plugin = bench.plugin(*ids)
     for raw in [bench.create(wanting(bench)) for _ in ids]:
@@ -171,7 +171,7 @@ def test_the_choice_is_random_without_a_preference(bench: Bench) -> None:
     assert order != ids
 
 
-def test_a_preference_is_requested_and_foreign_ids_in_it_are_ignored(bench: Bench) -> None:
+def test_a_preference_is_requested_and_foreign_ids_in_it_are_ignored(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", "b", "c", prefers=True)
     plugin.preference = lambda available, size: ["unknown", "c"]
     bench.run(wanting(bench, 2))
@@ -186,7 +186,7 @@ def test_a_preference_is_requested_and_foreign_ids_in_it_are_ignored(bench: Benc
     assert bench.held()[raw["metadata"]["name"]] == last, "ids in use are ignored"
 
 
-def test_devices_of_init_containers_are_used_again(bench: Bench) -> None:
+def test_devices_of_init_containers_are_used_again(bench: KubeletSide) -> None:
     """The measured sequence: init requests 1, then 2, two apps request 1 each; each container has its own call."""
     plugin = bench.plugin("a", "b", "c", prefers=True)
     plugin.preference = lambda available, size: sorted(available)[:size]
@@ -204,7 +204,7 @@ def test_devices_of_init_containers_are_used_again(bench: Bench) -> None:
     assert bench.held()[raw["metadata"]["name"]] == ["a", "b"]
 
 
-def test_a_sidecar_keeps_its_device(bench: Bench) -> None:
+def test_a_sidecar_keeps_its_device(bench: KubeletSide) -> None:
     bench.plugin("a", "b")
     one = {bench.resource: 1}
     init = (
@@ -216,7 +216,7 @@ def test_a_sidecar_keeps_its_device(bench: Bench) -> None:
     assert bench.held()[raw["metadata"]["name"]] == ["a", "b"]
 
 
-def test_a_plain_init_container_holds_its_device_for_the_pods_life_unseen(bench: Bench) -> None:
+def test_a_plain_init_container_holds_its_device_for_the_pods_life_unseen(bench: KubeletSide) -> None:
     bench.plugin("a")
     raw = bench.run(pod(container("x"), init=(container("i", devices={bench.resource: 1}, sleep=0.1),)))
     assert bench.held()[raw["metadata"]["name"]] == []

@@ -7,7 +7,7 @@ import pytest
 from kube import apply
 from kube.kubelet_api import deviceplugin_pb2 as api
 from sandbox.kubelet.settings import FIRST_WITH_HEALTH
-from tests.e2e.kubelet.bench import Bench, Raw, container, pod
+from tests.e2e.kubelet.bench import KubeletSide, Raw, container, pod
 from tests.e2e.real_cluster import NODES, RealCluster
 
 Devices = list[api.Device]
@@ -27,7 +27,7 @@ LISTS: list[tuple[str, Devices, tuple[int, int], list[str]]] = [
 
 
 @pytest.mark.parametrize(("devices", "numbers", "offered"), [row[1:] for row in LISTS], ids=[row[0] for row in LISTS])
-def test_counting(bench: Bench, devices: Devices, numbers: tuple[int, int], offered: list[str]) -> None:
+def test_counting(bench: KubeletSide, devices: Devices, numbers: tuple[int, int], offered: list[str]) -> None:
     plugin = bench.plugin("first")
     plugin.devices = devices
     plugin.push()
@@ -35,7 +35,7 @@ def test_counting(bench: Bench, devices: Devices, numbers: tuple[int, int], offe
     assert bench.offered() == (offered or sorted(each.ID for each in devices))
 
 
-def test_the_node_shows_it_at_the_tick_and_not_before(bench: Bench) -> None:
+def test_the_node_shows_it_at_the_tick_and_not_before(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     bench.wait_numbers(1, 1)
     path = f"{NODES}/{bench.node.name}"
@@ -47,7 +47,7 @@ def test_the_node_shows_it_at_the_tick_and_not_before(bench: Bench) -> None:
     bench.wait_numbers(2, 2)
 
 
-def test_a_dead_plugin_keeps_its_capacity_and_its_pods(bench: Bench) -> None:
+def test_a_dead_plugin_keeps_its_capacity_and_its_pods(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", "b")
     raw = bench.run(pod(container(devices={bench.resource: 1})))
     held = bench.held()[raw["metadata"]["name"]]
@@ -59,7 +59,7 @@ def test_a_dead_plugin_keeps_its_capacity_and_its_pods(bench: Bench) -> None:
     assert bench.phase(raw) == "Running"
 
 
-def test_a_held_device_that_leaves_the_list_stays_held(bench: Bench) -> None:
+def test_a_held_device_that_leaves_the_list_stays_held(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", "b", prefers=True)
     plugin.preference = lambda available, size: ["a"]
     raw = bench.run(pod(container(devices={bench.resource: 1})))
@@ -72,7 +72,7 @@ def test_a_held_device_that_leaves_the_list_stays_held(bench: Bench) -> None:
     assert bench.held()[second["metadata"]["name"]] == ["b"], "the kubelet itself admits by id"
 
 
-def health(bench: Bench, raw: Raw) -> dict[str, str]:
+def health(bench: KubeletSide, raw: Raw) -> dict[str, str]:
     status = bench.pod(raw)["status"]["containerStatuses"][0]
     return {
         each["resourceID"]: each["health"]
@@ -81,7 +81,7 @@ def health(bench: Bench, raw: Raw) -> dict[str, str]:
     }
 
 
-def test_the_health_of_held_devices_is_in_the_pods_status(bench: Bench, cluster: RealCluster) -> None:
+def test_the_health_of_held_devices_is_in_the_pods_status(bench: KubeletSide, cluster: RealCluster) -> None:
     if cluster.minor < FIRST_WITH_HEALTH:
         pytest.skip("allocatedResourcesStatus is on from 1.36")
     plugin = bench.plugin("a")
@@ -99,7 +99,7 @@ def test_the_health_of_held_devices_is_in_the_pods_status(bench: Bench, cluster:
 
 
 @pytest.mark.parametrize("change", [lambda n: n + 5, lambda n: 0], ids=["raised", "lowered"])
-def test_numbers_of_another_client_are_corrected_at_the_tick(bench: Bench, change: Callable[[int], int]) -> None:
+def test_numbers_of_another_client_are_corrected_at_the_tick(bench: KubeletSide, change: Callable[[int], int]) -> None:
     bench.plugin("a", "b")
     bench.wait_numbers(2, 2)
     wrong = {bench.resource: str(change(2))}
@@ -109,7 +109,7 @@ def test_numbers_of_another_client_are_corrected_at_the_tick(bench: Bench, chang
 
 
 @pytest.mark.long
-def test_five_minutes_after_its_plugin_a_resource_is_zero_for_ever(bench: Bench) -> None:
+def test_five_minutes_after_its_plugin_a_resource_is_zero_for_ever(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     raw = bench.run(
         pod(container(devices={bench.resource: 1}, sleep=40), restart_policy="Always", script={"restarts": "99"})

@@ -30,8 +30,8 @@ from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_m
 from nodeagent.observed.kubelet import Kubelet
 from partitioning.resources import mps_resource_gb
 from sandbox.supervisor import Supervisor
-from tests.e2e.kubelet.bench import PODS, Bench, Raw, container, pod
-from tests.e2e.kubelet.nodes import RealNode
+from tests.e2e.kubelet.bench import PODS, KubeletSide, Raw, container, pod
+from tests.e2e.kubelet.nodes import RealKubeletNode
 
 RESOURCE = mps_resource_gb(4)
 GPUS = [f"GPU-{number:08d}-1111-2222-3333-444444444444" for number in range(8)]
@@ -45,8 +45,8 @@ FIRST = IDS[:116]
 class Life:
     """A plugin of ours at the kubelet of a bench, and the pods with what each holds."""
 
-    def __init__(self, bench: Bench, folder: Path) -> None:
-        assert isinstance(bench.node, RealNode)
+    def __init__(self, bench: KubeletSide, folder: Path) -> None:
+        assert isinstance(bench.node, RealKubeletNode)
         self.bench, self.runtime, self.folder = bench, bench.node.kubelet.runtime, folder
         self.files = PluginFiles(folder / "state")
         self.supervisor = Supervisor(folder)
@@ -138,7 +138,7 @@ class Life:
 
 
 @pytest.fixture
-def life(bench: Bench, tmp_path: Path) -> Iterator[Life]:
+def life(bench: KubeletSide, tmp_path: Path) -> Iterator[Life]:
     found = Life(bench, tmp_path)
     (tmp_path / cdi.FILE_NAME).write_text(json.dumps({"devices": [{"name": id_} for id_ in IDS]}))
     lock = hold_lock(found.files)

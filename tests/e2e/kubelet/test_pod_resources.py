@@ -7,10 +7,10 @@ from typing import Any
 import grpc
 
 from kube.kubelet_api import podresources_pb2 as api
-from tests.e2e.kubelet.bench import Bench, container, pod
+from tests.e2e.kubelet.bench import KubeletSide, container, pod
 
 
-def test_one_entry_per_device(bench: Bench) -> None:
+def test_one_entry_per_device(bench: KubeletSide) -> None:
     bench.plugin("a", "b", "c", "d")
     raw = bench.run(pod(container(devices={bench.resource: 3}), container("without")))
     answer = bench.lister.List(api.ListPodResourcesRequest(), timeout=60)
@@ -21,14 +21,14 @@ def test_one_entry_per_device(bench: Bench) -> None:
     assert not any(devices.HasField("topology") for each in mine.containers for devices in each.devices)
 
 
-def test_ids_go_through_unchanged(bench: Bench) -> None:
+def test_ids_go_through_unchanged(bench: KubeletSide) -> None:
     ids = sorted(["MIG-3c1b0a6e-5f0d-5b0e-8c8e-000000000001", "GPU-1::3", "GPU-1::10gb::1", "MIG-GPU-1/3/0"])
     bench.plugin(*ids)
     raw = bench.run(pod(container(devices={bench.resource: 4})))
     assert bench.held()[raw["metadata"]["name"]] == ids
 
 
-def test_the_rate_limit_is_shared_by_all_methods(bench: Bench) -> None:
+def test_the_rate_limit_is_shared_by_all_methods(bench: KubeletSide) -> None:
     bench.plugin("a")
     time.sleep(0.5)  # the bucket fills in a tenth of a second
 

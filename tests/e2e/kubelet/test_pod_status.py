@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kubelet.bench import Bench, Raw, container, pod
+from tests.e2e.kubelet.bench import KubeletSide, Raw, container, pod
 
 Conditions = dict[str, tuple[str, str, str]]
 TRUE = ("True", "", "")
@@ -86,7 +86,7 @@ STATUSES: dict[str, tuple[Raw, str, Conditions, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("raw", "phase", "wanted", "containers"), STATUSES.values(), ids=STATUSES)
-def test_status(bench: Bench, raw: Raw, phase: str, wanted: Conditions, containers: dict[str, str]) -> None:
+def test_status(bench: KubeletSide, raw: Raw, phase: str, wanted: Conditions, containers: dict[str, str]) -> None:
     made = bench.create({**raw, "metadata": {**raw["metadata"], "name": f"{raw['metadata']['name']}-{bench.side}"}})
 
     def seen() -> Any:
@@ -106,7 +106,7 @@ def test_status(bench: Bench, raw: Raw, phase: str, wanted: Conditions, containe
         raise AssertionError(f"{last[0]} instead of {(phase, wanted, containers)}") from error
 
 
-def test_addresses_come_when_the_pod_has_started(bench: Bench) -> None:
+def test_addresses_come_when_the_pod_has_started(bench: KubeletSide) -> None:
     raw = bench.create(pod(container(), script={"start-seconds": "4"}))
     bench.wait(lambda: bench.pod(raw)["status"].get("startTime"), "admitted")
     assert "podIP" not in bench.pod(raw)["status"]
@@ -115,7 +115,7 @@ def test_addresses_come_when_the_pod_has_started(bench: Bench) -> None:
     assert status["hostIPs"] == [{"ip": status["hostIP"]}]
 
 
-def test_a_rejected_pod_has_no_conditions_of_the_kubelet_and_is_gone_at_once(bench: Bench) -> None:
+def test_a_rejected_pod_has_no_conditions_of_the_kubelet_and_is_gone_at_once(bench: KubeletSide) -> None:
     bench.plugin()
     raw = bench.run(pod(container(devices={bench.resource: 1}), grace_seconds=300), "Failed")
     assert not set(conditions(raw["status"])) - {"PodScheduled", "PodReadyToStartContainers"}

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from kube.kubelet_api import deviceplugin_pb2 as api
-from tests.e2e.kubelet.bench import Bench, container, pod
+from tests.e2e.kubelet.bench import KubeletSide, container, pod
 from tests.sandbox.kubelet.fakes import FakePlugin
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
@@ -26,7 +26,7 @@ def refusal(plugin: FakePlugin, **changes: str) -> str:
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1alpha", ""])
-def test_another_version_is_refused(bench: Bench, version: str) -> None:
+def test_another_version_is_refused(bench: KubeletSide, version: str) -> None:
     assert refusal(bench.plugin("MIG-0"), version=version) == UNSUPPORTED.format(version)
 
 
@@ -44,19 +44,19 @@ INVALID_NAMES = [
 VALID_NAMES = ["nvidia.com/MIG_1g", "nvidia.com/gpu-10gb", "nvidia.com/mig-1c.2g.20gb"]
 
 
-def test_names_that_are_no_extended_resources_are_refused(bench: Bench) -> None:
+def test_names_that_are_no_extended_resources_are_refused(bench: KubeletSide) -> None:
     plugin = bench.plugin("MIG-0")
     for name in INVALID_NAMES:
         assert refusal(plugin, resource_name=name) == f'the ResourceName "{name}" is invalid'
 
 
 @pytest.mark.parametrize("name", VALID_NAMES)
-def test_unusual_names_are_accepted(bench: Bench, name: str) -> None:
+def test_unusual_names_are_accepted(bench: KubeletSide, name: str) -> None:
     bench.plugin("ID-0", resource=name)
     bench.wait_numbers(1, 1, name)
 
 
-def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: Bench) -> None:
+def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: KubeletSide) -> None:
     """An absolute path is joined to the folder, so it is not there either."""
     plugin = bench.plugin("MIG-0")
     began = time.monotonic()
@@ -66,7 +66,7 @@ def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: Bench
     assert 9.5 < time.monotonic() - began < 20
 
 
-def test_missing_options_are_an_error(bench: Bench) -> None:
+def test_missing_options_are_an_error(bench: KubeletSide) -> None:
     class Old(FakePlugin):
         def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
             self, request: api.Empty, context: grpc.ServicerContext
@@ -80,14 +80,14 @@ def test_missing_options_are_an_error(bench: Bench) -> None:
     assert refusal(old) == text
 
 
-def test_the_requests_options_are_ignored(bench: Bench) -> None:
+def test_the_requests_options_are_ignored(bench: KubeletSide) -> None:
     """`FakePlugin.register` claims both options; its own answer has neither."""
     plugin = bench.plugin("MIG-0")
     bench.run(pod(container(devices={bench.resource: 1})))
     assert (plugin.preferred_requests, plugin.pre_started) == ([], [])
 
 
-def test_a_failed_stream_leaves_the_resource_at_zero(bench: Bench) -> None:
+def test_a_failed_stream_leaves_the_resource_at_zero(bench: KubeletSide) -> None:
     class Broken(FakePlugin):
         def ListAndWatch(  # noqa: N802 - the name in the proto
             self, request: api.Empty, context: grpc.ServicerContext
@@ -99,7 +99,7 @@ def test_a_failed_stream_leaves_the_resource_at_zero(bench: Bench) -> None:
     bench.wait_numbers(0, 0)
 
 
-def test_a_second_registration_leaves_the_old_stream_open(bench: Bench) -> None:
+def test_a_second_registration_leaves_the_old_stream_open(bench: KubeletSide) -> None:
     old = bench.plugin("OLD-0")
     new = bench.plugin("NEW-0", socket_name="second.sock")
 
@@ -109,7 +109,7 @@ def test_a_second_registration_leaves_the_old_stream_open(bench: Bench) -> None:
     assert (old.allocated, new.allocated) == ([], [["OLD-1"]]), "Allocate goes to the newest endpoint"
 
 
-def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) -> None:
+def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: KubeletSide) -> None:
     old = bench.plugin("MIG-0")
     new = bench.plugin("MIG-1", socket_name="second.sock")
     old.stop()
@@ -122,7 +122,7 @@ def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) 
 
 
 @pytest.mark.long
-def test_the_capacity_tells_a_lost_registration_from_unhealthy_devices(bench: Bench) -> None:
+def test_the_capacity_tells_a_lost_registration_from_unhealthy_devices(bench: KubeletSide) -> None:
     """The kubelet lists nothing of either; five minutes later it counts only the Unhealthy ones."""
     ill = FakePlugin(bench.node.paths.plugin_dir, f"{bench.resource}-ill")
     bench.register(ill.offer(unhealthy=("a", "b")))
@@ -139,7 +139,7 @@ def test_the_capacity_tells_a_lost_registration_from_unhealthy_devices(bench: Be
     assert lost.socket.exists()
 
 
-def test_the_kubelet_never_redials(bench: Bench) -> None:
+def test_the_kubelet_never_redials(bench: KubeletSide) -> None:
     plugin = bench.plugin("MIG-0")
     plugin.end_stream(0)
 
@@ -149,7 +149,7 @@ def test_the_kubelet_never_redials(bench: Bench) -> None:
     bench.wait(lambda: bench.offered() == ["MIG-0"], "only Register brings it back")
 
 
-def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> None:
+def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: KubeletSide) -> None:
     oldest = bench.plugin("MIG-0")
     middle = bench.plugin("MIG-1", socket_name="middle.sock")
     bench.plugin("MIG-2", socket_name="newest.sock")
@@ -163,7 +163,7 @@ def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> No
     assert message.endswith("} has been stopped, which is unexpected")
 
 
-def test_an_unlinked_plugin_socket_changes_nothing(bench: Bench) -> None:
+def test_an_unlinked_plugin_socket_changes_nothing(bench: KubeletSide) -> None:
     plugin = bench.plugin("MIG-0")
     plugin.socket.unlink()
     raw = bench.run(pod(container(devices={bench.resource: 1})))

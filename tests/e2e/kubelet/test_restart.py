@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.kubelet.bench import Bench, Raw, container, pod
+from tests.e2e.kubelet.bench import KubeletSide, Raw, container, pod
 from tests.e2e.kubelet.test_registration import assert_stays
 from tests.e2e.rig.realkubelet.runtime import connects
 
 
-def one(bench: Bench, **more: str) -> Raw:
+def one(bench: KubeletSide, **more: str) -> Raw:
     return pod(container(devices={bench.resource: 1}), script=more)
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
-def test_the_end_leaves_dead_sockets_and_ends_streams(bench: Bench, kill: bool) -> None:
+def test_the_end_leaves_dead_sockets_and_ends_streams(bench: KubeletSide, kill: bool) -> None:
     plugin = bench.plugin("a")
     (bench.node.kill if kill else bench.node.stop)()
     paths = bench.node.paths
@@ -30,7 +30,7 @@ def test_the_end_leaves_dead_sockets_and_ends_streams(bench: Bench, kill: bool) 
     bench.node.start()
 
 
-def test_the_start_removes_sockets_and_nothing_else(bench: Bench) -> None:
+def test_the_start_removes_sockets_and_nothing_else(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     paths = bench.node.paths
     (paths.plugin_dir / "notes").write_text("mine")
@@ -46,7 +46,7 @@ def test_the_start_removes_sockets_and_nothing_else(bench: Bench) -> None:
     assert paths.registration_socket.lstat().st_ctime_ns > dead.st_ctime_ns
 
 
-def test_the_checkpoint_has_the_kubelets_form(bench: Bench) -> None:
+def test_the_checkpoint_has_the_kubelets_form(bench: KubeletSide) -> None:
     bench.plugin("a", "b")
     raw = bench.run(one(bench))
     (held,) = bench.held()[raw["metadata"]["name"]]
@@ -69,7 +69,7 @@ def test_the_checkpoint_has_the_kubelets_form(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
-def test_running_pods_go_on_with_their_devices(bench: Bench, kill: bool) -> None:
+def test_running_pods_go_on_with_their_devices(bench: KubeletSide, kill: bool) -> None:
     plugin = bench.plugin("a", "b")
     raw = bench.run(one(bench))
     name = raw["metadata"]["name"]
@@ -87,7 +87,7 @@ def test_running_pods_go_on_with_their_devices(bench: Bench, kill: bool) -> None
     assert sorted([*held, *bench.held()[other["metadata"]["name"]]]) == ["a", "b"]
 
 
-def test_list_is_empty_before_the_pods_are_known(bench: Bench) -> None:
+def test_list_is_empty_before_the_pods_are_known(bench: KubeletSide) -> None:
     """The first answers after a start are false: pod-resources serves before any pod is there."""
     bench.plugin("a")
     raw = bench.run(one(bench))
@@ -98,7 +98,7 @@ def test_list_is_empty_before_the_pods_are_known(bench: Bench) -> None:
     assert raw["metadata"]["name"] not in first
 
 
-def test_without_an_api_server_list_stays_empty(bench: Bench) -> None:
+def test_without_an_api_server_list_stays_empty(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     raw = bench.run(one(bench))
     bench.restart(reachable=False)
@@ -110,7 +110,7 @@ def test_without_an_api_server_list_stays_empty(bench: Bench) -> None:
     bench.wait(lambda: bench.held().get(raw["metadata"]["name"]) == ["a"], "known in the end")
 
 
-def test_a_pod_that_waits_for_its_restart_is_failed(bench: Bench) -> None:
+def test_a_pod_that_waits_for_its_restart_is_failed(bench: KubeletSide) -> None:
     bench.plugin("a")
     looped = container(devices={bench.resource: 1}, sleep=0.2)
     raw = bench.create(pod(looped, restart_policy="Always", script={"restarts": "99", "exit-code": "1"}))
@@ -121,7 +121,7 @@ def test_a_pod_that_waits_for_its_restart_is_failed(bench: Bench) -> None:
     assert "no healthy devices present" in status["message"]
 
 
-def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: Bench) -> None:
+def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: KubeletSide) -> None:
     bench.plugin("a")
     raw = bench.run(one(bench))
     bench.node.kill()
@@ -132,7 +132,7 @@ def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: Bench) 
     assert "no healthy devices present" in status["message"]
 
 
-def test_a_container_that_ended_meanwhile_is_seen(bench: Bench) -> None:
+def test_a_container_that_ended_meanwhile_is_seen(bench: KubeletSide) -> None:
     raw = bench.run(pod(container(sleep=3)))
     bench.node.kill()
     bench.wait(lambda: [seen.state for seen in bench.containers(raw)] == ["exited"], "ended without a kubelet")
@@ -140,7 +140,7 @@ def test_a_container_that_ended_meanwhile_is_seen(bench: Bench) -> None:
     bench.wait_phase(raw, "Succeeded")
 
 
-def test_containers_of_pods_that_are_gone_are_stopped(bench: Bench) -> None:
+def test_containers_of_pods_that_are_gone_are_stopped(bench: KubeletSide) -> None:
     raw = bench.run(pod(container()))
     bench.node.kill()
     bench.delete(raw, grace_seconds=0)
@@ -158,7 +158,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, spoil, cut], ids=["unlinked", "spoilt", "cut"])
-def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Callable[[Path], object]) -> None:
+def test_a_lost_checkpoint_gives_held_devices_out_again(bench: KubeletSide, damage: Callable[[Path], object]) -> None:
     """The Node still showed 2/2, so the pod runs on; List shows it without devices, permanently."""
     plugin = bench.plugin("a", "b", prefers=True)
     plugin.preference = lambda available, size: ["a"]
@@ -177,7 +177,7 @@ def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Ca
     assert [seen.state for seen in bench.containers(raw)] == ["running"]
 
 
-def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: Bench) -> None:
+def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     raw = bench.run(one(bench))
     plugin.offer().push()
@@ -190,7 +190,7 @@ def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: Bench) -> None:
     bench.wait(lambda: [seen.state for seen in bench.containers(raw)] == ["exited"], "its container is killed")
 
 
-def test_a_resource_whose_plugin_never_returns_stays_at_zero(bench: Bench) -> None:
+def test_a_resource_whose_plugin_never_returns_stays_at_zero(bench: KubeletSide) -> None:
     bench.plugin("a", "b")
     bench.wait_numbers(2, 2)
     bench.restart()

@@ -3,16 +3,16 @@
 import pytest
 
 from kube.kubelet_api import deviceplugin_pb2 as api
-from tests.e2e.kubelet.bench import Bench, Raw, container, pod
+from tests.e2e.kubelet.bench import KubeletSide, Raw, container, pod
 
 
-def crashing(bench: Bench, sleep: float = 0.5) -> Raw:
+def crashing(bench: KubeletSide, sleep: float = 0.5) -> Raw:
     """A pod whose container ends and is started again for as long as the test runs."""
     looped = container(devices={bench.resource: 1}, sleep=sleep)
     return pod(looped, restart_policy="Always", script={"restarts": "99", "exit-code": "1"})
 
 
-def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
+def test_a_failed_pre_start_is_shown_and_tried_again(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", prestart=True)
     plugin.pre_start_error = "the MPS daemon is not ready"
     raw = bench.create(pod(container(devices={bench.resource: 1})))
@@ -29,7 +29,7 @@ def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_pre_start_has_thirty_seconds(bench: Bench) -> None:
+def test_pre_start_has_thirty_seconds(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", prestart=True)
     plugin.may_pre_start.clear()
     raw = bench.create(pod(container(devices={bench.resource: 1})))
@@ -39,7 +39,7 @@ def test_pre_start_has_thirty_seconds(bench: Bench) -> None:
     bench.wait(lambda: "code = DeadlineExceeded" in bench.waiting(raw)[1], "the deadline is shown")
 
 
-def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
+def test_a_restart_calls_pre_start_and_no_allocate(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", prestart=True)
     raw = bench.create(crashing(bench))
     bench.wait(lambda: bench.restarts(raw) >= 1, "a restart")
@@ -47,7 +47,7 @@ def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
     bench.wait(lambda: len(plugin.pre_started) >= 2, "PreStartContainer again")
 
 
-def test_a_restart_needs_no_living_plugin(bench: Bench) -> None:
+def test_a_restart_needs_no_living_plugin(bench: KubeletSide) -> None:
     plugin = bench.plugin("a")
     raw = bench.run(crashing(bench, sleep=3))
     before = bench.containers(raw)[0]
@@ -59,7 +59,7 @@ def test_a_restart_needs_no_living_plugin(bench: Bench) -> None:
     assert (before.options.env[visible], again.options.env[visible]) == ("a", "a"), "the answer is kept"
 
 
-def test_a_restart_keeps_a_device_that_left_the_list(bench: Bench) -> None:
+def test_a_restart_keeps_a_device_that_left_the_list(bench: KubeletSide) -> None:
     plugin = bench.plugin("a", "b", prefers=True)
     plugin.preference = lambda available, size: ["a"]
     raw = bench.run(crashing(bench, sleep=2))
@@ -69,7 +69,7 @@ def test_a_restart_keeps_a_device_that_left_the_list(bench: Bench) -> None:
     assert plugin.allocated == [["a"]]
 
 
-def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: Bench) -> None:
+def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: KubeletSide) -> None:
     other = f"{bench.resource}-other"
     bench.plugin("a").answer = lambda ids: api.ContainerAllocateResponse(
         envs={"A": "first", "BOTH": "first", "OWN": "first"},
@@ -102,7 +102,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     assert "gpuplan.test/a" not in (bench.pod(raw)["metadata"].get("annotations") or {})
 
 
-def test_init_containers_run_first_and_one_after_the_other(bench: Bench) -> None:
+def test_init_containers_run_first_and_one_after_the_other(bench: KubeletSide) -> None:
     init = (container("i1", sleep=0.1), container("s", restart="Always"), container("i2", sleep=0.1))
     raw = bench.run(pod(container("x", sleep=0.1), container("y", sleep=3), init=init), "Succeeded")
 

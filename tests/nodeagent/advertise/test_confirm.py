@@ -35,7 +35,7 @@ GOOD = Readings(
 )
 
 
-class Bench:
+class ConfirmerBench:
     def __init__(self) -> None:
         self.clock = Clock()
         self.confirmer = Confirmer(clock=self.clock, loaded_deadline_seconds=60, allocatable_deadline_seconds=30)
@@ -45,7 +45,7 @@ class Bench:
 
 
 def test_what_every_stage_shows_is_schedulable() -> None:
-    found = Bench().confirmer.confirm(GOOD, ["GPU-1", "GPU-2"])
+    found = ConfirmerBench().confirmer.confirm(GOOD, ["GPU-1", "GPU-2"])
 
     assert found.all_allocatable
     assert found.schedulable == {"a", "b"}
@@ -109,7 +109,7 @@ def test_what_every_stage_shows_is_schedulable() -> None:
 def test_what_is_not_confirmed_has_a_reason_and_fails_after_its_deadline(
     readings: Readings, deadline_seconds: float, before: str, after: str, part: str
 ) -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
 
     first = bench.stage(readings)
     assert (first.schedulable, first.failed, str(first.reason)) == (False, False, before)
@@ -130,14 +130,14 @@ def test_what_is_not_confirmed_has_a_reason_and_fails_after_its_deadline(
     ],
 )
 def test_what_was_confirmed_stays_so(readings: Readings) -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     bench.stage(GOOD)
 
     assert bench.stage(readings).schedulable
 
 
 def test_what_was_confirmed_is_unknown_after_a_deadline_without_an_answer() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     bench.stage(GOOD)
     silent = replace(GOOD, allocatable=NoAnswer(reason="UNAVAILABLE"))
 
@@ -154,7 +154,7 @@ def test_what_was_confirmed_is_unknown_after_a_deadline_without_an_answer() -> N
 
 
 def test_one_gpu_in_trouble_does_not_hold_back_another() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     readings = replace(GOOD, allocatable=Allocatable(ids={R: ("b",)}), node=node(r=1))
 
     assert not bench.stage(readings, "GPU-1").schedulable
@@ -162,7 +162,7 @@ def test_one_gpu_in_trouble_does_not_hold_back_another() -> None:
 
 
 def test_free_ids_stay_schedulable_while_new_ones_are_on_their_way() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     bench.stage(GOOD)
     more = replace(
         GOOD,
@@ -175,7 +175,7 @@ def test_free_ids_stay_schedulable_while_new_ones_are_on_their_way() -> None:
 
 
 def test_a_blink_of_the_plugin_unsettles_nothing() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     bench.stage(GOOD)
     away = replace(GOOD, allocatable=Allocatable(ids={R: ()}), node=node())
 
@@ -187,7 +187,7 @@ def test_a_blink_of_the_plugin_unsettles_nothing() -> None:
 
 
 def test_an_emptied_gpu_is_confirmed_when_the_node_counts_less() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     bench.stage(GOOD)
     emptied = replace(
         GOOD, config=PluginConfig.of([device("b", gpu="GPU-2")]), allocatable=Allocatable(ids={R: ("b",)})
@@ -199,7 +199,7 @@ def test_an_emptied_gpu_is_confirmed_when_the_node_counts_less() -> None:
 
 
 def test_foreign_ids_are_named_after_the_deadline_only() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     readings = replace(
         GOOD, allocatable=Allocatable(ids={R: ("a", "b"), "nvidia.com/gpu": ("GPU-9",), "x.y/z": ("1",)})
     )
@@ -210,7 +210,7 @@ def test_foreign_ids_are_named_after_the_deadline_only() -> None:
 
 
 def test_two_plugins_that_throw_each_other_out_are_a_conflict_all_the_same() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
 
     for n in range(31):
         theirs = Allocatable(ids={R: (f"MIG-{n}::0",)})
@@ -234,7 +234,7 @@ def test_two_plugins_that_throw_each_other_out_are_a_conflict_all_the_same() -> 
 )
 def test_an_id_of_ours_that_our_plugin_does_not_list_comes_from_another_one(config: PluginConfig) -> None:
     """NVIDIA's plugin, unshared, gives the same ids."""
-    bench = Bench()
+    bench = ConfirmerBench()
     readings = replace(GOOD, config=config)
 
     for _ in range(16):
@@ -245,7 +245,7 @@ def test_an_id_of_ours_that_our_plugin_does_not_list_comes_from_another_one(conf
 
 
 def test_older_lists_of_our_own_are_no_conflict_however_many_there_are() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
 
     for n in range(40):
         names = [f"id-{number}" for number in range(n + 1)]
@@ -256,7 +256,7 @@ def test_older_lists_of_our_own_are_no_conflict_however_many_there_are() -> None
 
 
 def test_two_sightings_far_apart_are_no_conflict() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     theirs = replace(GOOD, allocatable=Allocatable(ids={R: ("a", "b", "c")}))
 
     for _ in range(3):
@@ -266,7 +266,7 @@ def test_two_sightings_far_apart_are_no_conflict() -> None:
 
 
 def test_a_deadline_does_not_start_again_because_other_ids_are_late() -> None:
-    bench = Bench()
+    bench = ConfirmerBench()
     two = replace(GOOD, config=PluginConfig.of([device("a"), device("b")]))
 
     for shown in (("a",), ("b",), ("a",)):

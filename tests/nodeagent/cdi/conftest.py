@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodeagent.cdi.node import Node
+from tests.nodeagent.cdi.node import CdiNode
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node(tmp_path: Path) -> CdiNode:
+    return CdiNode(tmp_path)

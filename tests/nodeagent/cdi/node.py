@@ -14,7 +14,7 @@ VERSION = "580.1.2"
 MPS = Path("/run/mps")
 
 
-class Node:
+class CdiNode:
     """A node's folders, with NVIDIA's toolkit and two MIG instances on GPU 0."""
 
     def __init__(self, root: Path) -> None:

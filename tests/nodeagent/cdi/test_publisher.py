@@ -11,10 +11,10 @@ from nodeagent.handover.cdi import FILE_NAME, NamedDevices, qualified_name
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
-from tests.nodeagent.cdi.node import GPU, INSTANCE, MIG, MPS, OTHER_COMPUTE, VERSION, WHOLE, Node
+from tests.nodeagent.cdi.node import GPU, INSTANCE, MIG, MPS, OTHER_COMPUTE, VERSION, WHOLE, CdiNode
 
 
-def test_container_gets_exactly_the_nodes_of_its_device(node: Node) -> None:
+def test_container_gets_exactly_the_nodes_of_its_device(node: CdiNode) -> None:
     assert node.publish(MIG, WHOLE) == Published()
     assert node.nodes("MIG-a") == {
         "/dev/nvidia0": (195, 0),
@@ -28,7 +28,7 @@ def test_container_gets_exactly_the_nodes_of_its_device(node: Node) -> None:
     assert not any("caps" in path for path in node.nodes("GPU-1"))
 
 
-def test_file_is_not_written_again_while_nothing_changes(node: Node) -> None:
+def test_file_is_not_written_again_while_nothing_changes(node: CdiNode) -> None:
     node.publish(MIG)
     before = (node.cdi / FILE_NAME).stat()
     node.restart()
@@ -36,7 +36,7 @@ def test_file_is_not_written_again_while_nothing_changes(node: Node) -> None:
     assert (node.cdi / FILE_NAME).stat().st_ino == before.st_ino
 
 
-def test_numbers_that_moved_are_written_before_the_next_container(node: Node) -> None:
+def test_numbers_that_moved_are_written_before_the_next_container(node: CdiNode) -> None:
     node.publish(MIG)
     for old in (node.proc / "driver/nvidia/capabilities").rglob("access"):
         old.unlink()
@@ -48,7 +48,7 @@ def test_numbers_that_moved_are_written_before_the_next_container(node: Node) ->
     )
 
 
-def test_upgraded_driver_withdraws_everything_until_its_files_are_known(node: Node) -> None:
+def test_upgraded_driver_withdraws_everything_until_its_files_are_known(node: CdiNode) -> None:
     node.publish(MIG)
     found = node.publish(MIG, version="595.7.8")
     assert "management.nvidia.com-gpu.yaml is for driver 580.1.2" in found.problem
@@ -60,7 +60,7 @@ def test_upgraded_driver_withdraws_everything_until_its_files_are_known(node: No
     assert "/usr/lib/x86_64-linux-gnu/libcuda.so.595.7.8" in mounted
 
 
-def test_driver_files_that_nvidia_takes_away_for_a_moment_are_kept(node: Node) -> None:
+def test_driver_files_that_nvidia_takes_away_for_a_moment_are_kept(node: CdiNode) -> None:
     node.publish(MIG)
     node.toolkit.unlink()
     assert node.publish(MIG, WHOLE) == Published()
@@ -71,7 +71,7 @@ def test_driver_files_that_nvidia_takes_away_for_a_moment_are_kept(node: Node) -
     assert node.publish(MIG) == Published(), "the file was gone with its last device"
 
 
-def test_device_without_its_numbers_is_left_out_and_the_others_are_not(node: Node) -> None:
+def test_device_without_its_numbers_is_left_out_and_the_others_are_not(node: CdiNode) -> None:
     (node.proc / "driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access").unlink()
     found = node.publish(MIG, WHOLE)
     assert list(found.missing) == ["MIG-a"]
@@ -81,7 +81,7 @@ def test_device_without_its_numbers_is_left_out_and_the_others_are_not(node: Nod
         node.nodes("MIG-a")
 
 
-def test_entry_is_gone_before_its_instance_is_destroyed(node: Node) -> None:
+def test_entry_is_gone_before_its_instance_is_destroyed(node: CdiNode) -> None:
     node.publish(MIG, WHOLE)
     assert node.publisher.forget(["MIG-a"]) == ""
     assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
@@ -89,7 +89,7 @@ def test_entry_is_gone_before_its_instance_is_destroyed(node: Node) -> None:
     assert NamedDevices(node.cdi).names() == frozenset()
 
 
-def test_gpu_that_cannot_be_read_keeps_its_entries(node: Node) -> None:
+def test_gpu_that_cannot_be_read_keeps_its_entries(node: CdiNode) -> None:
     node.publish(MIG)
     before = node.nodes("MIG-a")
     lost = ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost")
@@ -98,7 +98,7 @@ def test_gpu_that_cannot_be_read_keeps_its_entries(node: Node) -> None:
 
 
 @pytest.mark.parametrize("reloaded", ["other GPU at its number", "other major"])
-def test_gpu_that_cannot_be_read_never_keeps_numbers_of_another_device(node: Node, reloaded: str) -> None:
+def test_gpu_that_cannot_be_read_never_keeps_numbers_of_another_device(node: CdiNode, reloaded: str) -> None:
     """After the driver was loaded again without it, another GPU may have its number."""
     node.publish(MIG)
     lost = ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost")
@@ -113,12 +113,12 @@ def test_gpu_that_cannot_be_read_never_keeps_numbers_of_another_device(node: Nod
     assert node.nodes("GPU-2")
 
 
-def test_files_without_a_driver_are_not_those_of_an_unknown_one(node: Node) -> None:
+def test_files_without_a_driver_are_not_those_of_an_unknown_one(node: CdiNode) -> None:
     node.toolkit.write_text(node.toolkit.read_text().replace("libcuda", "libother"))
     assert "names no libcuda.so" in node.publish(WHOLE, version="").problem
 
 
-def test_names_are_read_again_when_the_file_changes(node: Node) -> None:
+def test_names_are_read_again_when_the_file_changes(node: CdiNode) -> None:
     named = NamedDevices(node.cdi)
     assert named.names() == frozenset()
     node.publish(MIG)
@@ -131,7 +131,7 @@ def test_names_are_read_again_when_the_file_changes(node: Node) -> None:
 
 @pytest.mark.parametrize("break_it", [lambda path: path.write_text("?"), lambda path: (path.unlink(), path.mkdir())])
 def test_capability_file_that_cannot_be_read_concerns_its_gpu_only(
-    node: Node, break_it: Callable[[Path], object]
+    node: CdiNode, break_it: Callable[[Path], object]
 ) -> None:
     other = replace(GPU, index=1, uuid="GPU-2", minor=1, instances=(replace(INSTANCE, compute=(OTHER_COMPUTE,)),))
     on_other = replace(MIG, id="MIG-b", gpu="GPU-2")

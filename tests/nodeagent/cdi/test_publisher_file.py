@@ -14,7 +14,7 @@ from nodeagent.handover.cdi import FILE_NAME, NamedDevices
 from nodeagent.handover.files import replace_file
 from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
-from tests.nodeagent.cdi.node import MIG, WHOLE, Node
+from tests.nodeagent.cdi.node import MIG, WHOLE, CdiNode
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tests.nodeagent.cdi.node import MIG, WHOLE, Node
         b'{"cdiVersion": "x", "containerEdits": {}, "devices": []}',
     ],
 )
-def test_half_written_file_is_written_again(node: Node, content: bytes) -> None:
+def test_half_written_file_is_written_again(node: CdiNode, content: bytes) -> None:
     node.publish(MIG)
     (node.cdi / FILE_NAME).write_bytes(content)
     assert node.publisher.forget(["MIG-a"]) == ""
@@ -45,7 +45,7 @@ def test_half_written_file_is_written_again(node: Node, content: bytes) -> None:
     ],
 )
 def test_file_of_another_form_is_neither_kept_nor_trusted(
-    node: Node, change: Callable[[dict[str, object]], dict[str, object]]
+    node: CdiNode, change: Callable[[dict[str, object]], dict[str, object]]
 ) -> None:
     node.publish(MIG, WHOLE)
     path = node.cdi / FILE_NAME
@@ -59,7 +59,9 @@ def test_file_of_another_form_is_neither_kept_nor_trusted(
         runtime.load(path)
 
 
-def test_file_that_cannot_be_read_or_removed_keeps_instances_alive(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_read_or_removed_keeps_instances_alive(
+    node: CdiNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> str:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -72,7 +74,7 @@ def test_file_that_cannot_be_read_or_removed_keeps_instances_alive(node: Node, m
 
 @pytest.mark.parametrize(("owner", "step"), [(Path, "open"), (os, "fsync"), (Path, "replace")])
 def test_crash_while_writing_leaves_the_old_file(
-    node: Node, owner: object, step: str, monkeypatch: pytest.MonkeyPatch
+    node: CdiNode, owner: object, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(BaseException):
         pass
@@ -91,14 +93,14 @@ def test_crash_while_writing_leaves_the_old_file(
     assert node.publish(WHOLE, MIG) == Published()
 
 
-def test_folder_that_is_missing_is_made(node: Node) -> None:
+def test_folder_that_is_missing_is_made(node: CdiNode) -> None:
     folder = node.root / "run" / "cdi"
     node.publisher = SpecificationPublisher(folder, proc=node.proc, folders=(node.cdi, folder))
     assert node.publish(MIG) == Published()
     assert (folder / FILE_NAME).exists()
 
 
-def test_folder_that_cannot_be_written_advertises_only_what_is_there(node: Node) -> None:
+def test_folder_that_cannot_be_written_advertises_only_what_is_there(node: CdiNode) -> None:
     slices = [replace(WHOLE, id=f"GPU-1::10gb::{number}") for number in range(3)]
     node.publish(*slices[:2])
     (node.cdi / f".{FILE_NAME}.tmp").mkdir()  # opening it for writing fails, for root as well
@@ -109,7 +111,7 @@ def test_folder_that_cannot_be_written_advertises_only_what_is_there(node: Node)
     assert node.publish(*slices[:2]) == Published()
 
 
-def test_second_writer_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_writer_is_noticed(node: CdiNode, monkeypatch: pytest.MonkeyPatch) -> None:
     def overtaken(path: Path, content: bytes) -> None:
         replace_file(path, content.replace(b"MIG-a", b"MIG-z"))
 
@@ -118,7 +120,7 @@ def test_second_writer_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -
     assert "another program writes the CDI specification" in found.missing["MIG-a"]
 
 
-def test_second_file_of_our_kind_is_named(node: Node) -> None:
+def test_second_file_of_our_kind_is_named(node: CdiNode) -> None:
     node.publish(MIG)
     copy = node.cdi / "copy.json"
     copy.write_bytes((node.cdi / FILE_NAME).read_bytes())

@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 
 @dataclass(frozen=True)
-class Node:
+class PluginNode:
     root: Path
 
     @property
@@ -65,14 +65,14 @@ class Node:
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
+def node() -> Iterator[PluginNode]:
     root = Path(tempfile.mkdtemp(prefix="gp", dir="/tmp"))  # sockets lie below: 107 bytes in all
-    yield Node(root)
+    yield PluginNode(root)
     shutil.rmtree(root)
 
 
 @pytest.fixture
-def kubelet(node: Node) -> Iterator[FakeKubelet]:
+def kubelet(node: PluginNode) -> Iterator[FakeKubelet]:
     fake = FakeKubelet(node.kubelet_dir)
     fake.start()
     yield fake
@@ -112,7 +112,7 @@ StartMps = Callable[..., Supervised]
 
 
 @pytest.fixture
-def daemons_answer(node: Node) -> Iterator[None]:
+def daemons_answer(node: PluginNode) -> Iterator[None]:
     """As a supervisor reports that every daemon answers; none runs."""
     lock = hold_lock(node.files)
     assert lock is not None
@@ -123,7 +123,7 @@ def daemons_answer(node: Node) -> Iterator[None]:
 
 
 @pytest.fixture
-def start_mps(node: Node) -> Iterator[StartMps]:
+def start_mps(node: PluginNode) -> Iterator[StartMps]:
     """Starts the supervisor of MPS daemons, of which `daemon_check_seconds` is the time between two checks."""
     started: list[Supervised] = []
 
@@ -149,7 +149,7 @@ def start_mps(node: Node) -> Iterator[StartMps]:
 
 
 @pytest.fixture
-def start_plugin(node: Node) -> Iterator[Start]:
+def start_plugin(node: PluginNode) -> Iterator[Start]:
     started: list[Running] = []
 
     def start(boot_id: str = "", **timing: float) -> Running:

@@ -17,7 +17,7 @@ GPU = "GPU-5d5ba0d6-0000-0000-0000-000000000000"
 PATIENCE_SECONDS = 20.0
 
 
-class Desk:
+class DaemonsDesk:
     def __init__(self, path: Path) -> None:
         self.files, self.clock = PluginFiles(path), Clock()
         self.known = KnownDaemons(self.files, clock=self.clock, patience_seconds=PATIENCE_SECONDS)
@@ -38,21 +38,21 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    found = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[DaemonsDesk]:
+    found = DaemonsDesk(tmp_path)
     yield found
     if found.lock is not None:
         found.lock.close()
 
 
-def test_a_new_slice_is_unhealthy_until_its_daemon_answers(desk: Desk) -> None:
+def test_a_new_slice_is_unhealthy_until_its_daemon_answers(desk: DaemonsDesk) -> None:
     desk.report(ready=False)
     assert desk.unready() == {GPU}
     desk.report(ready=True)
     assert desk.unready() == frozenset()
 
 
-def test_slices_stay_healthy_while_a_supervisor_is_replaced(desk: Desk) -> None:
+def test_slices_stay_healthy_while_a_supervisor_is_replaced(desk: DaemonsDesk) -> None:
     desk.report(ready=True)
     assert desk.unready() == frozenset()
     desk.replace_supervisor()
@@ -68,7 +68,7 @@ def test_slices_stay_healthy_while_a_supervisor_is_replaced(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("reported", [True, False])
-def test_patience_ends(desk: Desk, reported: bool) -> None:
+def test_patience_ends(desk: DaemonsDesk, reported: bool) -> None:
     desk.report(ready=True)
     desk.unready()
     desk.replace_supervisor()
@@ -81,7 +81,7 @@ def test_patience_ends(desk: Desk, reported: bool) -> None:
     assert desk.unready() == frozenset()
 
 
-def test_a_daemon_with_a_problem_is_unhealthy_at_once(desk: Desk) -> None:
+def test_a_daemon_with_a_problem_is_unhealthy_at_once(desk: DaemonsDesk) -> None:
     desk.report(ready=True)
     desk.unready()
     desk.report(ready=False, problem="it did not start")

@@ -12,7 +12,7 @@ import pytest
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
 from tests import mps as daemons
-from tests.nodeagent.device_plugin.conftest import Node
+from tests.nodeagent.device_plugin.conftest import PluginNode
 from tests.nodeagent.device_plugin.devices import GPU_B, SLICE, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
@@ -27,7 +27,7 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def spawn(node: Node) -> Iterator[Spawn]:
+def spawn(node: PluginNode) -> Iterator[Spawn]:
     started: list[subprocess.Popen[str]] = []
 
     def start(module: str = "nodeagent.device_plugin") -> "subprocess.Popen[str]":
@@ -50,12 +50,12 @@ def spawn(node: Node) -> Iterator[Spawn]:
         process.communicate(timeout=20)
 
 
-def is_another(node: Node, boot_token: str) -> bool:
+def is_another(node: PluginNode, boot_token: str) -> bool:
     loaded = node.loaded()
     return loaded is not None and loaded.boot_token != boot_token
 
 
-def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+def test_sigterm_ends_it_cleanly(node: PluginNode, kubelet: FakeKubelet, spawn: Spawn) -> None:
     process = spawn()
     node.load(CONFIG)
     second = spawn()
@@ -75,7 +75,9 @@ def test_sigterm_ends_it_cleanly(node: Node, kubelet: FakeKubelet, spawn: Spawn)
     assert (loaded.hash, loaded.registered) == ("", {MIG: False})
 
 
-def test_sigterm_ends_the_supervisor_while_an_mps_daemon_hangs(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+def test_sigterm_ends_the_supervisor_while_an_mps_daemon_hangs(
+    node: PluginNode, kubelet: FakeKubelet, spawn: Spawn
+) -> None:
     spawn()
     supervisor = spawn("nodeagent.mps")
     node.load(PluginConfig.of([mps(0)]))
@@ -87,7 +89,7 @@ def test_sigterm_ends_the_supervisor_while_an_mps_daemon_hangs(node: Node, kubel
     assert supervisor.wait(timeout=GRACE_SECONDS) == 0
 
 
-def test_the_plugin_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+def test_the_plugin_comes_back_after_sigkill(node: PluginNode, kubelet: FakeKubelet, spawn: Spawn) -> None:
     process = spawn()
     before = node.load(CONFIG)
     kubelet.allocate(MIG)
@@ -102,7 +104,7 @@ def test_the_plugin_comes_back_after_sigkill(node: Node, kubelet: FakeKubelet, s
     assert "MIG-0" in node.files.ledger.read_text()
 
 
-def test_the_plugin_reads_the_boot_of_the_machine(node: Node, kubelet: FakeKubelet, spawn: Spawn) -> None:
+def test_the_plugin_reads_the_boot_of_the_machine(node: PluginNode, kubelet: FakeKubelet, spawn: Spawn) -> None:
     write_config(node.files, replace(CONFIG, boot_id="another"))
     spawn()
     eventually(

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.device_plugin.server import socket_name
 from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, write_config
-from tests.nodeagent.device_plugin.conftest import Node, Start
+from tests.nodeagent.device_plugin.conftest import PluginNode, Start
 from tests.nodeagent.device_plugin.devices import messages
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, Resource
 from tests.waiting import eventually
@@ -25,7 +25,7 @@ CONFIG = PluginConfig.of(
 )
 
 
-def loaded_of(node: Node) -> Loaded:
+def loaded_of(node: PluginNode) -> Loaded:
     eventually(node.loaded, "a first loaded.json")
     loaded = node.loaded()
     assert loaded is not None
@@ -36,7 +36,7 @@ def settled(kubelet: FakeKubelet) -> bool:
     return kubelet.healthy(MIG) == {"MIG-0"} and kubelet.healthy(WHOLE) == {"GPU-b"}
 
 
-def test_kubelet_comes_after_the_plugin(node: Node, start_plugin: Start) -> None:
+def test_kubelet_comes_after_the_plugin(node: PluginNode, start_plugin: Start) -> None:
     start_plugin()
     write_config(node.files, CONFIG)
     eventually(lambda: node.loaded() and loaded_of(node).hash == CONFIG.hash, "loaded.json of the config")
@@ -49,7 +49,7 @@ def test_kubelet_comes_after_the_plugin(node: Node, start_plugin: Start) -> None
     kubelet.stop()
 
 
-def test_kubelet_restarts(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_kubelet_restarts(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(CONFIG)
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_kubelet_restarts(node: Node, kubelet: FakeKubelet, start_plugin: Start)
         assert kubelet.overlaps == []
 
 
-def test_kubelet_ends_a_stream(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_kubelet_ends_a_stream(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(CONFIG)
     first = kubelet.resources[MIG].newest
@@ -77,7 +77,7 @@ def test_kubelet_ends_a_stream(node: Node, kubelet: FakeKubelet, start_plugin: S
     assert len(kubelet.resources[WHOLE].connections) == 1  # the other resource was left alone
 
 
-def test_sockets_removed_and_stream_ended(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_sockets_removed_and_stream_ended(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(CONFIG)
     path = node.kubelet_dir / "device-plugins" / socket_name(MIG)
@@ -90,7 +90,9 @@ def test_sockets_removed_and_stream_ended(node: Node, kubelet: FakeKubelet, star
     assert path.exists()
 
 
-def test_a_busy_kubelet_gets_time_to_open_the_stream(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_busy_kubelet_gets_time_to_open_the_stream(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     """Registered again meanwhile it would have two streams, and the end of one takes the devices away."""
     kubelet.opens_after_seconds = 1.0
     start_plugin(verify_seconds=0.2)
@@ -101,7 +103,7 @@ def test_a_busy_kubelet_gets_time_to_open_the_stream(node: Node, kubelet: FakeKu
 
 
 def test_a_stream_that_does_not_come_is_registered_for_again(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     kubelet.opens_after_seconds = 3600.0
     start_plugin(verify_seconds=0.2, stream_seconds=0.5)
@@ -113,7 +115,9 @@ def test_a_stream_that_does_not_come_is_registered_for_again(
     assert settled(kubelet)
 
 
-def test_a_registration_that_does_not_show_is_repeated(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_registration_that_does_not_show_is_repeated(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     kubelet.hidden.add(MIG)
     start_plugin()
     write_config(node.files, CONFIG)
@@ -130,7 +134,7 @@ def test_a_registration_that_does_not_show_is_repeated(node: Node, kubelet: Fake
 
 
 def test_what_breaks_after_the_first_verification_is_found_by_the_second(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin(verify_again_seconds=0.3)
     node.load(CONFIG)
@@ -144,7 +148,7 @@ def test_what_breaks_after_the_first_verification_is_found_by_the_second(
 
 
 def test_a_resource_of_which_nothing_is_advertised_is_left_to_another_plugin(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin(verify_again_seconds=0.2)
     node.load(CONFIG)
@@ -163,7 +167,7 @@ def test_a_resource_of_which_nothing_is_advertised_is_left_to_another_plugin(
 
 
 def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     directory = kubelet.paths.pod_resources_socket.parent
     directory.rename(directory.with_name("not-mounted"))
@@ -182,7 +186,7 @@ def test_registrations_that_cannot_be_verified_are_reported_after_a_while(
 
 @pytest.mark.parametrize("served", [True, False])
 def test_our_ids_that_the_kubelet_still_shows_are_anothers_only_with_its_socket(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, served: bool
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, served: bool
 ) -> None:
     """NVIDIA's plugin gives the same ids; without it the kubelet has missed our list, and must get it again."""
     start_plugin(verify_again_seconds=0.2)
@@ -206,7 +210,9 @@ def test_our_ids_that_the_kubelet_still_shows_are_anothers_only_with_its_socket(
             )
 
 
-def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_name_that_the_kubelet_refuses_harms_no_other(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     start_plugin()
     bad = Device(id="x", resource="nvidia.com/mig-1g.10gb+me", gpu="GPU-a", kind=DeviceKind.MIG)
     write_config(node.files, PluginConfig.of([*CONFIG.devices, bad]))
@@ -219,7 +225,9 @@ def test_a_name_that_the_kubelet_refuses_harms_no_other(node: Node, kubelet: Fak
     assert {problem.resource for problem in loaded.errors} == {bad.resource}
 
 
-def test_a_socket_path_that_is_too_long_is_reported(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_socket_path_that_is_too_long_is_reported(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     start_plugin()
     long = Device(id="x", resource=f"nvidia.com/{'x' * 90}", gpu="GPU-a", kind=DeviceKind.MIG)
     write_config(node.files, PluginConfig.of([*CONFIG.devices, long]))
@@ -230,7 +238,7 @@ def test_a_socket_path_that_is_too_long_is_reported(node: Node, kubelet: FakeKub
     eventually(lambda: settled(kubelet), "one stream of each resource")
 
 
-def test_many_quick_changes_end_in_the_last_one(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_many_quick_changes_end_in_the_last_one(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(CONFIG)
     for count in range(1, 40):
@@ -243,7 +251,7 @@ def test_many_quick_changes_end_in_the_last_one(node: Node, kubelet: FakeKubelet
     assert len(kubelet.resources[MIG].connections) == 1
 
 
-def test_restarts_of_the_plugin_in_place(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_restarts_of_the_plugin_in_place(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     for _ in range(5):
         plugin = start_plugin()
         node.load(CONFIG)

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from nodeagent.handover.config import PluginConfig, read_ledger
-from tests.nodeagent.device_plugin.conftest import Node, Start
+from tests.nodeagent.device_plugin.conftest import PluginNode, Start
 from tests.nodeagent.device_plugin.devices import (
     ALL,
     GPU_A,
@@ -26,7 +26,9 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.usefixtures("daemons_answer")
 
 
-def test_everything_is_registered_listed_and_confirmed(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_everything_is_registered_listed_and_confirmed(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     start_plugin()
     loaded = node.load(ALL)
     assert loaded.registered == {WHOLE: True, SLICE: True, MIG: True}
@@ -44,7 +46,7 @@ def test_everything_is_registered_listed_and_confirmed(node: Node, kubelet: Fake
     assert (kubelet.overlaps, [kubelet.open_streams(r) for r in (MIG, SLICE, WHOLE)]) == ([], [1, 1, 1])
 
 
-def test_answers_of_allocate(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_answers_of_allocate(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(ALL)
     pipe = str(node.pipe(GPU_B))
@@ -65,7 +67,9 @@ def test_answers_of_allocate(node: Node, kubelet: FakeKubelet, start_plugin: Sta
     assert not first.cdi_devices
 
 
-def test_the_ledger_names_each_id_before_the_answer(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_the_ledger_names_each_id_before_the_answer(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     plugin = start_plugin()
     node.load(ALL)
     before = time.time()
@@ -89,7 +93,7 @@ def test_the_ledger_names_each_id_before_the_answer(node: Node, kubelet: FakeKub
 
 
 def test_nothing_is_handed_out_that_the_ledger_cannot_hold(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin()
     node.load(ALL)
@@ -98,7 +102,7 @@ def test_nothing_is_handed_out_that_the_ledger_cannot_hold(
         kubelet.allocate(MIG, ids={"MIG-0"})
 
 
-def test_refusals_are_sentences_for_users(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_refusals_are_sentences_for_users(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(PluginConfig.of([mig(0), mig(1), mps(0), mps(1)], ["MIG-1"]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
@@ -113,7 +117,7 @@ def test_refusals_are_sentences_for_users(node: Node, kubelet: FakeKubelet, star
     assert read_ledger(node.files) is None
 
 
-def test_pods_are_packed_onto_few_gpus(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_pods_are_packed_onto_few_gpus(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(PluginConfig.of([*(mps(n, GPU_A) for n in range(3)), *(mps(n, GPU_B) for n in range(2))]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 5, "five healthy slices")
@@ -121,7 +125,9 @@ def test_pods_are_packed_onto_few_gpus(node: Node, kubelet: FakeKubelet, start_p
     assert got == [GPU_B, GPU_B, GPU_A, GPU_A, GPU_A]
 
 
-def test_an_unwritable_ledger_of_the_past_is_kept_aside(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_an_unwritable_ledger_of_the_past_is_kept_aside(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     node.files.ledger.write_text("{")
     start_plugin()
     node.load(ALL)

@@ -10,14 +10,14 @@ import pytest
 
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.config import PluginConfig, write_config
-from tests.nodeagent.device_plugin.conftest import Node, Start
+from tests.nodeagent.device_plugin.conftest import PluginNode, Start
 from tests.nodeagent.device_plugin.devices import ALL, GPU_C, MIG, WHOLE, messages, mig, refusal
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
 
 
 def test_a_withdrawal_is_confirmed_only_after_running_allocates(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     plugin = start_plugin()
     first = node.load(PluginConfig.of([mig(0), mig(1)]))
@@ -33,7 +33,7 @@ def test_a_withdrawal_is_confirmed_only_after_running_allocates(
 
 
 def test_a_resource_that_fell_to_nothing_stays_registered(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     plugin = start_plugin()
     node.load(PluginConfig.of([mig(0)]))
@@ -49,7 +49,7 @@ def test_a_resource_that_fell_to_nothing_stays_registered(
 
 
 def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     write_config(node.files, replace(ALL, boot_id="one"))
     start_plugin(boot_id="two")
@@ -67,7 +67,7 @@ def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
 
 
 def test_a_config_that_could_not_be_put_in_force_is_not_confirmed_and_tried_again(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = start_plugin(failed_seconds=0.01)
     first = node.load(PluginConfig.of([mig(0), mig(1)]))
@@ -88,11 +88,13 @@ def test_a_config_that_could_not_be_put_in_force_is_not_confirmed_and_tried_agai
     eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"}, "the list at the kubelet")
 
 
-def reports(node: Node, sentence: str) -> bool:
+def reports(node: PluginNode, sentence: str) -> bool:
     return sentence in messages(node.loaded())
 
 
-def test_a_bad_config_leaves_the_last_good_one_in_force(node: Node, kubelet: FakeKubelet, start_plugin: Start) -> None:
+def test_a_bad_config_leaves_the_last_good_one_in_force(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
     start_plugin()
     good = node.load(PluginConfig.of([mig(0)]))
     text = node.files.config.read_text()
@@ -111,7 +113,7 @@ def test_a_bad_config_leaves_the_last_good_one_in_force(node: Node, kubelet: Fak
 
 
 def test_every_config_file_is_answered_also_one_with_the_old_text(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin()
     first = node.load(ALL)
@@ -125,7 +127,7 @@ def test_every_config_file_is_answered_also_one_with_the_old_text(
 
 
 def test_without_a_config_the_plugin_reports_that_it_runs(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     start_plugin()
     eventually(node.loaded, "loaded.json")
@@ -136,7 +138,7 @@ def test_without_a_config_the_plugin_reports_that_it_runs(
 
 
 def test_a_pass_that_fails_is_not_the_end_of_the_plugin(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = threading.Event()
     judge = PluginService._judge_daemons

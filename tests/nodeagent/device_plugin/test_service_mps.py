@@ -12,7 +12,7 @@ from nodeagent.handover.config import PluginConfig, write_config
 from nodeagent.handover.mps_state import MpsState, read_mps
 from sandbox.mps import clients
 from tests import mps as daemons
-from tests.nodeagent.device_plugin.conftest import Node, Start, StartMps
+from tests.nodeagent.device_plugin.conftest import PluginNode, Start, StartMps
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, WHOLE, messages, mig, mps, whole
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
@@ -22,22 +22,22 @@ pytestmark = pytest.mark.slow
 ALLOCATE_SECONDS = 3.0  # less than a command's time limit
 
 
-def state_of(node: Node, gpu: str) -> dict[str, object]:
+def state_of(node: PluginNode, gpu: str) -> dict[str, object]:
     found: dict[str, object] = json.loads((node.pipe(gpu) / ".sandbox-mps.json").read_text())
     return found
 
 
-def supervised(node: Node) -> MpsState:
+def supervised(node: PluginNode) -> MpsState:
     found = read_mps(node.files)
     return found if isinstance(found, MpsState) else MpsState()
 
 
-def daemon_runs(node: Node, gpu: str) -> bool:
+def daemon_runs(node: PluginNode, gpu: str) -> bool:
     return (node.pipe(gpu) / ".sandbox-mps.json").exists()
 
 
 def test_each_gpu_with_slices_has_a_daemon_until_the_last_slice_goes(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     start_plugin()
     start_mps()
@@ -51,7 +51,7 @@ def test_each_gpu_with_slices_has_a_daemon_until_the_last_slice_goes(
 
 
 def test_a_daemon_with_clients_is_not_ended(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     start_plugin()
     start_mps(daemon_check_seconds=0.1)
@@ -73,7 +73,7 @@ def test_a_daemon_with_clients_is_not_ended(
 
 
 def test_slices_without_a_daemon_are_not_given_out(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     node.mps_root.mkdir()
     (node.mps_root / GPU_A[:13]).write_text("a file where its directory should be")
@@ -98,7 +98,7 @@ def test_slices_without_a_daemon_are_not_given_out(
 
 
 def test_a_container_never_starts_on_another_gpus_daemon(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     """UUIDs that begin alike would share a directory: the daemon that answers there is the first GPU's."""
     start_plugin()
@@ -113,7 +113,7 @@ def test_a_container_never_starts_on_another_gpus_daemon(
 
 
 def test_a_daemon_that_died_is_started_again(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     start_plugin()
     start_mps(daemon_check_seconds=0.1)
@@ -124,7 +124,7 @@ def test_a_daemon_that_died_is_started_again(
 
 
 def test_a_container_start_is_answered_at_once_from_what_is_known(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     start_plugin()
     start_mps(daemon_check_seconds=3600.0)
@@ -135,7 +135,7 @@ def test_a_container_start_is_answered_at_once_from_what_is_known(
 
 
 def test_without_a_supervisor_no_container_starts_and_slices_turn_unhealthy_after_some_patience(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     start_plugin(supervisor_patience_seconds=1.0)
     supervisor = start_mps()
@@ -155,7 +155,7 @@ def test_without_a_supervisor_no_container_starts_and_slices_turn_unhealthy_afte
 
 
 def test_neither_an_end_of_the_plugin_nor_of_the_supervisor_costs_a_client_its_daemon(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     plugin, supervisor = start_plugin(), start_mps()
     node.load(PluginConfig.of([mps(0, GPU_A)]))
@@ -172,7 +172,7 @@ def test_neither_an_end_of_the_plugin_nor_of_the_supervisor_costs_a_client_its_d
 
 
 def test_a_resource_that_turns_to_mps_is_registered_again(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     start_plugin()
     start_mps()
@@ -189,7 +189,7 @@ def test_a_resource_that_turns_to_mps_is_registered_again(
 
 
 def test_a_missing_mps_command_is_reported(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps, monkeypatch: pytest.MonkeyPatch
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.nodeagent.device_plugin.conftest.search_path", lambda others: others)
     if any((os.access(f"{d}/nvidia-cuda-mps-control", os.X_OK)) for d in os.environ["PATH"].split(":")):
@@ -204,7 +204,7 @@ def test_a_missing_mps_command_is_reported(
 
 
 def test_daemons_that_hang_delay_no_other_gpu(
-    node: Node, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:
     """Containers of their slices are refused at once, and a pod of another GPU is admitted."""
     start_plugin()

@@ -14,7 +14,7 @@ from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
 from tests.apiserver import ApiServer
-from tests.nodeagent.device_plugin.conftest import Node, Running
+from tests.nodeagent.device_plugin.conftest import PluginNode, Running
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("daemons_answer")]
@@ -33,10 +33,10 @@ def config(migs: int, slices: int, withdrawn: tuple[str, ...] = ()) -> PluginCon
     return PluginConfig.of(devices, withdrawn)
 
 
-class Cluster:
+class OneNode:
     """One API server and one node; the kubelet can be killed and started again over the same containers."""
 
-    def __init__(self, server: ApiServer, node: Node) -> None:
+    def __init__(self, server: ApiServer, node: PluginNode) -> None:
         self.api: ApiClient = clients.for_url(server.url)
         self._server, self._node = server, node
         self.runtime = ScriptedRuntime()
@@ -77,20 +77,20 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(node: Node) -> Iterator[Cluster]:
+def cluster(node: PluginNode) -> Iterator[OneNode]:
     with ApiServer() as server:
         apply.create(
             clients.for_url(server.url),
             "/api/v1/nodes",
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
         )
-        cluster = Cluster(server, node)
+        cluster = OneNode(server, node)
         yield cluster
         cluster.kubelet.stop()
 
 
 def test_pods_run_on_what_the_plugin_advertises(
-    node: Node, cluster: Cluster, start_plugin: Callable[..., Running]
+    node: PluginNode, cluster: OneNode, start_plugin: Callable[..., Running]
 ) -> None:
     plugin = start_plugin()
     node.load(config(2, 3))
@@ -135,7 +135,7 @@ def test_pods_run_on_what_the_plugin_advertises(
     eventually(lambda: cluster.phase("more") == "Running", "cluster.phase('more') == 'Running'")
 
 
-def test_no_pod_gets_a_withdrawn_id(node: Node, cluster: Cluster, start_plugin: Callable[..., Running]) -> None:
+def test_no_pod_gets_a_withdrawn_id(node: PluginNode, cluster: OneNode, start_plugin: Callable[..., Running]) -> None:
     start_plugin()
     node.load(config(1, 0))
     eventually(lambda: cluster.registered() == {MIG: frozenset({"MIG-0"})}, "the device at the kubelet")
@@ -154,7 +154,7 @@ def test_no_pod_gets_a_withdrawn_id(node: Node, cluster: Cluster, start_plugin: 
 
 
 def test_an_unhealthy_id_goes_to_no_pod_and_stays_with_its_holder(
-    node: Node, cluster: Cluster, start_plugin: Callable[..., Running]
+    node: PluginNode, cluster: OneNode, start_plugin: Callable[..., Running]
 ) -> None:
     start_plugin()
     node.load(config(1, 0))

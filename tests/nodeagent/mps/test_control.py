@@ -12,7 +12,7 @@ import pytest
 from nodeagent.mps.control import ENDED, Check, Defaults, MpsControl
 from sandbox.mps import clients
 from tests import mps
-from tests.nodeagent.device_plugin.conftest import Node
+from tests.nodeagent.device_plugin.conftest import PluginNode
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -22,15 +22,15 @@ TEN = Defaults(memory_mib=10240, thread_percent=50)
 
 
 @pytest.fixture
-def control(node: Node) -> MpsControl:
+def control(node: PluginNode) -> MpsControl:
     return MpsControl(node.pipe(GPU), {**node.environment, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"})
 
 
-def state(node: Node) -> Path:
+def state(node: PluginNode) -> Path:
     return node.pipe(GPU) / ".sandbox-mps.json"
 
 
-def test_a_daemon_is_started_once_and_with_its_defaults(node: Node, control: MpsControl) -> None:
+def test_a_daemon_is_started_once_and_with_its_defaults(node: PluginNode, control: MpsControl) -> None:
     assert control.ensure(GPU, TEN) == Check()
     started = json.loads(state(node).read_text())
     assert (started["percentage"], started["limits"]) == (50.0, {"0": 10 << 30})
@@ -40,7 +40,7 @@ def test_a_daemon_is_started_once_and_with_its_defaults(node: Node, control: Mps
     assert (node.pipe(GPU).parent / "log").is_dir()
 
 
-def test_a_driver_without_servers_for_several_users_has_one_for_each(node: Node) -> None:
+def test_a_driver_without_servers_for_several_users_has_one_for_each(node: PluginNode) -> None:
     stand_in = f"{node.environment['PATH'].partition(':')[0]}/nvidia-cuda-mps-control"
     command, calls = node.root / "nvidia-cuda-mps-control", node.root / "calls"
     command.write_text(f'#!/bin/sh\necho "$@" >> {calls}\ncase "$*" in *multi*) exit 1;; esac\nexec {stand_in} "$@"\n')
@@ -51,7 +51,7 @@ def test_a_driver_without_servers_for_several_users_has_one_for_each(node: Node)
     assert [line for line in calls.read_text().splitlines() if line] == ["-d --multiuser-server", "-d"]
 
 
-def test_a_daemon_is_ended_unless_it_has_clients(node: Node, control: MpsControl) -> None:
+def test_a_daemon_is_ended_unless_it_has_clients(node: PluginNode, control: MpsControl) -> None:
     assert control.end(), "none was ever started"
     control.ensure(GPU, TEN)
     clients.connect(node.pipe(GPU), 77, GPU)
@@ -63,7 +63,7 @@ def test_a_daemon_is_ended_unless_it_has_clients(node: Node, control: MpsControl
     assert control.end()  # none is left, and nothing is wrong
 
 
-def test_what_a_client_changed_is_set_back_and_reported(node: Node, control: MpsControl) -> None:
+def test_what_a_client_changed_is_set_back_and_reported(node: PluginNode, control: MpsControl) -> None:
     control.ensure(GPU, TEN)
     clients.connect(node.pipe(GPU), 77, GPU)
     assert control.ensure(GPU, TEN) == Check(), "a new server is set without an alarm"
@@ -78,7 +78,7 @@ def test_what_a_client_changed_is_set_back_and_reported(node: Node, control: Mps
     assert control.ensure(GPU, TEN) == Check()
 
 
-def test_a_run_that_the_daemon_turned_away_is_repeated(node: Node, control: MpsControl) -> None:
+def test_a_run_that_the_daemon_turned_away_is_repeated(node: PluginNode, control: MpsControl) -> None:
     assert control.ensure(GPU, TEN) == Check()
     held = json.loads(state(node).read_text())
     state(node).write_text(json.dumps({**held, "percentage": 1.0}))
@@ -91,7 +91,7 @@ def test_a_run_that_the_daemon_turned_away_is_repeated(node: Node, control: MpsC
     assert json.loads(state(node).read_text()) == held
 
 
-def test_a_daemon_that_talks_to_another_program_is_reported_and_neither_started_nor_ended(node: Node) -> None:
+def test_a_daemon_that_talks_to_another_program_is_reported_and_neither_started_nor_ended(node: PluginNode) -> None:
     control = MpsControl(node.pipe(GPU), node.environment, pause=lambda _: None)
     assert control.ensure(GPU, TEN) == Check()
     with mps.talking(node.pipe(GPU)):
@@ -102,7 +102,7 @@ def test_a_daemon_that_talks_to_another_program_is_reported_and_neither_started_
     assert control.ensure(GPU, TEN) == Check()
 
 
-def test_a_servers_own_limits_are_held_too(node: Node, control: MpsControl) -> None:
+def test_a_servers_own_limits_are_held_too(node: PluginNode, control: MpsControl) -> None:
     """A tenant may lower those of the server that all clients share."""
     control.ensure(GPU, TEN)
     clients.connect(node.pipe(GPU), 77, GPU)
@@ -117,14 +117,14 @@ def test_a_servers_own_limits_are_held_too(node: Node, control: MpsControl) -> N
     assert json.loads(state(node).read_text()) == held
 
 
-def test_new_defaults_are_set_without_an_alarm(node: Node, control: MpsControl) -> None:
+def test_new_defaults_are_set_without_an_alarm(node: PluginNode, control: MpsControl) -> None:
     control.ensure(GPU, TEN)
     assert control.ensure(GPU, Defaults(memory_mib=20480, thread_percent=100)) == Check()
     found = json.loads(state(node).read_text())
     assert (found["percentage"], found["limits"]) == (100.0, {"0": 20 << 30})
 
 
-def test_a_daemon_that_was_started_by_another_process_is_adopted(node: Node, control: MpsControl) -> None:
+def test_a_daemon_that_was_started_by_another_process_is_adopted(node: PluginNode, control: MpsControl) -> None:
     control.ensure(GPU, TEN)
     clients.connect(node.pipe(GPU), 77, GPU)
     later = MpsControl(node.pipe(GPU), node.environment)
@@ -132,14 +132,14 @@ def test_a_daemon_that_was_started_by_another_process_is_adopted(node: Node, con
     assert mps.connected(node.pipe(GPU)) == [77]
 
 
-def test_a_daemon_that_ended_is_started_again_with_an_alarm(node: Node, control: MpsControl) -> None:
+def test_a_daemon_that_ended_is_started_again_with_an_alarm(node: PluginNode, control: MpsControl) -> None:
     control.ensure(GPU, TEN)
     mps.kill(node.pipe(GPU))
     assert control.ensure(GPU, TEN) == Check(alarms=(ENDED,))
     assert json.loads(state(node).read_text())["percentage"] == 50.0
 
 
-def test_a_command_that_hangs_is_killed(node: Node, control: MpsControl) -> None:
+def test_a_command_that_hangs_is_killed(node: PluginNode, control: MpsControl) -> None:
     assert control.ensure(GPU, TEN) == Check()
     started: list[subprocess.Popen[bytes]] = []
     impatient = MpsControl(node.pipe(GPU), node.environment, timeout_seconds=0.5, spawn=remembering(started))
@@ -169,7 +169,7 @@ class Unkillable(subprocess.Popen[bytes]):
         super().kill()
 
 
-def test_a_command_that_cannot_be_killed_is_left_behind_until_it_ends(node: Node, control: MpsControl) -> None:
+def test_a_command_that_cannot_be_killed_is_left_behind_until_it_ends(node: PluginNode, control: MpsControl) -> None:
     assert control.ensure(GPU, TEN) == Check()
     started: list[Unkillable] = []
 
@@ -192,7 +192,7 @@ def test_a_command_that_cannot_be_killed_is_left_behind_until_it_ends(node: Node
     eventually(lambda: hanging.ensure(GPU, TEN) == Check(), "an answer of the daemon")
 
 
-def test_long_pipe_directories_are_refused_beforehand(node: Node) -> None:
+def test_long_pipe_directories_are_refused_beforehand(node: PluginNode) -> None:
     spare = 87 - len(str(node.pipe(GPU))) - 1  # what the real daemon of 535 was seen to take, and no byte more
     for letters, refused in ((spare, False), (spare + 1, True)):
         pipe = node.mps_root / ("x" * letters) / node.pipe(GPU).relative_to(node.mps_root)
@@ -200,7 +200,7 @@ def test_long_pipe_directories_are_refused_beforehand(node: Node) -> None:
         assert ("is longer than 87 bytes" in problem) is refused, problem
 
 
-def test_the_daemons_own_output_is_passed_on(node: Node) -> None:
+def test_the_daemons_own_output_is_passed_on(node: PluginNode) -> None:
     command = node.root / "nvidia-cuda-mps-control"
     command.write_text("#!/bin/sh\necho Cannot find MPS control daemon process >&2\nexit 1\n")
     command.chmod(0o755)

@@ -53,7 +53,7 @@ class FakeControl:
             self._changed.notify_all()
 
 
-class World:
+class DaemonsWorld:
     def __init__(self, root: Path, timing: DaemonTiming) -> None:
         self.clock = Clock()
         self.controls: dict[str, FakeControl] = {}
@@ -100,15 +100,15 @@ class World:
             assert not thread.is_alive()
 
 
-Make = Callable[..., World]
+Make = Callable[..., DaemonsWorld]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    worlds: list[World] = []
+    worlds: list[DaemonsWorld] = []
 
-    def world(*gpus: str, **timing: float) -> World:
-        worlds.append(World(tmp_path, DaemonTiming(**timing)))
+    def world(*gpus: str, **timing: float) -> DaemonsWorld:
+        worlds.append(DaemonsWorld(tmp_path, DaemonTiming(**timing)))
         worlds[-1].claim(*gpus)
         return worlds[-1]
 

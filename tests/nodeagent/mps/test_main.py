@@ -11,7 +11,7 @@ from nodeagent.handover.config import PluginConfig, write_config
 from nodeagent.handover.mps_state import MpsState, read_mps
 from sandbox.mps import clients
 from tests.mps import connected, hang
-from tests.nodeagent.device_plugin.conftest import Node
+from tests.nodeagent.device_plugin.conftest import PluginNode
 from tests.nodeagent.device_plugin.devices import GPU_B, mps
 from tests.waiting import eventually
 
@@ -21,7 +21,7 @@ Spawn = Callable[[], "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def spawn(node: Node) -> Iterator[Spawn]:
+def spawn(node: PluginNode) -> Iterator[Spawn]:
     started: list[subprocess.Popen[str]] = []
 
     def start() -> "subprocess.Popen[str]":
@@ -36,12 +36,14 @@ def spawn(node: Node) -> Iterator[Spawn]:
         process.communicate(timeout=20)
 
 
-def is_ready(node: Node) -> bool:
+def is_ready(node: PluginNode) -> bool:
     found = read_mps(node.files)
     return isinstance(found, MpsState) and [daemon.ready for daemon in found.daemons] == [True]
 
 
-def test_sigterm_ends_it_while_a_daemon_hangs_and_the_next_one_adopts_the_daemon(node: Node, spawn: Spawn) -> None:
+def test_sigterm_ends_it_while_a_daemon_hangs_and_the_next_one_adopts_the_daemon(
+    node: PluginNode, spawn: Spawn
+) -> None:
     write_config(node.files, PluginConfig.of([mps(0)]))
     process = spawn()
     eventually(lambda: is_ready(node), "a daemon that answers")

@@ -11,7 +11,7 @@ from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import NotFound
 from tests.apiserver import ApiServer
-from tests.nodeagent.real_node import NODE, PLAN, PODS, Node
+from tests.nodeagent.real_node import NODE, PLAN, PODS, AgentNode
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,13 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def node(server: ApiServer) -> Iterator[Node]:
+def node(server: ApiServer) -> Iterator[AgentNode]:
     api = clients.for_url(server.url)
     status = {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "status": status}
     apply.create(api, "/api/v1/nodes", body)
     with tempfile.TemporaryDirectory(prefix="ga-", dir="/tmp") as directory:  # unix sockets want short paths
-        found = Node(Path(directory), server)
+        found = AgentNode(Path(directory), server)
         yield found
         found.stop()
     for path in (PLAN, f"/api/v1/nodes/{NODE}"):

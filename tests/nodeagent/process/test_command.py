@@ -15,7 +15,7 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.statedir import StateDir
 from tests.apiserver import ApiServer
 from tests.nodeagent.items import mig
-from tests.nodeagent.real_node import NODE, PLAN, Node
+from tests.nodeagent.real_node import NODE, PLAN, AgentNode
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ GRACE_SECONDS = 60
 
 
 @pytest.fixture
-def command(node: Node, server: ApiServer) -> list[str]:
+def command(node: AgentNode, server: ApiServer) -> list[str]:
     """Runs the agent as a process of its own on the simulated machine."""
     kubeconfig, config = node.directory / "kubeconfig", node.directory / "agent.yaml"
     kubeconfig.write_text(server.kubeconfig())
@@ -33,7 +33,7 @@ def command(node: Node, server: ApiServer) -> list[str]:
     return [sys.executable, "-m", "sandbox.driver.run", str(node.machine), "-m", "nodeagent", *words]
 
 
-def test_the_command_ends_cleanly_on_sigterm(node: Node, command: list[str]) -> None:
+def test_the_command_ends_cleanly_on_sigterm(node: AgentNode, command: list[str]) -> None:
     node.plan(mig(0, ("2g.20gb", 0)))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as agent:
         eventually(node.ready, "the plan to be Ready")
@@ -45,7 +45,7 @@ def test_the_command_ends_cleanly_on_sigterm(node: Node, command: list[str]) -> 
     StateDir(node.directory / "state").lock().release()
 
 
-def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: Node, command: list[str]) -> None:
+def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: AgentNode, command: list[str]) -> None:
     node.plan(mig(0, ("2g.20gb", 0), ("2g.20gb", 2)))
     with subprocess.Popen(
         slow(command, "nvmlDeviceCreateGpuInstanceWithPlacement", 3), stderr=subprocess.PIPE
@@ -61,7 +61,7 @@ def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: Node, c
     assert journal(node) == []
 
 
-def test_sigterm_ends_it_while_a_call_hangs_and_the_next_one_continues(node: Node, command: list[str]) -> None:
+def test_sigterm_ends_it_while_a_call_hangs_and_the_next_one_continues(node: AgentNode, command: list[str]) -> None:
     """Within the grace period of its pod: the driver has a third of it for an answer."""
     node.plan(mig(0, ("2g.20gb", 0)))
     with subprocess.Popen(slow(command, "nvmlGpuInstanceCreateComputeInstance", 600), stderr=subprocess.PIPE) as agent:
@@ -85,12 +85,12 @@ def slow(command: list[str], function: str, seconds: float) -> list[str]:
     return [python, "-m", "tests.nodeagent.process.slow_driver", machine, function, str(seconds), *rest]
 
 
-def journal(node: Node) -> list[Path]:
+def journal(node: AgentNode) -> list[Path]:
     """Of the steps that are open."""
     return list((node.directory / "state/journal").glob("*.json"))
 
 
-def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Node, command: list[str]) -> None:
+def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: AgentNode, command: list[str]) -> None:
     node.plan(mig(0, ("2g.20gb", 0)))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as first:
         eventually(node.ready, "the plan to be Ready")

@@ -5,11 +5,11 @@ from sandbox.cli.tables import container_table
 from sandbox.driver.machine import observe
 from sandbox.driver.procfs import capability_minor
 from tests.nodeagent.items import mig
-from tests.nodeagent.real_node import Node
+from tests.nodeagent.real_node import AgentNode
 from tests.waiting import eventually
 
 
-def test_container_gets_the_nodes_of_its_instance_and_computes_there(node: Node) -> None:
+def test_container_gets_the_nodes_of_its_instance_and_computes_there(node: AgentNode) -> None:
     node.plan(mig(0, ("1g.10gb", 0), ("3g.40gb", 4)))
     node.start_agent()
     eventually(node.ready, "the plan to be Ready")

@@ -19,13 +19,13 @@ from nodeagent.statedir import AnotherAgentError, StateDir
 from sandbox.driver.status import Status
 from tests import faults
 from tests.nodeagent.items import mig
-from tests.nodeagent.real_node import NODE, PLAN, PODS, Node
+from tests.nodeagent.real_node import NODE, PLAN, PODS, AgentNode
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_plan_becomes_instances_that_pods_get_and_keep(node: Node) -> None:
+def test_a_plan_becomes_instances_that_pods_get_and_keep(node: AgentNode) -> None:
     node.plan(mig(0, ("3g.40gb", 4), ("1g.10gb", 0)))
     node.start_agent()
     eventually(node.ready, "the plan to be Ready")
@@ -52,7 +52,7 @@ def test_a_plan_becomes_instances_that_pods_get_and_keep(node: Node) -> None:
     assert apply.get(node.api, f"/api/v1/nodes/{NODE}")["spec"].get("taints", []) == []
 
 
-def test_the_status_follows_when_the_last_partition_goes_away(node: Node) -> None:
+def test_the_status_follows_when_the_last_partition_goes_away(node: AgentNode) -> None:
     node.plan(mig(0, ("7g.80gb", 0)))
     node.start_agent()
     eventually(node.ready, "the plan to be Ready")
@@ -68,7 +68,7 @@ def test_the_status_follows_when_the_last_partition_goes_away(node: Node) -> Non
     assert apply.get(node.api, PLAN)["status"]["summary"] == {"mode": "Auto"}
 
 
-def test_the_agent_serves_metrics_and_health_and_sends_a_heartbeat(node: Node) -> None:
+def test_the_agent_serves_metrics_and_health_and_sends_a_heartbeat(node: AgentNode) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     agent = node.start_agent()
     eventually(node.ready, "the plan to be Ready")
@@ -90,7 +90,7 @@ def test_the_agent_serves_metrics_and_health_and_sends_a_heartbeat(node: Node) -
 
 
 def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
-    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(process, "FAILED_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(health, "SILENT_SECONDS", 0.3)
@@ -122,7 +122,7 @@ def test_an_agent_whose_passes_all_fail_lets_its_heartbeat_end(
     eventually(lambda: agent.heartbeat.taken > taken, "another heartbeat")
 
 
-def test_a_second_agent_is_refused(node: Node) -> None:
+def test_a_second_agent_is_refused(node: AgentNode) -> None:
     node.start_agent()
 
     with pytest.raises(AnotherAgentError, match="one agent per node"):
@@ -139,7 +139,7 @@ def one_more_pass(agent: AgentProcess, path: Path) -> None:
     )
 
 
-def test_the_status_is_not_written_again_when_nothing_changes(node: Node) -> None:
+def test_the_status_is_not_written_again_when_nothing_changes(node: AgentNode) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     node.start_agent()
     eventually(node.ready, "the plan to be Ready")
@@ -154,7 +154,7 @@ def test_the_status_is_not_written_again_when_nothing_changes(node: Node) -> Non
     assert apply.get(node.api, PLAN) == before
 
 
-def test_every_pass_has_its_own_time_for_the_api(node: Node) -> None:
+def test_every_pass_has_its_own_time_for_the_api(node: AgentNode) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     agent = node.start_agent()
     eventually(node.ready, "the plan to be Ready")
@@ -166,7 +166,7 @@ def test_every_pass_has_its_own_time_for_the_api(node: Node) -> None:
         assert timeouts.connect_seconds + timeouts.read_seconds > 10
 
 
-def test_a_forced_ready_unknown_is_answered(node: Node) -> None:
+def test_a_forced_ready_unknown_is_answered(node: AgentNode) -> None:
     node.plan(mig(0, ("1g.10gb", 0)))
     node.start_agent()
     eventually(node.ready, "the plan to be Ready")
@@ -189,7 +189,7 @@ def test_a_forced_ready_unknown_is_answered(node: Node) -> None:
     eventually(node.ready, "the plan to be Ready")
 
 
-def test_a_driver_that_stays_away_ends_the_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_stays_away_ends_the_process(node: AgentNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_loss, "GONE_SECONDS", 0.2)
     node.plan(mig(0, ("1g.10gb", 0)))
     node.start_agent()

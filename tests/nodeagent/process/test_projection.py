@@ -12,7 +12,7 @@ from sandbox.nvidia_plugin.projection import ConfigMapVolume
 from tests import incidents
 from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.items import whole
-from tests.nodeagent.real_node import NODE, PODS, Node
+from tests.nodeagent.real_node import NODE, PODS, AgentNode
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ IDLE_SECONDS = 1.0
 TAINT = "gpuplan.dev/changing"
 
 
-def nvidias_pod(node: Node) -> str:
+def nvidias_pod(node: AgentNode) -> str:
     """Its UID."""
     volumes = [{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
     body = manifest(
@@ -38,7 +38,7 @@ def nvidias_pod(node: Node) -> str:
     return str(apply.create(node.api, PODS, body)["metadata"]["uid"])
 
 
-def test_a_projected_key_wakes_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_projected_key_wakes_it(node: AgentNode, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, reconcile = [0.0], Agent.reconcile
 
     def noted(self: Agent) -> PassEnd:

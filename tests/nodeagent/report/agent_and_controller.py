@@ -50,7 +50,7 @@ class Silent:
         raise AssertionError("not needed")
 
 
-class Rig:
+class PlanRig:
     """One plan, its agent and the controller."""
 
     def __init__(self, bench: Bench) -> None:

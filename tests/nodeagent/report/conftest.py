@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.controller.cluster import Bench, Cluster
-from tests.nodeagent.report.agent_and_controller import Rig
+from tests.controller.cluster import ApiCluster, Bench
+from tests.nodeagent.report.agent_and_controller import PlanRig
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    cluster = Cluster()
-    yield Rig(Bench(cluster))
+def rig() -> Iterator[PlanRig]:
+    cluster = ApiCluster()
+    yield PlanRig(Bench(cluster))
     cluster.server.stop()

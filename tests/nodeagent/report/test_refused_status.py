@@ -18,14 +18,14 @@ from nodeagent.report.publish import StatusFailures, StatusWriter
 from tests.apiserver import Refuse
 from tests.clock import Clock
 from tests.kube.fake_api import FakeApi, Reply, Request
-from tests.nodeagent.report.agent_and_controller import Rig, Silent
+from tests.nodeagent.report.agent_and_controller import PlanRig, Silent
 
 STEP_SECONDS = 2.0
 PAUSE_SECONDS = 10.0
 """Longer than any pause after a failure."""
 
 
-def refusal(rig: Rig) -> Any:
+def refusal(rig: PlanRig) -> Any:
     """The API server refuses the agent's status, and takes everything else."""
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
@@ -41,7 +41,7 @@ def refusal(rig: Rig) -> Any:
     return fault
 
 
-def refuse_the_agents(rig: Rig) -> Any:
+def refuse_the_agents(rig: PlanRig) -> Any:
     def fault(request: Any) -> Refuse | None:
         theirs = request.path.endswith("/n1/status") and request.query.get("fieldManager") == names.AGENT_MANAGER
         return Refuse(code=422, reason="Invalid") if theirs else None
@@ -50,7 +50,7 @@ def refuse_the_agents(rig: Rig) -> Any:
     return fault
 
 
-def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig: Rig) -> None:
+def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig: PlanRig) -> None:
     fault = refusal(rig)
     assert rig.beats.requested
     rig.beats.send()
@@ -79,7 +79,7 @@ def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig:
     assert rig.failures.count == 0
 
 
-def test_two_failures_do_not_show_on_the_plan(rig: Rig) -> None:
+def test_two_failures_do_not_show_on_the_plan(rig: PlanRig) -> None:
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
     fault = refuse_the_agents(rig)
@@ -92,7 +92,7 @@ def test_two_failures_do_not_show_on_the_plan(rig: Rig) -> None:
     assert rig.failures.count == 0
 
 
-def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
+def test_an_api_server_that_was_away_is_no_refusal(rig: PlanRig) -> None:
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
 
@@ -119,7 +119,7 @@ def test_an_api_server_that_was_away_is_no_refusal(rig: Rig) -> None:
     assert rig.failures.count == 0
 
 
-def test_after_a_failure_the_status_waits_and_is_tried_less_and_less_often(rig: Rig) -> None:
+def test_after_a_failure_the_status_waits_and_is_tried_less_and_less_often(rig: PlanRig) -> None:
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})
     refuse_the_agents(rig)

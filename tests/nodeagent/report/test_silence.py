@@ -5,7 +5,7 @@ import pytest
 from crds.v1alpha1 import paths
 from kube import apply
 from tests.builders.objects import node
-from tests.nodeagent.report.agent_and_controller import Rig
+from tests.nodeagent.report.agent_and_controller import PlanRig
 
 STEP_SECONDS = 0.5
 
@@ -13,7 +13,9 @@ STEP_SECONDS = 0.5
 @pytest.mark.parametrize("beat_after", [0, 1, 8], ids=lambda n: f"heartbeat after {n} passes")
 @pytest.mark.parametrize("lag", [0, 1, 3], ids=lambda n: f"Leases {n} turns late")
 @pytest.mark.parametrize("agent_first", [True, False])
-def test_ready_changes_once_when_a_silent_agent_returns(rig: Rig, beat_after: int, lag: int, agent_first: bool) -> None:
+def test_ready_changes_once_when_a_silent_agent_returns(
+    rig: PlanRig, beat_after: int, lag: int, agent_first: bool
+) -> None:
     rig.silent()
     sent_at = None
     for turn in range(24):
@@ -31,14 +33,14 @@ def test_ready_changes_once_when_a_silent_agent_returns(rig: Rig, beat_after: in
     assert rig.reported("AgentAlive") == ("True", "Heartbeat")
 
 
-def test_what_the_agent_has_not_read_yet_is_not_overwritten(rig: Rig) -> None:
+def test_what_the_agent_has_not_read_yet_is_not_overwritten(rig: PlanRig) -> None:
     """Its watch brings Ready=Unknown only after its first pass, which has another status to write."""
     rig.silent()
     rig.agent_turn(watch=False)
     assert rig.reported("Ready") == ("Unknown", "AgentSilent")
 
 
-def test_without_a_controller_the_agent_writes_ready_some_seconds_after_its_heartbeat(rig: Rig) -> None:
+def test_without_a_controller_the_agent_writes_ready_some_seconds_after_its_heartbeat(rig: PlanRig) -> None:
     rig.silent()
     rig.agent_turn()
     rig.beats.send()
@@ -49,7 +51,7 @@ def test_without_a_controller_the_agent_writes_ready_some_seconds_after_its_hear
     assert rig.reported("Ready") == ("True", "Confirmed")
 
 
-def test_all_but_ready_is_written_while_the_heartbeat_is_refused(rig: Rig) -> None:
+def test_all_but_ready_is_written_while_the_heartbeat_is_refused(rig: PlanRig) -> None:
     rig.silent()
     body = {"status": {"gpus": [{"index": 0, "state": "Failed"}], "observedGeneration": 0}}
     apply.merge_patch(rig.cluster.api, f"{paths.plan('n1')}/status", body)
@@ -66,7 +68,7 @@ def test_all_but_ready_is_written_while_the_heartbeat_is_refused(rig: Rig) -> No
     assert set(ready) == {"type", "status", "reason", "message", "observedGeneration", "lastTransitionTime"}
 
 
-def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: Rig) -> None:
+def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: PlanRig) -> None:
     rig.confirmed()
     apply.delete(rig.cluster.api, paths.node("n1"))
     rig.bench.state.observe_node("n1", None)
@@ -88,7 +90,7 @@ def test_a_deleted_node_turns_ready_at_once_and_only_once(rig: Rig) -> None:
     assert rig.ready == ["Unknown", "True"]
 
 
-def test_a_new_agent_does_not_wait_for_its_heartbeat(rig: Rig) -> None:
+def test_a_new_agent_does_not_wait_for_its_heartbeat(rig: PlanRig) -> None:
     rig.controller_turn()
     assert rig.reported("Ready") == ("Unknown", "AwaitingAgent")
     rig.agent_turn()

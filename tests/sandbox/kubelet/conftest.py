@@ -18,7 +18,7 @@ from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.settings import Switches, Timings
 from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet import builders
-from tests.sandbox.kubelet.fake_api import FakeApi
+from tests.sandbox.kubelet.fake_api import FakeClusterApi
 from tests.sandbox.kubelet.fakes import FakePlugin, RecordingHooks
 from tests.waiting import eventually
 
@@ -40,11 +40,11 @@ IMPATIENT = replace(QUICK, dial_timeout_seconds=0.8)
 """For tests of the time-out itself: on a busy machine a plugin that is there may take as long."""
 
 
-class Bench:
+class KubeletBench:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.paths = KubeletPaths(root)
-        self.api = FakeApi(builders.node())
+        self.api = FakeClusterApi(builders.node())
         self.hooks = RecordingHooks()
         self.runtime = RuntimeInHand(self.hooks)
         self.plugins: list[FakePlugin] = []
@@ -152,7 +152,7 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def bench(root: Path) -> Iterator[Bench]:
-    bench = Bench(root)
+def bench(root: Path) -> Iterator[KubeletBench]:
+    bench = KubeletBench(root)
     yield bench
     bench.close()

@@ -29,7 +29,7 @@ class FakeWatch:
         self.stopped = True
 
 
-class FakeApi(ClusterApi):
+class FakeClusterApi(ClusterApi):
     """Pods and one node. Statuses are merged as a strategic merge would: keys replace, conditions merge by type."""
 
     def __init__(self, node: Raw | None = None) -> None:  # it has no client

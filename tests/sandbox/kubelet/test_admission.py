@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from tests.sandbox.kubelet.builders import MIG, Raw, container, node, pod
-from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fake_api import FakeApi
+from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
+from tests.sandbox.kubelet.fake_api import FakeClusterApi
 from tests.sandbox.kubelet.fakes import FakePlugin
 from tests.waiting import eventually
 
 OTHER = "nvidia.com/gpu-10gb"
 
 
-def rejected(bench: Bench, raw: Raw) -> tuple[str, str]:
+def rejected(bench: KubeletBench, raw: Raw) -> tuple[str, str]:
     status = bench.run(raw, "Failed")["status"]
     assert "containerStatuses" not in status
     name = raw["metadata"]["name"]
@@ -23,7 +23,7 @@ def rejected(bench: Bench, raw: Raw) -> tuple[str, str]:
     return status["reason"], text
 
 
-def test_all_devices_taken(bench: Bench) -> None:
+def test_all_devices_taken(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     bench.run(pod())
@@ -36,7 +36,7 @@ def test_all_devices_taken(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("end", [FakePlugin.stop, lambda plugin: plugin.offer().push()], ids=["dead", "empty list"])
-def test_no_healthy_devices(bench: Bench, end: Callable[[FakePlugin], None]) -> None:
+def test_no_healthy_devices(bench: KubeletBench, end: Callable[[FakePlugin], None]) -> None:
     bench.kubelet()
     end(bench.plugin("MIG-0"))
     eventually(lambda: bench.offered() == [], "nothing healthy")
@@ -47,7 +47,7 @@ def test_no_healthy_devices(bench: Bench, end: Callable[[FakePlugin], None]) -> 
     )
 
 
-def test_a_resource_that_is_gone_but_held(bench: Bench) -> None:
+def test_a_resource_that_is_gone_but_held(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.1))
     plugin = bench.plugin("MIG-0")
     bench.run(pod())
@@ -59,7 +59,7 @@ def test_a_resource_that_is_gone_but_held(bench: Bench) -> None:
     )
 
 
-def test_a_resource_that_was_never_seen_is_not_missed(bench: Bench) -> None:
+def test_a_resource_that_was_never_seen_is_not_missed(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.run(pod("p"))
 
@@ -68,8 +68,8 @@ def test_a_resource_that_was_never_seen_is_not_missed(bench: Bench) -> None:
     assert raw["status"]["phase"] == "Running"
 
 
-def test_a_resource_that_only_the_node_names(bench: Bench) -> None:
-    bench.api = FakeApi(node(capacity={"example.com/dongle": "0"}))
+def test_a_resource_that_only_the_node_names(bench: KubeletBench) -> None:
+    bench.api = FakeClusterApi(node(capacity={"example.com/dongle": "0"}))
     bench.kubelet()
 
     assert rejected(bench, pod(containers=[container(more={"example.com/dongle": 1})])) == (
@@ -78,7 +78,7 @@ def test_a_resource_that_only_the_node_names(bench: Bench) -> None:
     )
 
 
-def test_too_much_memory_for_the_node(bench: Bench) -> None:
+def test_too_much_memory_for_the_node(bench: KubeletBench) -> None:
     bench.kubelet()
     greedy = {"name": "c", "image": "busybox", "resources": {"requests": {"memory": "33Gi"}}}
 
@@ -88,7 +88,7 @@ def test_too_much_memory_for_the_node(bench: Bench) -> None:
     )
 
 
-def test_the_plugins_own_words_reach_the_user(bench: Bench) -> None:
+def test_the_plugins_own_words_reach_the_user(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     plugin.allocate_error = "MIG-0 is being withdrawn"
@@ -103,7 +103,7 @@ def test_the_plugins_own_words_reach_the_user(bench: Bench) -> None:
     assert bench.held() == {"next": ["MIG-0"]}, "an error gives the device back"
 
 
-def test_an_answer_without_containers_keeps_the_device(bench: Bench) -> None:
+def test_an_answer_without_containers_keeps_the_device(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1")
     plugin.answer = lambda ids: None
@@ -112,7 +112,7 @@ def test_an_answer_without_containers_keeps_the_device(bench: Bench) -> None:
     assert "Requested: 2, Available: 1" in rejected(bench, pod(containers=[container(devices=2)]))[1]
 
 
-def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
+def test_a_rejected_pod_is_never_tried_again(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin()
     eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "the empty list has come")
@@ -126,7 +126,7 @@ def test_a_rejected_pod_is_never_tried_again(bench: Bench) -> None:
     assert plugin.allocated == [["MIG-0"]]
 
 
-def test_admission_is_one_thread_in_bind_order(bench: Bench) -> None:
+def test_admission_is_one_thread_in_bind_order(bench: KubeletBench) -> None:
     """While a plugin answers an Allocate, no pod is admitted, started or stopped; the rest goes on."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1")
@@ -149,7 +149,7 @@ def test_admission_is_one_thread_in_bind_order(bench: Bench) -> None:
     bench.wait_gone(running)
 
 
-def test_one_call_per_container_and_resource(bench: Bench) -> None:
+def test_one_call_per_container_and_resource(bench: KubeletBench) -> None:
     bench.kubelet()
     mig, mps = bench.plugin("MIG-0", "MIG-1", "MIG-2"), bench.plugin("S-0", resource=OTHER)
     wanted = [container("a", devices=2, more={OTHER: 1}), container("b", devices=1)]
@@ -160,7 +160,7 @@ def test_one_call_per_container_and_resource(bench: Bench) -> None:
     assert bench.held() == {"p": ["MIG-0", "MIG-1", "MIG-2", "S-0"]}
 
 
-def test_the_choice_is_random_without_a_preference(bench: Bench) -> None:
+def test_the_choice_is_random_without_a_preference(bench: KubeletBench) -> None:
     bench.kubelet()
     ids = [f"MIG-{number}" for number in range(8)]
     plugin = bench.plugin(*ids)
@@ -172,7 +172,7 @@ def test_the_choice_is_random_without_a_preference(bench: Bench) -> None:
     assert order != ids
 
 
-def test_a_preference_is_asked_for_and_foreign_ids_in_it_are_ignored(bench: Bench) -> None:
+def test_a_preference_is_asked_for_and_foreign_ids_in_it_are_ignored(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1", "MIG-2", prefers=True)
     plugin.preference = lambda available, size: ["MIG-9", "MIG-2", "MIG-2"]
@@ -185,7 +185,7 @@ def test_a_preference_is_asked_for_and_foreign_ids_in_it_are_ignored(bench: Benc
     assert plugin.preferred_requests[1][2] == 1, "also when nothing is left to choose"
 
 
-def test_devices_of_init_containers_are_used_again(bench: Bench) -> None:
+def test_devices_of_init_containers_are_used_again(bench: KubeletBench) -> None:
     """The measured sequence: init asks 1, then 2, two apps ask 1 each."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1", "MIG-2", prefers=True)
@@ -200,7 +200,7 @@ def test_devices_of_init_containers_are_used_again(bench: Bench) -> None:
     assert bench.held() == {"p": ["MIG-0", "MIG-1"]}
 
 
-def test_a_sidecar_keeps_its_device(bench: Bench) -> None:
+def test_a_sidecar_keeps_its_device(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0", "MIG-1")
     init = [container("i", devices=1), container("s", devices=1, restart="Always"), container("i2", devices=1)]
@@ -209,7 +209,7 @@ def test_a_sidecar_keeps_its_device(bench: Bench) -> None:
     assert bench.held() == {"p": ["MIG-0", "MIG-1"]}
 
 
-def test_a_plain_init_container_holds_its_device_for_the_pods_life_unseen(bench: Bench) -> None:
+def test_a_plain_init_container_holds_its_device_for_the_pods_life_unseen(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     bench.run(pod("p", init=[container("i", devices=1)], containers=[container("a")]))

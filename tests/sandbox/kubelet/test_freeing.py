@@ -6,15 +6,15 @@ from dataclasses import replace
 from sandbox.kubelet.containers import ContainerState
 from sandbox.kubelet.settings import Switches
 from tests.sandbox.kubelet.builders import MIG, container, pod
-from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.waiting import eventually
 
 
-def states(bench: Bench, name: str) -> list[ContainerState]:
+def states(bench: KubeletBench, name: str) -> list[ContainerState]:
     return [record.state for record in bench.runtime.containers() if record.request.pod == name]
 
 
-def test_a_deleted_pod_is_listed_until_its_container_has_ended(bench: Bench) -> None:
+def test_a_deleted_pod_is_listed_until_its_container_has_ended(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", annotations={"unkillable-seconds": "inf"}))
@@ -28,7 +28,7 @@ def test_a_deleted_pod_is_listed_until_its_container_has_ended(bench: Bench) -> 
     assert states(bench, "p") == [ContainerState.EXITED]
 
 
-def test_the_grace_period_bounds_a_slow_stop(bench: Bench) -> None:
+def test_the_grace_period_bounds_a_slow_stop(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container()], annotations={"stop-seconds": "600"}))
     bench.api.delete(raw, grace_seconds=0)
@@ -37,7 +37,7 @@ def test_the_grace_period_bounds_a_slow_stop(bench: Bench) -> None:
     assert [record.exit_code for record in bench.runtime.containers()] == [137]
 
 
-def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench: Bench) -> None:
+def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     first = bench.run(pod("first", annotations={"stop-seconds": "600"}))
@@ -50,7 +50,7 @@ def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench
     eventually(lambda: states(bench, "first") == [ContainerState.EXITED], "the force stop's own grace is over")
 
 
-def test_a_second_shorter_stop_changes_nothing(bench: Bench) -> None:
+def test_a_second_shorter_stop_changes_nothing(bench: KubeletBench) -> None:
     """Deleted with a grace period, then by force: the container runs on with the first one."""
     bench.kubelet()
     bench.plugin("MIG-0")
@@ -67,7 +67,7 @@ def test_a_second_shorter_stop_changes_nothing(bench: Bench) -> None:
     assert states(bench, "first") == [ContainerState.RUNNING]
 
 
-def test_a_phase_that_another_client_patches_frees_the_device_permanently(bench: Bench) -> None:
+def test_a_phase_that_another_client_patches_frees_the_device_permanently(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
     plugin.preference = lambda available, size: ["MIG-0"]
@@ -84,7 +84,7 @@ def test_a_phase_that_another_client_patches_frees_the_device_permanently(bench:
     assert bench.held() == {"p": [], "q": ["MIG-0"]}
 
 
-def test_an_ended_pod_is_listed_until_the_kubelet_has_noticed(bench: Bench) -> None:
+def test_an_ended_pod_is_listed_until_the_kubelet_has_noticed(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, exit_notice_seconds=0.4))
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", containers=[container(sleep=0.05, devices=1)]))
@@ -95,7 +95,7 @@ def test_an_ended_pod_is_listed_until_the_kubelet_has_noticed(bench: Bench) -> N
     assert bench.held() == {}
 
 
-def test_a_finished_container_of_a_living_pod_keeps_its_device(bench: Bench) -> None:
+def test_a_finished_container_of_a_living_pod_keeps_its_device(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", containers=[container("a", sleep=0.02, devices=1), container("b")]))
@@ -107,7 +107,7 @@ def test_a_finished_container_of_a_living_pod_keeps_its_device(bench: Bench) -> 
     assert bench.api.phase(raw) == "Running"
 
 
-def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: Bench) -> None:
+def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     raw = bench.run(pod("p", spec={"activeDeadlineSeconds": 1}), "Failed")
@@ -116,7 +116,7 @@ def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: Benc
     assert bench.held() == {}
 
 
-def test_an_older_kubelet_lists_ended_pods_and_keeps_the_devices_of_the_last_one(bench: Bench) -> None:
+def test_an_older_kubelet_lists_ended_pods_and_keeps_the_devices_of_the_last_one(bench: KubeletBench) -> None:
     bench.kubelet(switches=Switches(active_list=False))
     bench.plugin("MIG-0")
     bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
@@ -127,7 +127,7 @@ def test_an_older_kubelet_lists_ended_pods_and_keeps_the_devices_of_the_last_one
     assert bench.held() == {"p": [], "q": []}
 
 
-def test_devices_are_freed_only_when_they_are_looked_at(bench: Bench) -> None:
+def test_devices_are_freed_only_when_they_are_looked_at(bench: KubeletBench) -> None:
     """The checkpoint keeps an ended pod's entry until an admission or a List, and then until the next write."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
@@ -141,7 +141,7 @@ def test_devices_are_freed_only_when_they_are_looked_at(bench: Bench) -> None:
     eventually(lambda: uid not in bench.paths.checkpoint.read_text(), "the next device update writes")
 
 
-def test_a_deleted_pod_that_waits_to_start_is_finished(bench: Bench) -> None:
+def test_a_deleted_pod_that_waits_to_start_is_finished(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container()], annotations={"start-seconds": "600"}), "Pending")
     eventually(lambda: len(bench.runtime.containers()) == 1, "created")
@@ -150,7 +150,7 @@ def test_a_deleted_pod_that_waits_to_start_is_finished(bench: Bench) -> None:
     bench.wait_gone(raw)
 
 
-def test_a_finalizer_keeps_the_object_and_not_the_device(bench: Bench) -> None:
+def test_a_finalizer_keeps_the_object_and_not_the_device(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     raw = bench.run(pod("p"))
@@ -161,7 +161,7 @@ def test_a_finalizer_keeps_the_object_and_not_the_device(bench: Bench) -> None:
     assert bench.api.pod(raw)["metadata"]["deletionTimestamp"]
 
 
-def test_no_stop_gets_less_than_the_shortest_grace(bench: Bench) -> None:
+def test_no_stop_gets_less_than_the_shortest_grace(bench: KubeletBench) -> None:
     """A deletion with grace 0 is seen as such before the object is gone; the container has two seconds all the same."""
     bench.kubelet()
     bench.plugin("MIG-0")
@@ -174,7 +174,7 @@ def test_no_stop_gets_less_than_the_shortest_grace(bench: Bench) -> None:
     assert (record.finished_at or 0.0) - asked_at > QUICK.force_stop_seconds - 0.01
 
 
-def test_a_kubelet_of_1_30_keeps_the_devices_of_the_pod_that_it_admitted_last(bench: Bench) -> None:
+def test_a_kubelet_of_1_30_keeps_the_devices_of_the_pod_that_it_admitted_last(bench: KubeletBench) -> None:
     bench.kubelet(switches=Switches.of("1.30.14"))
     bench.plugin("MIG-0")
     bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
@@ -184,7 +184,7 @@ def test_a_kubelet_of_1_30_keeps_the_devices_of_the_pod_that_it_admitted_last(be
     assert bench.held() == {"p": [], "q": []}
 
 
-def test_a_kubelet_of_1_30_gives_force_deleted_containers_their_pods_grace(bench: Bench) -> None:
+def test_a_kubelet_of_1_30_gives_force_deleted_containers_their_pods_grace(bench: KubeletBench) -> None:
     bench.kubelet(switches=Switches.of("1.30.14"))
     raw = bench.run(
         pod("p", containers=[container()], annotations={"stop-seconds": "1"}, spec={"terminationGracePeriodSeconds": 9})

@@ -2,18 +2,18 @@
 
 from sandbox.kubelet.settings import Switches
 from tests.sandbox.kubelet.builders import MIG, Raw, pod
-from tests.sandbox.kubelet.conftest import Bench
+from tests.sandbox.kubelet.conftest import KubeletBench
 from tests.waiting import eventually
 
 
-def health(bench: Bench, raw: Raw) -> dict[str, str]:
+def health(bench: KubeletBench, raw: Raw) -> dict[str, str]:
     (status,) = bench.api.status(raw)["containerStatuses"]
     (entry,) = status["allocatedResourcesStatus"]
     assert entry["name"] == MIG
     return {resource["resourceID"]: resource["health"] for resource in entry["resources"]}
 
 
-def test_health_follows_the_list_and_keeps_the_health_of_ids_that_left(bench: Bench) -> None:
+def test_health_follows_the_list_and_keeps_the_health_of_ids_that_left(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod("p"))
@@ -31,7 +31,7 @@ def test_health_follows_the_list_and_keeps_the_health_of_ids_that_left(bench: Be
     assert bench.held()["p"] == ["MIG-0"]
 
 
-def test_a_dead_plugins_devices_are_unhealthy(bench: Bench) -> None:
+def test_a_dead_plugins_devices_are_unhealthy(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod())
@@ -41,7 +41,7 @@ def test_a_dead_plugins_devices_are_unhealthy(bench: Bench) -> None:
     assert bench.api.phase(raw) == "Running"
 
 
-def test_an_older_kubelet_says_nothing_of_it(bench: Bench) -> None:
+def test_an_older_kubelet_says_nothing_of_it(bench: KubeletBench) -> None:
     bench.kubelet(switches=Switches(resource_health_status=False))
     bench.plugin("MIG-0")
     raw = bench.run(pod())

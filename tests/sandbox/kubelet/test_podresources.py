@@ -9,11 +9,11 @@ from kube.kubelet_api import podresources_pb2 as api
 from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.podresources import RateLimit
 from tests.sandbox.kubelet.builders import MIG, container, pod
-from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.waiting import eventually
 
 
-def test_the_list_is_empty_while_the_api_is_not_reachable_and_devices_are_full(bench: Bench) -> None:
+def test_the_list_is_empty_while_the_api_is_not_reachable_and_devices_are_full(bench: KubeletBench) -> None:
     bench.api.reachable = False
     raw = bench.api.add(pod("p"))
     bench.kubelet()
@@ -25,7 +25,7 @@ def test_the_list_is_empty_while_the_api_is_not_reachable_and_devices_are_full(b
     assert bench.held() == {"p": ["MIG-0"]}
 
 
-def test_the_list_is_empty_for_the_time_that_the_setting_says(bench: Bench) -> None:
+def test_the_list_is_empty_for_the_time_that_the_setting_says(bench: KubeletBench) -> None:
     bench.api.add(pod("p", containers=[container()]))
     bench.kubelet(timings=replace(QUICK, pods_after_seconds=0.3))
 
@@ -34,14 +34,14 @@ def test_the_list_is_empty_for_the_time_that_the_setting_says(bench: Bench) -> N
     eventually(lambda: bench.held() == {"p": []}, "the pods are known")
 
 
-def test_it_answers_before_kubelet_sock_is_there(bench: Bench) -> None:
+def test_it_answers_before_kubelet_sock_is_there(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, registration_after_seconds=0.5))
 
     assert bench.held() == {}
     assert not bench.paths.registration_socket.exists()
 
 
-def test_one_entry_per_device(bench: Bench) -> None:
+def test_one_entry_per_device(bench: KubeletBench) -> None:
     bench.kubelet()
     ids = [f"MIG-{number}" for number in range(6)]
     bench.plugin(*ids)
@@ -54,12 +54,12 @@ def test_one_entry_per_device(bench: Bench) -> None:
     assert len(orders) > 1, "in no particular order"
 
 
-def bench_list(bench: Bench) -> list[api.ContainerDevices]:
+def bench_list(bench: KubeletBench) -> list[api.ContainerDevices]:
     (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
     return list(listed.containers[0].devices)
 
 
-def test_all_methods_share_one_rate_limit(bench: Bench) -> None:
+def test_all_methods_share_one_rate_limit(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, rate_per_second=0.001, rate_burst=3))
     bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
     bench.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=20)

@@ -8,7 +8,7 @@ import pytest
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, pod
-from tests.sandbox.kubelet.conftest import IMPATIENT, Bench
+from tests.sandbox.kubelet.conftest import IMPATIENT, KubeletBench
 from tests.sandbox.kubelet.fakes import FakePlugin
 from tests.waiting import eventually
 
@@ -25,14 +25,14 @@ def refusal(plugin: FakePlugin, **changes: str) -> tuple[grpc.StatusCode, str]:
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1alpha", ""])
-def test_another_version_is_refused(bench: Bench, version: str) -> None:
+def test_another_version_is_refused(bench: KubeletBench, version: str) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
 
     assert refusal(plugin, version=version) == (grpc.StatusCode.UNKNOWN, UNSUPPORTED.format(version))
 
 
-def test_an_invalid_resource_name_is_refused(bench: Bench) -> None:
+def test_an_invalid_resource_name_is_refused(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     name = "nvidia.com/mig-1g.10gb+me"
@@ -40,7 +40,7 @@ def test_an_invalid_resource_name_is_refused(bench: Bench) -> None:
     assert refusal(plugin, resource_name=name) == (grpc.StatusCode.UNKNOWN, INVALID.format(name))
 
 
-def test_an_endpoint_that_is_not_there_is_refused_after_the_dial_timeout(bench: Bench) -> None:
+def test_an_endpoint_that_is_not_there_is_refused_after_the_dial_timeout(bench: KubeletBench) -> None:
     bench.kubelet(timings=IMPATIENT)
     plugin = bench.plugin("MIG-0")
 
@@ -49,7 +49,7 @@ def test_an_endpoint_that_is_not_there_is_refused_after_the_dial_timeout(bench: 
     assert refusal(plugin, endpoint=str(plugin.socket)) == (grpc.StatusCode.UNKNOWN, text), "it is joined to the folder"
 
 
-def test_missing_options_are_an_error(bench: Bench) -> None:
+def test_missing_options_are_an_error(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
 
@@ -68,7 +68,7 @@ def test_missing_options_are_an_error(bench: Bench) -> None:
     assert text == "failed to get device plugin options: rpc error: code = Unimplemented desc = Method not found!"
 
 
-def test_options_may_take_longer_than_the_dial(bench: Bench) -> None:
+def test_options_may_take_longer_than_the_dial(bench: KubeletBench) -> None:
     bench.kubelet(timings=IMPATIENT)
     may_answer = threading.Event()
 
@@ -83,7 +83,7 @@ def test_options_may_take_longer_than_the_dial(bench: Bench) -> None:
     eventually(lambda: bench.offered() == ["MIG-0"], "registered all the same")
 
 
-def test_the_requests_options_are_ignored(bench: Bench) -> None:
+def test_the_requests_options_are_ignored(bench: KubeletBench) -> None:
     """`FakePlugin.register` claims both options; its own answer says neither."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
@@ -93,7 +93,7 @@ def test_the_requests_options_are_ignored(bench: Bench) -> None:
     assert plugin.pre_started == []
 
 
-def test_list_and_watch_is_opened_after_the_answer(bench: Bench) -> None:
+def test_list_and_watch_is_opened_after_the_answer(bench: KubeletBench) -> None:
     bench.kubelet()
     answered = threading.Event()
     order: list[bool] = []
@@ -113,7 +113,7 @@ def test_list_and_watch_is_opened_after_the_answer(bench: Bench) -> None:
     assert order == [True]
 
 
-def test_the_last_list_wins_and_replaces_the_whole(bench: Bench) -> None:
+def test_the_last_list_wins_and_replaces_the_whole(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1")
 
@@ -124,7 +124,7 @@ def test_the_last_list_wins_and_replaces_the_whole(bench: Bench) -> None:
     eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")
 
 
-def test_a_second_registration_replaces_the_endpoint_and_leaves_the_old_stream_open(bench: Bench) -> None:
+def test_a_second_registration_replaces_the_endpoint_and_leaves_the_old_stream_open(bench: KubeletBench) -> None:
     bench.kubelet()
     old = bench.plugin("OLD-0")
     new = bench.plugin("NEW-0", socket_name="new.sock")
@@ -135,7 +135,7 @@ def test_a_second_registration_replaces_the_endpoint_and_leaves_the_old_stream_o
     assert (old.allocated, new.allocated) == ([], [["OLD-1"]]), "Allocate goes to the newest endpoint"
 
 
-def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) -> None:
+def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: KubeletBench) -> None:
     bench.kubelet()
     old = bench.plugin("MIG-0")
     new = bench.plugin("MIG-1", socket_name="new.sock")
@@ -148,7 +148,7 @@ def test_the_end_of_an_older_stream_kills_the_newest_registration(bench: Bench) 
     assert bench.offered() == [], "the kubelet has closed the new stream too"
 
 
-def test_the_kubelet_never_redials(bench: Bench) -> None:
+def test_the_kubelet_never_redials(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
 
@@ -159,7 +159,7 @@ def test_the_kubelet_never_redials(bench: Bench) -> None:
     eventually(lambda: bench.offered() == ["MIG-0"], "only Register brings it back")
 
 
-def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> None:
+def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: KubeletBench) -> None:
     bench.kubelet()
     oldest = bench.plugin("MIG-0")
     middle = bench.plugin("MIG-1", socket_name="middle.sock")
@@ -175,7 +175,7 @@ def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: Bench) -> No
     assert raw["status"]["message"].endswith("} has been stopped, which is unexpected")
 
 
-def test_a_failed_stream_leaves_the_resource_at_zero(bench: Bench) -> None:
+def test_a_failed_stream_leaves_the_resource_at_zero(bench: KubeletBench) -> None:
     bench.kubelet()
 
     class Broken(FakePlugin):
@@ -191,7 +191,7 @@ def test_a_failed_stream_leaves_the_resource_at_zero(bench: Bench) -> None:
     eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")
 
 
-def test_an_unlinked_plugin_socket_changes_nothing(bench: Bench) -> None:
+def test_an_unlinked_plugin_socket_changes_nothing(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     plugin.socket.unlink()

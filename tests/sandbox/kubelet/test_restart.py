@@ -11,17 +11,17 @@ import pytest
 from sandbox.kubelet.containers import ContainerState
 from sandbox.kubelet.kubelet import Kubelet
 from tests.sandbox.kubelet.builders import MIG, container, pod
-from tests.sandbox.kubelet.conftest import Bench, connects
+from tests.sandbox.kubelet.conftest import KubeletBench, connects
 from tests.waiting import eventually
 
 
-def restart(bench: Bench) -> Kubelet:
+def restart(bench: KubeletBench) -> Kubelet:
     bench.kubelets[-1].kill()
     return bench.kubelet()
 
 
 @pytest.mark.parametrize("end", [Kubelet.stop, Kubelet.kill])
-def test_the_end_leaves_dead_sockets_and_ends_streams(bench: Bench, end: Callable[[Kubelet], None]) -> None:
+def test_the_end_leaves_dead_sockets_and_ends_streams(bench: KubeletBench, end: Callable[[Kubelet], None]) -> None:
     kubelet = bench.kubelet()
     plugin = bench.plugin("MIG-0")
     end(kubelet)
@@ -33,7 +33,7 @@ def test_the_end_leaves_dead_sockets_and_ends_streams(bench: Bench, end: Callabl
     assert plugin.socket.exists()
 
 
-def test_the_start_removes_sockets_and_nothing_else(bench: Bench) -> None:
+def test_the_start_removes_sockets_and_nothing_else(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     (bench.paths.plugin_dir / "notes").write_text("mine")
@@ -50,7 +50,7 @@ def test_the_start_removes_sockets_and_nothing_else(bench: Bench) -> None:
     assert alive.st_ctime_ns > dead.st_ctime_ns, "a new socket, even if the inode number is the old one"
 
 
-def test_the_checkpoint_has_the_kubelets_form(bench: Bench) -> None:
+def test_the_checkpoint_has_the_kubelets_form(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0", "MIG-1")
     raw = bench.run(pod("p"))
@@ -71,7 +71,7 @@ def test_the_checkpoint_has_the_kubelets_form(bench: Bench) -> None:
     assert data["RegisteredDevices"] == {MIG: ["MIG-0", "MIG-1"]}
 
 
-def test_running_pods_go_on_with_their_devices(bench: Bench) -> None:
+def test_running_pods_go_on_with_their_devices(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1")
     raw = bench.run(pod("p"))
@@ -88,7 +88,7 @@ def test_running_pods_go_on_with_their_devices(bench: Bench) -> None:
     assert sorted([*held["p"], *bench.held()["q"]]) == ["MIG-0", "MIG-1"]
 
 
-def test_a_pod_whose_container_ended_meanwhile_is_finished(bench: Bench) -> None:
+def test_a_pod_whose_container_ended_meanwhile_is_finished(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container(sleep=0.2)]))
     bench.kubelets[-1].kill()
@@ -98,7 +98,7 @@ def test_a_pod_whose_container_ended_meanwhile_is_finished(bench: Bench) -> None
     bench.wait_phase(raw, "Succeeded")
 
 
-def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: Bench) -> None:
+def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     raw = bench.run(pod())
@@ -113,7 +113,7 @@ def test_after_a_reboot_pods_are_failed_before_the_plugin_is_back(bench: Bench) 
     eventually(lambda: bench.api.node_info("bootID") != boot, "another boot")
 
 
-def test_a_restart_is_no_reboot(bench: Bench) -> None:
+def test_a_restart_is_no_reboot(bench: KubeletBench) -> None:
     bench.kubelet()
     eventually(lambda: bench.api.node_info("bootID"), "a boot id")
     boot = bench.api.node_info("bootID")
@@ -132,7 +132,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, spoil, cut])
-def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Callable[[Path], object]) -> None:
+def test_a_lost_checkpoint_gives_held_devices_out_again(bench: KubeletBench, damage: Callable[[Path], object]) -> None:
     """The node still said 2/2, so the pod runs on; List shows it without devices, permanently."""
     bench.kubelet()
     plugin = bench.plugin("MIG-0", "MIG-1", prefers=True)
@@ -151,7 +151,7 @@ def test_a_lost_checkpoint_gives_held_devices_out_again(bench: Bench, damage: Ca
     assert bench.api.phase(raw) == "Running"
 
 
-def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: Bench) -> None:
+def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod())
@@ -166,7 +166,7 @@ def test_a_lost_checkpoint_and_a_node_at_zero_end_the_pod(bench: Bench) -> None:
     eventually(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "its container is killed")
 
 
-def test_containers_of_pods_that_are_gone_are_stopped(bench: Bench) -> None:
+def test_containers_of_pods_that_are_gone_are_stopped(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container()]))
     bench.kubelets[-1].kill()
@@ -176,7 +176,7 @@ def test_containers_of_pods_that_are_gone_are_stopped(bench: Bench) -> None:
     eventually(lambda: bench.runtime.containers()[0].state is ContainerState.EXITED, "the orphan is stopped")
 
 
-def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
+def test_bound_pods_are_admitted_oldest_first(bench: KubeletBench) -> None:
     for number in (3, 1, 2):
         raw = pod(f"p{number}", containers=[container(devices=number)], created=f"2026-01-0{number}T00:00:00Z")
         bench.api.add(raw | {"status": {"phase": "Pending"}})
@@ -189,7 +189,7 @@ def test_bound_pods_are_admitted_oldest_first(bench: Bench) -> None:
     assert [len(ids) for ids in plugin.allocated] == [1, 2, 3]
 
 
-def test_a_kill_during_an_allocate_rejects_no_pod(bench: Bench) -> None:
+def test_a_kill_during_an_allocate_rejects_no_pod(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     plugin.may_allocate.clear()

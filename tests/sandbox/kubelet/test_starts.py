@@ -5,19 +5,19 @@ from dataclasses import replace
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, Raw, container, pod
-from tests.sandbox.kubelet.conftest import QUICK, Bench
+from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.waiting import eventually
 
 OTHER = "nvidia.com/gpu-10gb"
 
 
-def waiting(bench: Bench, raw: Raw) -> tuple[str, str]:
+def waiting(bench: KubeletBench, raw: Raw) -> tuple[str, str]:
     statuses = bench.api.status(raw).get("containerStatuses") or [{}]
     state = statuses[0].get("state", {}).get("waiting", {})
     return state.get("reason", ""), state.get("message", "")
 
 
-def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
+def test_a_failed_pre_start_is_shown_and_tried_again(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", prestart=True)
     plugin.pre_start_error = "the MPS daemon is not ready"
@@ -37,7 +37,7 @@ def test_a_failed_pre_start_is_shown_and_tried_again(bench: Bench) -> None:
     assert plugin.allocated == [["MIG-0"]]
 
 
-def test_pre_start_has_a_deadline(bench: Bench) -> None:
+def test_pre_start_has_a_deadline(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, prestart_timeout_seconds=0.1))
     plugin = bench.plugin("MIG-0", prestart=True)
     plugin.may_pre_start.clear()
@@ -49,7 +49,7 @@ def test_pre_start_has_a_deadline(bench: Bench) -> None:
     bench.wait_phase(raw, "Running")
 
 
-def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
+def test_a_restart_calls_pre_start_and_no_allocate(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0", prestart=True)
     raw = bench.run(pod(containers=[container(sleep=0.05, devices=1)], annotations={"restarts": "2"}), "Succeeded")
@@ -59,7 +59,7 @@ def test_a_restart_calls_pre_start_and_no_allocate(bench: Bench) -> None:
     assert raw["status"]["containerStatuses"][0]["restartCount"] == 2
 
 
-def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: Bench) -> None:
+def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.5))
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod(containers=[container(sleep=0.1, devices=1)], annotations={"restarts": "1000"}))
@@ -74,7 +74,7 @@ def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: Bench) 
     )
 
 
-def specify(bench: Bench, *names: str, env: str = "BY=cdi") -> None:
+def specify(bench: KubeletBench, *names: str, env: str = "BY=cdi") -> None:
     """A specification of the runtime with these devices."""
     node = {"path": "/dev/x", "type": "c", "major": 195, "minor": 3}
     devices = [{"name": name, "containerEdits": {"env": [env], "deviceNodes": [node]}} for name in names]
@@ -84,7 +84,7 @@ def specify(bench: Bench, *names: str, env: str = "BY=cdi") -> None:
     (folder / "nvidia.json").write_text(json.dumps(document))
 
 
-def test_cdi_name_that_no_specification_has_keeps_the_container_waiting(bench: Bench) -> None:
+def test_cdi_name_that_no_specification_has_keeps_the_container_waiting(bench: KubeletBench) -> None:
     bench.kubelet(timings=QUICK)
     bench.plugin("MIG-0").answer = lambda ids: api.ContainerAllocateResponse(
         cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=1")]
@@ -100,7 +100,7 @@ def test_cdi_name_that_no_specification_has_keeps_the_container_waiting(bench: B
     assert [(node.path, node.major, node.minor) for node in options.nodes] == [("/dev/x", 195, 3)]
 
 
-def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: Bench) -> None:
+def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: KubeletBench) -> None:
     bench.kubelet()
     specify(bench, "1", env="A=mig")
     bench.plugin("MIG-0").answer = lambda ids: api.ContainerAllocateResponse(
@@ -127,7 +127,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     assert record.request.device_ids == {MIG: ("MIG-0",), OTHER: ("S-0",)}
 
 
-def test_init_containers_run_first_and_one_after_the_other(bench: Bench) -> None:
+def test_init_containers_run_first_and_one_after_the_other(bench: KubeletBench) -> None:
     bench.kubelet()
     init = [container("i1", sleep=0.05), container("s", restart="Always"), container("i2", sleep=0.05)]
     raw = bench.run(pod(init=init, containers=[container("a", sleep=0.05), container("b", sleep=0.1)]), "Succeeded")
@@ -141,7 +141,7 @@ def test_init_containers_run_first_and_one_after_the_other(bench: Bench) -> None
     assert conditions["Ready"] == ("False", "PodCompleted")
 
 
-def test_a_container_that_the_hardware_refuses_is_tried_again(bench: Bench) -> None:
+def test_a_container_that_the_hardware_refuses_is_tried_again(bench: KubeletBench) -> None:
     bench.hooks.refusal = "no device MIG-0 on this machine"
     bench.kubelet()
     bench.plugin("MIG-0")
@@ -152,7 +152,7 @@ def test_a_container_that_the_hardware_refuses_is_tried_again(bench: Bench) -> N
     bench.wait_phase(raw, "Running")
 
 
-def test_hooks_see_each_container_come_and_go(bench: Bench) -> None:
+def test_hooks_see_each_container_come_and_go(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
     bench.run(pod("p", containers=[container(sleep=0.05, devices=1)]), "Succeeded")
@@ -164,7 +164,7 @@ def test_hooks_see_each_container_come_and_go(bench: Bench) -> None:
     assert len({record.pid for _, record in bench.hooks.calls}) == 1
 
 
-def test_conditions_name_what_is_not_there_yet_and_how_it_ended(bench: Bench) -> None:
+def test_conditions_name_what_is_not_there_yet_and_how_it_ended(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.api.add(pod(init=[container("i", sleep=0.3)], containers=[container("a", sleep=0.01)]))
     failing = bench.api.add(pod(containers=[container(sleep=0.01)], annotations={"exit-code": "3"}))

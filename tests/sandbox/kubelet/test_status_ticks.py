@@ -9,12 +9,12 @@ from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.writer import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
-from tests.sandbox.kubelet.conftest import QUICK, Bench
-from tests.sandbox.kubelet.fake_api import FakeApi
+from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
+from tests.sandbox.kubelet.fake_api import FakeClusterApi
 from tests.waiting import eventually
 
 
-def test_a_change_waits_for_the_tick(bench: Bench) -> None:
+def test_a_change_waits_for_the_tick(bench: KubeletBench) -> None:
     bench.kubelet(tick_seconds=0.5)
     bench.plugin("MIG-0")
     eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "the first tick")
@@ -27,14 +27,14 @@ def test_a_change_waits_for_the_tick(bench: Bench) -> None:
     assert last - previous >= 0.5, "a tick is never shorter than its period"
 
 
-def test_unhealthy_devices_count_as_capacity_only(bench: Bench) -> None:
+def test_unhealthy_devices_count_as_capacity_only(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0", "MIG-1", "MIG-2").offer("MIG-0", "MIG-1", "MIG-2", unhealthy=("MIG-3",)).push()
 
     eventually(lambda: bench.api.allocatable(MIG) == ("4", "3"), "4/3")
 
 
-def test_a_dead_plugin_leaves_n_of_zero_then_zero_and_the_key_stays(bench: Bench) -> None:
+def test_a_dead_plugin_leaves_n_of_zero_then_zero_and_the_key_stays(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.4))
     plugin = bench.plugin("MIG-0", "MIG-1")
     plugin.stop()
@@ -46,7 +46,7 @@ def test_a_dead_plugin_leaves_n_of_zero_then_zero_and_the_key_stays(bench: Bench
     eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "and back")
 
 
-def test_numbers_written_by_others_are_gone_at_the_next_tick(bench: Bench) -> None:
+def test_numbers_written_by_others_are_gone_at_the_next_tick(bench: KubeletBench) -> None:
     bench.kubelet(tick_seconds=0.3)
     bench.plugin("MIG-0")
     eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
@@ -58,7 +58,7 @@ def test_numbers_written_by_others_are_gone_at_the_next_tick(bench: Bench) -> No
     assert bench.api.allocatable("example.com/d") == ("3", "3"), "what no plugin offers stays"
 
 
-def test_a_right_number_written_by_others_is_left_alone(bench: Bench) -> None:
+def test_a_right_number_written_by_others_is_left_alone(bench: KubeletBench) -> None:
     bench.kubelet(tick_seconds=0.2, timings=replace(QUICK, lease_renew_seconds=0))
     plugin = bench.plugin("MIG-0")
     eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
@@ -74,8 +74,8 @@ def test_a_right_number_written_by_others_is_left_alone(bench: Bench) -> None:
     assert bench.api.allocatable(MIG) == ("2", "2")
 
 
-def test_the_manifests_ordinary_resources_stay(bench: Bench) -> None:
-    bench.api = FakeApi(node(capacity={"cpu": "192", "example.com/d": "3", "nvidia.com/gpu": "8"}))
+def test_the_manifests_ordinary_resources_stay(bench: KubeletBench) -> None:
+    bench.api = FakeClusterApi(node(capacity={"cpu": "192", "example.com/d": "3", "nvidia.com/gpu": "8"}))
     bench.kubelet()
     eventually(lambda: bench.api.node_patches, "a first tick")
 
@@ -84,7 +84,7 @@ def test_the_manifests_ordinary_resources_stay(bench: Bench) -> None:
     assert bench.api.allocatable("nvidia.com/gpu") == ("0", "0"), "a GPU resource without a plugin is a dump's leftover"
 
 
-def test_the_node_becomes_ready(bench: Bench) -> None:
+def test_the_node_becomes_ready(bench: KubeletBench) -> None:
     bench.kubelet()
     eventually(lambda: bench.api.node_patches, "a first tick")
     assert bench.api.node is not None
@@ -95,10 +95,10 @@ def test_the_node_becomes_ready(bench: Bench) -> None:
     assert [address["type"] for address in status["addresses"]] == ["InternalIP", "Hostname"]
 
 
-def test_empty_facts_of_the_machine_are_filled_in(bench: Bench) -> None:
+def test_empty_facts_of_the_machine_are_filled_in(bench: KubeletBench) -> None:
     raw = node()
     raw["status"]["nodeInfo"] = {"osImage": "", "kernelVersion": "5.15.0"}
-    bench.api = FakeApi(raw)
+    bench.api = FakeClusterApi(raw)
     bench.kubelet()
     eventually(lambda: bench.api.node_patches, "a first tick")
     assert bench.api.node is not None
@@ -107,7 +107,7 @@ def test_empty_facts_of_the_machine_are_filled_in(bench: Bench) -> None:
     assert (info["osImage"], info["kernelVersion"]) == ("gpuplan sandbox", "5.15.0")
 
 
-def test_a_node_that_comes_later_is_waited_for(bench: Bench) -> None:
+def test_a_node_that_comes_later_is_waited_for(bench: KubeletBench) -> None:
     bench.api.node, late = None, bench.api.node
     bench.kubelet()
     bench.wait_serving()
@@ -117,7 +117,7 @@ def test_a_node_that_comes_later_is_waited_for(bench: Bench) -> None:
     eventually(lambda: bench.api.node_patches, "the tick follows")
 
 
-def test_a_tick_that_the_api_missed_is_made_up_for(bench: Bench) -> None:
+def test_a_tick_that_the_api_missed_is_made_up_for(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, endpoint_grace_seconds=0.1))
     plugin = bench.plugin("MIG-0")
     eventually(lambda: bench.api.allocatable(MIG) == ("1", "1"), "1/1")
@@ -130,7 +130,7 @@ def test_a_tick_that_the_api_missed_is_made_up_for(bench: Bench) -> None:
 
 
 def test_a_tick_is_its_period_times_one_to_one_point_zero_four() -> None:
-    api = FakeApi(node())
+    api = FakeClusterApi(node())
     ticks = NodeTicks(
         api=api,
         table=DeviceTable(),

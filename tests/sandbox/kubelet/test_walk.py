@@ -2,11 +2,11 @@
 
 from sandbox.kubelet.containers import ContainerState
 from tests.sandbox.kubelet.builders import container, pod
-from tests.sandbox.kubelet.conftest import Bench
+from tests.sandbox.kubelet.conftest import KubeletBench
 from tests.waiting import eventually
 
 
-def test_a_pod_with_a_device_runs_and_finishes(bench: Bench) -> None:
+def test_a_pod_with_a_device_runs_and_finishes(bench: KubeletBench) -> None:
     bench.kubelet()
     plugin = bench.plugin("MIG-0")
     raw = bench.run(pod("p", containers=[container(sleep=0.3, devices=1)]))
@@ -22,7 +22,7 @@ def test_a_pod_with_a_device_runs_and_finishes(bench: Bench) -> None:
     assert [record.request.options.env["NVIDIA_VISIBLE_DEVICES"] for record in bench.runtime.containers()] == ["MIG-0"]
 
 
-def test_statuses_wait_for_an_api_that_is_away(bench: Bench) -> None:
+def test_statuses_wait_for_an_api_that_is_away(bench: KubeletBench) -> None:
     bench.kubelet()
     raw = bench.run(pod(containers=[container(sleep=0.1)]))
     bench.api.reachable = False
@@ -33,7 +33,7 @@ def test_statuses_wait_for_an_api_that_is_away(bench: Bench) -> None:
     bench.wait_phase(raw, "Succeeded")
 
 
-def test_a_stopped_kubelet_still_writes_what_is_due(bench: Bench) -> None:
+def test_a_stopped_kubelet_still_writes_what_is_due(bench: KubeletBench) -> None:
     kubelet = bench.kubelet()
     raw = bench.run(pod(containers=[container()]))
     bench.api.change(raw, metadata={"labels": {"a": "b"}})
@@ -44,7 +44,7 @@ def test_a_stopped_kubelet_still_writes_what_is_due(bench: Bench) -> None:
     assert statuses == list(dict.fromkeys(statuses)), "nothing is written twice"
 
 
-def test_a_misspelt_annotation_is_reported(bench: Bench) -> None:
+def test_a_misspelt_annotation_is_reported(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.run(pod("p", containers=[container()], annotations={"stop-seconds": "soon"}))
 

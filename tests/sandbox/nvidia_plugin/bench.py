@@ -9,7 +9,7 @@ from partitioning.models import GpuModel, known_models
 from sandbox.driver.machine import GpuOptions, create, observe
 from sandbox.nvidia_plugin.mps_daemon import MpsControlDaemon, tell
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
-from tests.sandbox.kubelet.conftest import Bench
+from tests.sandbox.kubelet.conftest import KubeletBench
 from tests.waiting import eventually
 
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -24,7 +24,7 @@ def model(key: str) -> GpuModel:
     return next(model for model in known_models() if model.key == key)
 
 
-class Node:
+class BothPrograms:
     """Both programs and their one config file, on a kubelet."""
 
     def __init__(self, root: Path, *options: GpuOptions, key: str = "H100-80GB") -> None:
@@ -32,13 +32,13 @@ class Node:
         create(self.machine, [(model(key), option) for option in options or ({}, {})], "seed")
         self.text = PLAIN
         self.now = 0.0
-        self.bench = Bench(root)
+        self.bench = KubeletBench(root)
         self.daemon = MpsControlDaemon(self.machine, lambda: self.text, self.mps_root)
         self.plugin = NvidiaDevicePlugin(self.machine, lambda: self.text, root, self.mps_root)
         self.bench.kubelet()
         self.bench.wait_serving()
 
-    def start(self, text: str) -> "Node":
+    def start(self, text: str) -> "BothPrograms":
         self.text = text
         self.daemon.start(self.now)
         self.plugin.start(self.now)
@@ -80,11 +80,11 @@ class Node:
 
 
 @pytest.fixture
-def node(root: Path) -> Iterator[Node]:
-    made = Node(root)
+def node(root: Path) -> Iterator[BothPrograms]:
+    made = BothPrograms(root)
     yield made
     made.close()
 
 
-def shares(node: Node, count: int) -> list[str]:
+def shares(node: BothPrograms, count: int) -> list[str]:
     return [f"{uuid}::{n}" for uuid in node.uuids for n in range(count)]

@@ -16,7 +16,7 @@ from sandbox.nvidia_plugin.node import CONFIG_LABEL, CONFIG_MAP, NAMESPACE, Timi
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
 from sandbox.nvidia_plugin.pods import DISCOVERY, MPS_DAEMON, PLUGIN, DaemonSet
 from tests.clock import Clock
-from tests.sandbox.kubelet.conftest import Bench, root
+from tests.sandbox.kubelet.conftest import KubeletBench, root
 from tests.sandbox.nvidia_plugin.watched import WatchedNode
 
 __all__ = ["root"]  # a fixture
@@ -32,7 +32,7 @@ def mps(replicas: int) -> str:
     return f"version: v1\nsharing: {{mps: {{resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n"
 
 
-class Rig:
+class WatchedNodeRig:
     """Time moves by `wait` only; the kubelet's part is to run pods at once."""
 
     def __init__(self, root: Path) -> None:
@@ -46,7 +46,7 @@ class Rig:
         model = model_for_name("NVIDIA H100 80GB HBM3")
         assert model is not None
         create(root / "machine.json", [(model, {})], "seed")
-        self.bench = Bench(root / "kubelet")
+        self.bench = KubeletBench(root / "kubelet")
         self.bench.kubelet()
         self.bench.wait_serving()
         self.clock = Clock()
@@ -66,7 +66,7 @@ class Rig:
         self.bench.close()
         self.server.stop()
 
-    def step(self) -> "Rig":
+    def step(self) -> "WatchedNodeRig":
         """DaemonSets, then the kubelet, then what is on the node."""
         self.node.step()
         for pod in apply.get(self.api, PODS)["items"]:
@@ -78,13 +78,13 @@ class Rig:
         self.node.step()
         return self
 
-    def wait(self, seconds: float, times: int = 1) -> "Rig":
+    def wait(self, seconds: float, times: int = 1) -> "WatchedNodeRig":
         for _ in range(times):
             self.clock.now += seconds
             self.step()
         return self
 
-    def label(self, value: str | None) -> "Rig":
+    def label(self, value: str | None) -> "WatchedNodeRig":
         apply.merge_patch(self.api, NODE, {"metadata": {"labels": {CONFIG_LABEL: value}}})
         return self.step()
 
@@ -125,13 +125,13 @@ class Rig:
 
 
 @pytest.fixture
-def rig(root: Path) -> Iterator[Rig]:
-    made = Rig(root)
+def rig(root: Path) -> Iterator[WatchedNodeRig]:
+    made = WatchedNodeRig(root)
     yield made.step()
     made.close()
 
 
-def until(rig: Rig, met: Callable[[], object], seconds: float = 600) -> None:
+def until(rig: WatchedNodeRig, met: Callable[[], object], seconds: float = 600) -> None:
     for _ in range(int(seconds / 5)):
         if met():
             return
@@ -139,7 +139,7 @@ def until(rig: Rig, met: Callable[[], object], seconds: float = 600) -> None:
     raise AssertionError((rig.node.history, rig.node.exits, rig.labels()))
 
 
-def shared(rig: Rig, key: str, count: int) -> None:
+def shared(rig: WatchedNodeRig, key: str, count: int) -> None:
     """Replicas: the daemon's pod comes by a label, and another client sends the signal that its sidecar cannot."""
     rig.label(key)
 
@@ -153,19 +153,19 @@ def shared(rig: Rig, key: str, count: int) -> None:
     until(rig, signalled)
 
 
-def test_a_new_node_has_the_default(rig: Rig) -> None:
+def test_a_new_node_has_the_default(rig: WatchedNodeRig) -> None:
     assert rig.link() == "/available-configs/default"
     assert rig.serves() == rig.whole()
     assert rig.node.pod(MPS_DAEMON) is None
 
 
-def test_a_label_moves_the_link_and_the_plugin_reloads(rig: Rig) -> None:
+def test_a_label_moves_the_link_and_the_plugin_reloads(rig: WatchedNodeRig) -> None:
     rig.label("a")
     assert rig.link() == "/available-configs/a"
     assert rig.serves() == []  # it waits for the MPS daemon
 
 
-def test_each_pod_sees_a_new_key_late_and_at_its_own_time(rig: Rig) -> None:
+def test_each_pod_sees_a_new_key_late_and_at_its_own_time(rig: WatchedNodeRig) -> None:
     rig.write({"c": PLAIN})
     assert rig.sees("c") is None
     rig.wait(61)
@@ -174,14 +174,14 @@ def test_each_pod_sees_a_new_key_late_and_at_its_own_time(rig: Rig) -> None:
     assert rig.sees("c", DISCOVERY) == PLAIN
 
 
-def test_new_content_of_the_key_in_force_is_seen_and_not_loaded(rig: Rig) -> None:
+def test_new_content_of_the_key_in_force_is_seen_and_not_loaded(rig: WatchedNodeRig) -> None:
     rig.write({"default": mps(4)})
     rig.wait(61)
     assert rig.sees("default") == mps(4)
     assert rig.serves() == rig.whole()
 
 
-def test_a_key_that_is_not_projected_yet_ends_the_sidecar_and_comes_with_a_restart(rig: Rig) -> None:
+def test_a_key_that_is_not_projected_yet_ends_the_sidecar_and_comes_with_a_restart(rig: WatchedNodeRig) -> None:
     rig.write({"c": mps(1)})
     rig.label("c")
     assert rig.link() == "/available-configs/default"
@@ -190,7 +190,7 @@ def test_a_key_that_is_not_projected_yet_ends_the_sidecar_and_comes_with_a_resta
     assert rig.link() == "/available-configs/c"
 
 
-def test_a_bad_config_takes_the_gpus_away_and_ends_the_plugin_again_and_again(rig: Rig) -> None:
+def test_a_bad_config_takes_the_gpus_away_and_ends_the_plugin_again_and_again(rig: WatchedNodeRig) -> None:
     rig.write({"c": mps(1)})
     rig.wait(130)
     rig.label("c")
@@ -202,7 +202,7 @@ def test_a_bad_config_takes_the_gpus_away_and_ends_the_plugin_again_and_again(ri
     until(rig, lambda: rig.serves() == rig.whole())
 
 
-def test_a_deleted_pod_comes_back_new_and_passes_through_the_default(rig: Rig) -> None:
+def test_a_deleted_pod_comes_back_new_and_passes_through_the_default(rig: WatchedNodeRig) -> None:
     shared(rig, "a", 4)
     before = rig.node.pod(PLUGIN)
     rig.node.history.clear()
@@ -216,7 +216,7 @@ def test_a_deleted_pod_comes_back_new_and_passes_through_the_default(rig: Rig) -
     assert plugin.program.loads == 2  # the default, which its init container chose, and the label's
 
 
-def test_a_taint_that_its_pods_do_not_tolerate_keeps_them_off(rig: Rig) -> None:
+def test_a_taint_that_its_pods_do_not_tolerate_keeps_them_off(rig: WatchedNodeRig) -> None:
     taints = [{"key": "gpuplan.dev/changing", "effect": "NoSchedule"}]
     apply.merge_patch(rig.api, NODE, {"spec": {"taints": taints}})
     rig.node.delete(PLUGIN)
@@ -226,7 +226,7 @@ def test_a_taint_that_its_pods_do_not_tolerate_keeps_them_off(rig: Rig) -> None:
     until(rig, lambda: rig.serves() == rig.whole())
 
 
-def test_the_mps_daemon_gets_no_signal_of_its_sidecar(rig: Rig) -> None:
+def test_the_mps_daemon_gets_no_signal_of_its_sidecar(rig: WatchedNodeRig) -> None:
     shared(rig, "a", 4)
     folder = rig.root / "m" / WHOLE
     started = (folder / ".started").stat().st_ctime_ns
@@ -241,7 +241,7 @@ def test_the_mps_daemon_gets_no_signal_of_its_sidecar(rig: Rig) -> None:
     assert (folder / ".started").stat().st_ctime_ns == started
 
 
-def test_after_mps_the_label_takes_the_daemon_away_once_its_clients_have_ended(rig: Rig) -> None:
+def test_after_mps_the_label_takes_the_daemon_away_once_its_clients_have_ended(rig: WatchedNodeRig) -> None:
     shared(rig, "a", 4)
     until(rig, lambda: rig.labels().get("nvidia.com/mps.capable") == "true")
     mps_clients.connect(rig.root / "m" / WHOLE / "pipe", 7, rig.whole()[0])
@@ -255,7 +255,7 @@ def test_after_mps_the_label_takes_the_daemon_away_once_its_clients_have_ended(r
     assert rig.node.pod(MPS_DAEMON) is None
 
 
-def test_feature_discovery_labels_late(rig: Rig) -> None:
+def test_feature_discovery_labels_late(rig: WatchedNodeRig) -> None:
     until(rig, lambda: "nvidia.com/gpu.product" in rig.labels())
     rig.label("a")
     rig.wait(30)
@@ -267,7 +267,7 @@ def test_feature_discovery_labels_late(rig: Rig) -> None:
     assert found == {"product": "NVIDIA-H100-80GB-HBM3-SHARED", "replicas": "4", "sharing-strategy": "mps"}
 
 
-def test_a_signal_that_is_lost_leaves_the_old_config_in_force(rig: Rig) -> None:
+def test_a_signal_that_is_lost_leaves_the_old_config_in_force(rig: WatchedNodeRig) -> None:
     rig.node.deaf = True
     rig.label("a")
     rig.wait(1000)
@@ -282,7 +282,7 @@ def test_a_signal_that_is_lost_leaves_the_old_config_in_force(rig: Rig) -> None:
 def test_without_its_config_map_nothing_starts_and_that_is_said_once(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = Rig(root)
+    rig = WatchedNodeRig(root)
     apply.delete(rig.api, f"{MAP}/{CONFIG_MAP}")
     try:
         rig.wait(10, times=3)
@@ -293,7 +293,7 @@ def test_without_its_config_map_nothing_starts_and_that_is_said_once(
         rig.close()
 
 
-def test_a_config_map_that_is_gone_leaves_what_runs(rig: Rig) -> None:
+def test_a_config_map_that_is_gone_leaves_what_runs(rig: WatchedNodeRig) -> None:
     apply.delete(rig.api, f"{MAP}/{CONFIG_MAP}")
     rig.label("a")
     assert rig.link() == "/available-configs/a"

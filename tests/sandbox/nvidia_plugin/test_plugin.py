@@ -5,25 +5,25 @@ import pytest
 from sandbox.nvidia_plugin.mps_daemon import DEFAULT
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.conftest import root
-from tests.sandbox.nvidia_plugin.bench import PLAIN, SHARED, WHOLE, Node, mps, node, shares
+from tests.sandbox.nvidia_plugin.bench import PLAIN, SHARED, WHOLE, BothPrograms, mps, node, shares
 
 __all__ = ["node", "root"]  # fixtures
 
 
-def test_whole_gpus_are_offered_by_uuid_on_a_socket_of_the_resource(node: Node) -> None:
+def test_whole_gpus_are_offered_by_uuid_on_a_socket_of_the_resource(node: BothPrograms) -> None:
     node.start(PLAIN).offers(WHOLE, *node.uuids)
     assert (node.bench.paths.plugin_dir / "nvidia-gpu.sock").exists()
     assert node.modes() == {DEFAULT}
 
 
 @pytest.mark.parametrize(("more", "resource"), [("", WHOLE), ("renameByDefault: true, ", SHARED)])
-def test_replicas_are_offered_under_the_chosen_name(node: Node, more: str, resource: str) -> None:
+def test_replicas_are_offered_under_the_chosen_name(node: BothPrograms, more: str, resource: str) -> None:
     node.start(mps(4, more)).offers(resource, *shares(node, 4))
     assert list(node.plugin.resources) == [resource]
     assert (node.bench.paths.plugin_dir / f"nvidia-{resource.partition('/')[2]}.sock").exists()
 
 
-def test_new_content_is_not_read_until_a_signal(node: Node) -> None:
+def test_new_content_is_not_read_until_a_signal(node: BothPrograms) -> None:
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     node.text = PLAIN
     node.wait(1000)
@@ -33,7 +33,7 @@ def test_new_content_is_not_read_until_a_signal(node: Node) -> None:
     node.offers(WHOLE, *node.uuids)
 
 
-def test_a_signal_takes_every_resource_off_before_it_reads_the_config(node: Node) -> None:
+def test_a_signal_takes_every_resource_off_before_it_reads_the_config(node: BothPrograms) -> None:
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     node.text = mps(1)
     node.plugin.hang_up(node.now)
@@ -53,12 +53,12 @@ def test_a_signal_takes_every_resource_off_before_it_reads_the_config(node: Node
         ("flags: {migStrategy: both}\n", "unknown MIG strategy: both"),
     ],
 )
-def test_flags_that_it_refuses(node: Node, text: str, refusal: str) -> None:
+def test_flags_that_it_refuses(node: BothPrograms, text: str, refusal: str) -> None:
     node.start(text)
     assert refusal in str(node.plugin.ended)
 
 
-def test_without_a_daemon_it_offers_nothing_and_looks_again_after_30_seconds(node: Node) -> None:
+def test_without_a_daemon_it_offers_nothing_and_looks_again_after_30_seconds(node: BothPrograms) -> None:
     node.text = mps(2)
     node.plugin.start(0)
     node.plugin.step(29)
@@ -68,14 +68,14 @@ def test_without_a_daemon_it_offers_nothing_and_looks_again_after_30_seconds(nod
     node.offers(WHOLE, *shares(node, 2))
 
 
-def test_a_config_of_another_resource_waits_for_a_daemon_that_never_comes(node: Node) -> None:
+def test_a_config_of_another_resource_waits_for_a_daemon_that_never_comes(node: BothPrograms) -> None:
     node.start("sharing: {mps: {resources: [{name: mig-1g.10gb, replicas: 2}]}}")
     for _ in range(3):
         node.wait(30)
     assert (node.plugin.running, node.plugin.loads, node.plugin.resources) == (True, 4, {})
 
 
-def test_a_new_kubelet_is_registered_with(node: Node) -> None:
+def test_a_new_kubelet_is_registered_with(node: BothPrograms) -> None:
     node.start(PLAIN).offers(WHOLE, *node.uuids)
     node.bench.kubelets[0].kill()
     node.bench.kubelet()
@@ -85,7 +85,7 @@ def test_a_new_kubelet_is_registered_with(node: Node) -> None:
     assert node.plugin.loads == 2
 
 
-def test_a_registration_that_the_kubelet_loses_comes_back_with_a_signal_only(node: Node) -> None:
+def test_a_registration_that_the_kubelet_loses_comes_back_with_a_signal_only(node: BothPrograms) -> None:
     node.plugin.loses = 1
     node.start(PLAIN).offers(WHOLE)
     node.wait(1000)
@@ -97,7 +97,7 @@ def test_a_registration_that_the_kubelet_loses_comes_back_with_a_signal_only(nod
     node.offers(WHOLE, *node.uuids)
 
 
-def test_what_a_container_gets(node: Node) -> None:
+def test_what_a_container_gets(node: BothPrograms) -> None:
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     node.bench.run(builders.pod("one", containers=[builders.container(more={WHOLE: 1})]))
     node.bench.run(builders.pod("two", containers=[builders.container(more={WHOLE: 1})]))
@@ -108,12 +108,12 @@ def test_what_a_container_gets(node: Node) -> None:
     assert mounts == {"/mps/nvidia.com/gpu/pipe": str(node.pipe()), "/dev/shm": str(node.mps_root / "shm")}
 
 
-def test_two_replicas_in_one_container_are_refused(node: Node) -> None:
+def test_two_replicas_in_one_container_are_refused(node: BothPrograms) -> None:
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     pod = node.bench.run(builders.pod("two", containers=[builders.container(more={WHOLE: 2})]), "Failed")
     assert "maximum request size for shared resources is 1; found 2" in pod["status"]["message"]
 
 
-def test_two_replicas_in_one_container_where_the_config_allows_them(node: Node) -> None:
+def test_two_replicas_in_one_container_where_the_config_allows_them(node: BothPrograms) -> None:
     node.start(mps(4, "failRequestsGreaterThanOne: false, ")).offers(WHOLE, *shares(node, 4))
     node.bench.run(builders.pod("two", containers=[builders.container(more={WHOLE: 2})]))

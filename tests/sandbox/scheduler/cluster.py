@@ -21,7 +21,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEADLINE_SECONDS = 30.0
 
 
-class Cluster:
+class ScheduledCluster:
     """An API server with a scheduler, in the words of the tests."""
 
     def __init__(self, api: ApiClient, knows_node: Callable[[str], bool] = lambda _: True) -> None:
@@ -79,9 +79,9 @@ class Cluster:
 
 
 @contextmanager
-def scheduling(server: ApiServer, back_off: BackOff | None = None) -> Iterator[Cluster]:
+def scheduling(server: ApiServer, back_off: BackOff | None = None) -> Iterator[ScheduledCluster]:
     scheduler = Scheduler(clients.for_url(server.url), back_off=back_off)
     scheduler.start()
     nodes = scheduler._nodes
-    yield Cluster(clients.for_url(server.url), lambda name: ("", name) in nodes.items())
+    yield ScheduledCluster(clients.for_url(server.url), lambda name: ("", name) in nodes.items())
     scheduler.stop()

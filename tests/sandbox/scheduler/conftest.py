@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.scheduler import BackOff
 from tests.apiserver import ApiServer
-from tests.sandbox.scheduler.cluster import Cluster, scheduling
+from tests.sandbox.scheduler.cluster import ScheduledCluster, scheduling
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def cluster(server: ApiServer) -> Iterator[Cluster]:
+def cluster(server: ApiServer) -> Iterator[ScheduledCluster]:
     """Without back-off, so that who goes first does not depend on when each was tried before."""
     with scheduling(server, BackOff(initial_seconds=0.0)) as cluster:
         yield cluster

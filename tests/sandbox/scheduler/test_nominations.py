@@ -1,11 +1,11 @@
 """Nominations as the scheduler honours them: tried first, held against others, gone after a failed attempt."""
 
 from kube import apply
-from tests.sandbox.scheduler.cluster import Cluster
+from tests.sandbox.scheduler.cluster import ScheduledCluster
 from tests.waiting import eventually
 
 
-def test_a_nomination_stays_until_the_next_failed_attempt(cluster: Cluster) -> None:
+def test_a_nomination_stays_until_the_next_failed_attempt(cluster: ScheduledCluster) -> None:
     cluster.add_node("a")
     cluster.add_pod("p", slices=1)
     cluster.wait_refused("p")
@@ -19,14 +19,14 @@ def test_a_nomination_stays_until_the_next_failed_attempt(cluster: Cluster) -> N
     eventually(lambda: not cluster.nomination_of("p"), "no nomination of p")
 
 
-def take_all(cluster: Cluster) -> None:
+def take_all(cluster: ScheduledCluster) -> None:
     """A node whose only slice is held. Its holder ends on the watch of pods, so after what that has reported."""
     cluster.add_node("a", slices=1)
     cluster.add_pod("holder", slices=1)
     eventually(lambda: cluster.node_of("holder") == "a", "holder on node a")
 
 
-def test_the_nominated_pod_wins_against_an_older_one(cluster: Cluster) -> None:
+def test_the_nominated_pod_wins_against_an_older_one(cluster: ScheduledCluster) -> None:
     take_all(cluster)
     for name in ("older", "nominated"):
         cluster.add_pod(name, slices=1)
@@ -38,7 +38,7 @@ def test_the_nominated_pod_wins_against_an_older_one(cluster: Cluster) -> None:
     eventually(lambda: not cluster.nomination_of("nominated"), "no nomination of nominated")
 
 
-def test_a_more_urgent_rival_wins_against_a_nomination(cluster: Cluster) -> None:
+def test_a_more_urgent_rival_wins_against_a_nomination(cluster: ScheduledCluster) -> None:
     take_all(cluster)
     cluster.add_pod("nominated", slices=1)
     cluster.add_pod("urgent", slices=1, priority=5)
@@ -51,7 +51,7 @@ def test_a_more_urgent_rival_wins_against_a_nomination(cluster: Cluster) -> None
     assert cluster.node_of("nominated") == ""
 
 
-def test_a_nomination_for_a_node_that_is_not_there_is_a_hint_only(cluster: Cluster) -> None:
+def test_a_nomination_for_a_node_that_is_not_there_is_a_hint_only(cluster: ScheduledCluster) -> None:
     cluster.add_node("a")
     cluster.add_pod("p", slices=1)
     cluster.wait_refused("p")
@@ -60,7 +60,7 @@ def test_a_nomination_for_a_node_that_is_not_there_is_a_hint_only(cluster: Clust
     eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
-def test_a_nominated_pods_cpu_is_held(cluster: Cluster) -> None:
+def test_a_nominated_pods_cpu_is_held(cluster: ScheduledCluster) -> None:
     cluster.add_node("a", cpu=4)
     cluster.add_pod("nominated", slices=1, cpu="3")
     cluster.wait_refused("nominated")

@@ -9,11 +9,11 @@ from kube import apply
 from kube.errors import NotFound
 from tests.apiserver import ApiServer, Disconnect, Refuse
 from tests.builders.objects import Json
-from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, Cluster, scheduling
+from tests.sandbox.scheduler.cluster import DEADLINE_SECONDS, PODS, ScheduledCluster, scheduling
 from tests.waiting import eventually
 
 
-def test_a_pod_that_fits_is_bound(cluster: Cluster) -> None:
+def test_a_pod_that_fits_is_bound(cluster: ScheduledCluster) -> None:
     cluster.add_node("a")
     cluster.add_pod("p", cpu="1")
     eventually(lambda: cluster.node_of("p") == "a", "p on node a")
@@ -23,7 +23,7 @@ def test_a_pod_that_fits_is_bound(cluster: Cluster) -> None:
     assert cluster.condition("p")["status"] == "True"
 
 
-def test_a_pod_that_does_not_fit_says_why_and_goes_when_it_fits(cluster: Cluster) -> None:
+def test_a_pod_that_does_not_fit_says_why_and_goes_when_it_fits(cluster: ScheduledCluster) -> None:
     cluster.add_node("a")
     cluster.add_pod("p", slices=1)
     cluster.wait_refused("p")
@@ -38,7 +38,7 @@ def test_a_pod_that_does_not_fit_says_why_and_goes_when_it_fits(cluster: Cluster
     eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
-def test_pods_go_by_priority_then_age(cluster: Cluster) -> None:
+def test_pods_go_by_priority_then_age(cluster: ScheduledCluster) -> None:
     for name, priority in (("old", 0), ("urgent", 10), ("young", 0)):
         cluster.add_pod(name, slices=1, priority=priority)
         cluster.wait_refused(name)
@@ -48,7 +48,7 @@ def test_pods_go_by_priority_then_age(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("leaving", ["deleted", "finished"])
-def test_room_that_a_pod_leaves_is_used(cluster: Cluster, leaving: str) -> None:
+def test_room_that_a_pod_leaves_is_used(cluster: ScheduledCluster, leaving: str) -> None:
     cluster.add_node("a", slices=1)
     cluster.add_pod("first", slices=1)
     eventually(lambda: cluster.node_of("first"), "first on a node")
@@ -61,7 +61,7 @@ def test_room_that_a_pod_leaves_is_used(cluster: Cluster, leaving: str) -> None:
     eventually(lambda: cluster.node_of("second") == "a", "second on node a")
 
 
-def test_a_taint_that_goes_lets_pods_in(cluster: Cluster) -> None:
+def test_a_taint_that_goes_lets_pods_in(cluster: ScheduledCluster) -> None:
     cluster.add_node("a", slices=1)
     taints = [{"key": "gpuplan.dev/changing", "effect": "NoSchedule"}]
     apply.merge_patch(cluster.api, "/api/v1/nodes/a", {"spec": {"taints": taints}})
@@ -72,7 +72,7 @@ def test_a_taint_that_goes_lets_pods_in(cluster: Cluster) -> None:
     eventually(lambda: cluster.node_of("p") == "a", "p on node a")
 
 
-def test_others_pods_and_gated_pods_are_left_alone(cluster: Cluster) -> None:
+def test_others_pods_and_gated_pods_are_left_alone(cluster: ScheduledCluster) -> None:
     cluster.add_node("a", slices=2)
     cluster.add_pod("theirs", slices=1, schedulerName="another")
     cluster.add_pod("gated", slices=1, schedulingGates=[{"name": "example.com/wait"}])
@@ -85,7 +85,7 @@ def test_others_pods_and_gated_pods_are_left_alone(cluster: Cluster) -> None:
     assert not cluster.refused("theirs")
 
 
-def test_pods_spread_over_nodes(cluster: Cluster) -> None:
+def test_pods_spread_over_nodes(cluster: ScheduledCluster) -> None:
     for name in ("a", "b", "c"):
         cluster.add_node(name)
     for number in range(6):
@@ -107,7 +107,7 @@ def test_a_restarted_scheduler_goes_on(server: ApiServer) -> None:
         eventually(lambda: cluster.node_of("second") == "a", "second on node a")
 
 
-def test_a_deleted_pod_is_forgotten(cluster: Cluster) -> None:
+def test_a_deleted_pod_is_forgotten(cluster: ScheduledCluster) -> None:
     cluster.add_node("a")
     cluster.add_pod("p", slices=1)
     cluster.wait_refused("p")
@@ -124,7 +124,9 @@ def test_a_deleted_pod_is_forgotten(cluster: Cluster) -> None:
     [Refuse(code=500), Refuse(code=409, reason="Conflict"), Disconnect(), Disconnect(after_write=True)],
     ids=["500", "409", "no answer", "no answer, but done"],
 )
-def test_a_bind_that_fails_is_tried_again(server: ApiServer, cluster: Cluster, fault: Refuse | Disconnect) -> None:
+def test_a_bind_that_fails_is_tried_again(
+    server: ApiServer, cluster: ScheduledCluster, fault: Refuse | Disconnect
+) -> None:
     faults = [fault, fault]
     server.faults.append(lambda request: faults.pop() if request.path.endswith("/binding") and faults else None)
     cluster.add_node("a", slices=1)
@@ -151,7 +153,7 @@ def test_a_bind_that_is_refused_permanently_is_reported(server: ApiServer) -> No
 
 
 @pytest.mark.slow
-def test_a_thousand_pods(cluster: Cluster) -> None:
+def test_a_thousand_pods(cluster: ScheduledCluster) -> None:
     """All get the reason why they wait; then a third gets its slices within seconds of their appearing."""
     for number in range(10):
         cluster.add_node(f"n{number}", cpu=400)

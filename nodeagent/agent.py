@@ -86,7 +86,7 @@ class Agent:
             observation.plan,
             observation.gpus,
             driver_version=observation.driver_version,
-            draining=observation.draining,
+            disabled=observation.disabled,
             drives_nvidia=self.nvidia is not None,
         )
 
@@ -138,7 +138,7 @@ def _changes(desired: DesiredItems, observation: Observation) -> dict[int, GpuCh
     for item in desired.items:
         if item.gpu is not None:
             judged = observation.judge(item.gpu)
-            if desired.paused or desired.draining:
+            if desired.paused or desired.disabled:
                 # Not even what this agent left half-made is touched.
                 judged = replace(judged, unfinished=frozenset())
             in_use = [p.placed for p in judged.partitions if p.placed and not judged.verdict(p).free]

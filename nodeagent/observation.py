@@ -78,7 +78,7 @@ class Observation:
     """By GPU UUID; a text says why they could not be read."""
     unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
     """Placements at which this agent was interrupted, by GPU UUID."""
-    draining: bool = False
+    disabled: bool = False
     """The node is not enabled any more: no pod is to get a device, until it is enabled again or the process ends."""
     rival: str = ""
     """Why our device plugin may not serve this node: another one does. A sentence for people."""
@@ -152,7 +152,7 @@ class Observer:
                 node=node,
                 mps=self.plugin.mps(),
             ),
-            draining=self._draining(plan, node),
+            disabled=self._disabled(plan, node),
             rival=rival(plugin.title if plugin is not None else "", found.rival_sockets),
             usage=found.usage,
             gpus=hardware.gpus,
@@ -164,13 +164,13 @@ class Observer:
             believed_in_seconds=found.believed_in_seconds,
         )
 
-    def _draining(self, plan: ObservedPlan | None, node: ObservedNode | None) -> bool:
+    def _disabled(self, plan: ObservedPlan | None, node: ObservedNode | None) -> bool:
         """Also after the controller's label is gone, until this process is ended: what was reported must stay true.
 
         A node to which another label brought the agent was never enabled, and is not disabled either.
         """
         handed_back = plan is not None and plan.handed_back
-        return node is not None and node.disabled and (self.cache.was_ours or handed_back)
+        return node is not None and node.enablement_ended and (self.cache.was_ours or handed_back)
 
     def _processes(self, gpus: Iterable[ObservedGpu], hidden: str) -> Mapping[str, tuple[GpuProcess, ...] | str]:
         readable = [gpu for gpu in gpus if not gpu.problem]

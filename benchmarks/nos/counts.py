@@ -1,6 +1,6 @@
 """Counts as people write them in nos' files: whole numbers, sometimes as text, by slice.
 
-Takes raw values of JSON or YAML, returns integers and counts by slice name; anything else is a ValueError that names
+Takes raw values of JSON or YAML, returns integers and counts by resource name; anything else is a ValueError that names
 what was found where. Slices may go by their bare name (1g.5gb, 10gb) or as resources (mig-1g.5gb, nvidia.com/gpu-10gb).
 """
 

@@ -16,7 +16,7 @@ from controller.actions.metrics import ErrorStage
 from controller.actions.plan_writer import Writer, Written
 from controller.api.plans import PlanReading
 from crds.v1alpha1 import paths
-from crds.v1alpha1.enablement import draining
+from crds.v1alpha1.enablement import disabled
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
 from kube import apply, errors
 
@@ -49,7 +49,7 @@ class PlanLifecycle:
         reading, node = self._state.plan(name), self._state.node(name)
         enabled = node is not None and node.partitioning is not None
         # In a plan the agent of a disabled node reports what it waits for.
-        needed = enabled or (node is not None and draining(node.labels))
+        needed = enabled or (node is not None and disabled(node.labels))
         if needed and not self._state.plan_exists(name):
             if self._duties.is_over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
                 yield Duty(what=f"creation of plan {name}", about=name, act=partial(self._create, name))

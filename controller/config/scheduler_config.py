@@ -97,7 +97,7 @@ def profile_warnings(profiles: SchedulerProfiles) -> list[str]:
         )
         if ignored:
             found.append(
-                f"scheduler profile {name} ignores {', '.join(ignored)}: pods may be bound where no slice is free"
+                f"scheduler profile {name} ignores {', '.join(ignored)}: pods may be bound where no partition is free"
             )
     return found
 

@@ -106,13 +106,13 @@ class Settings(Section):
     """A pod that waits longer than this counts as the next priority level, and the oldest one without a place has a GPU
     reserved."""
     bind_seconds: Seconds = 60.0
-    """A pod that its scheduler passes over for this long, twice, although its slices are there, is left alone."""
+    """A pod that its scheduler passes over for this long, twice, although its partitions are there, is left alone."""
     agent_silent_seconds: Seconds = 60.0
     """An agent whose Lease was not renewed for this long counts as silent: its node is not planned any more."""
     taint_removal_seconds: Seconds = 180.0
     """After this long the silent agent's taint gpuplan.dev/changing is taken off its node."""
     under_way_seconds: Seconds = 300.0
-    """How long slices that an agent is still making count as supply."""
+    """How long partitions that an agent is still making count as supply."""
     plan_return_seconds: Seconds = 60.0
     """A deleted plan of a node that is still enabled returns, empty, after this long."""
     orphan_plan_seconds: Seconds = 3600.0

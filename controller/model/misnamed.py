@@ -1,7 +1,7 @@
-"""Find the slice name that a mistyped resource name was probably meant to be.
+"""Finds the partition whose name a mistyped resource name was probably meant to be.
 
 Compares it with the names of all known MIG profiles and, for a name with a number, with the MPS slice of so many GB.
-Compares names only: whether a GPU can have the slice is not checked here.
+Compares names only: whether a GPU can have the partition is not checked here.
 """
 
 import re
@@ -18,18 +18,18 @@ _LEAST_LIKENESS = 0.6
 
 def about_misnamed(resource: str) -> str:
     """The message for the owner of a pod that requests it."""
-    meant = nearest_slice(resource)
+    meant = nearest_name(resource)
     if meant:
-        return f"{resource} is not a slice name; did you mean {meant}?"
+        return f"{resource} names no partition. Did you mean {meant}?"
     return (
-        f"{resource} is not a slice name. MIG instances are requested as nvidia.com/mig-<profile>, such as "
-        "nvidia.com/mig-1g.10gb, MPS slices as nvidia.com/gpu-<N>gb."
+        f"{resource} names no partition. Request a MIG instance as nvidia.com/mig-<profile>, such as "
+        "nvidia.com/mig-1g.10gb, or an MPS slice as nvidia.com/gpu-<N>gb."
     )
 
 
 @lru_cache(maxsize=1024)
-def nearest_slice(resource: str) -> str:
-    """The most similar slice name; '' where none is similar."""
+def nearest_name(resource: str) -> str:
+    """The most similar name of a partition; '' where none is similar."""
     number = _NUMBER.search(resource)
     gigabytes = [mps_resource_gb(int(number[0]))] if number is not None and int(number[0]) else []
     known = {name.removeprefix(_DOMAIN): name for name in (*_mig_names(), *gigabytes)}

@@ -58,7 +58,7 @@ class PodView:
     overriding_container: str = ""
     """A container with a share by MPS that sets NVIDIA_VISIBLE_DEVICES or CUDA_MPS_* itself."""
     misnamed: tuple[str, ...] = ()
-    """Requested resources that are named like a slice and are none."""
+    """Requested resources that are named like a partition and are none."""
     mps_users: tuple[int, ...] = ()
     """As whom its containers with a share by MPS run, sorted; -1 where their images say so."""
     scheduler_name: str = "default-scheduler"

@@ -26,7 +26,7 @@ class Enablement:
         return self.mode is None and not self.warning
 
 
-def draining(labels: Mapping[str, str]) -> bool:
+def disabled(labels: Mapping[str, str]) -> bool:
     """The node was enabled, is not any more, and agent and device plugin are still on it."""
     return labels.get(names.LABEL_NODE_AGENT) == "true" and enablement(labels).ended
 

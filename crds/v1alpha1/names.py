@@ -58,7 +58,7 @@ selects it."""
 
 TAINT_CHANGING = "gpuplan.dev/changing"
 CHANGING_TAINT = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
-"""Set by the agent while the node's allocatable still counts a slice that is being withdrawn."""
+"""Set by the agent while the node's allocatable still counts a device that is being withdrawn."""
 
 
 class Partitioning(StrEnum):
@@ -264,7 +264,7 @@ class GpuState(StrEnum):
     UNMANAGED = "Unmanaged"
     """No item in the plan: reported, never changed."""
     CHANGING = "Changing"
-    """Hardware or slices are being changed."""
+    """Partitions are being created or destroyed."""
     ADVERTISING = "Advertising"
     """Created; the kubelet or the Node does not show it yet."""
     WAITING_FOR_RELEASE = "WaitingForRelease"

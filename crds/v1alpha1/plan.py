@@ -1,4 +1,4 @@
-"""The kind itself, and the effective plan of each GPU.
+"""The kind itself, and the effective item of each GPU.
 
 Takes an object as the API server returned it; gives typed values, the item that counts for each GPU index, and its
 hash. Does no I/O.

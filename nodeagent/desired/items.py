@@ -15,7 +15,7 @@ from nodeagent.desired.for_nvidia import config_for
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.desired.target import (
     OF_ANY_NODE,
-    Drained,
+    Disabled,
     MigTarget,
     OfNode,
     Refused,
@@ -46,7 +46,7 @@ class DesiredItems:
 
     spec_version: tuple[str, int] = ("", 0)
     paused: bool = False
-    draining: bool = False
+    disabled: bool = False
     """The node is not enabled any more: nothing of the plan is carried out."""
     refused: Refused | None = None
     """Why nothing of the plan can be carried out."""
@@ -60,8 +60,8 @@ class DesiredItems:
 
     def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
         """What a GPU is to become in this pass, given the pod of NVIDIA's mig-manager if there is one."""
-        if self.draining:
-            return Drained()
+        if self.disabled:
+            return Disabled()
         if item.gpu_item is None or item.gpu is None:
             return Unchanged()
         found = self.refused or target(item.gpu_item, item.gpu, in_use, self.of_node)
@@ -78,7 +78,7 @@ def desired_items(
     gpus: Iterable[ObservedGpu],
     *,
     driver_version: str,
-    draining: bool,
+    disabled: bool,
     drives_nvidia: bool,
 ) -> DesiredItems:
     """Without a plan, or with one that cannot be read, every GPU is left as it is.
@@ -87,7 +87,7 @@ def desired_items(
     """
     by_index = {gpu.index: gpu for gpu in gpus}
     if plan is None or plan.content is None:
-        return _left_alone(plan, by_index, draining=draining)
+        return _left_alone(plan, by_index, disabled=disabled)
     spec = plan.content.spec
     items = effective_items(spec)
     found = [
@@ -105,7 +105,7 @@ def desired_items(
     return DesiredItems(
         spec_version=plan.spec_version,
         paused=bool(spec.paused),
-        draining=draining,
+        disabled=disabled,
         refused=nvidia if isinstance(nvidia, Refused) else None,
         items=tuple(found),
         of_node=of_node,
@@ -114,13 +114,13 @@ def desired_items(
     )
 
 
-def _left_alone(plan: ObservedPlan | None, gpus: Mapping[int, ObservedGpu], *, draining: bool) -> DesiredItems:
+def _left_alone(plan: ObservedPlan | None, gpus: Mapping[int, ObservedGpu], *, disabled: bool) -> DesiredItems:
     """Without a plan that can be read."""
     problem = plan.problem if plan is not None else ""
     refused = Refused(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
     return DesiredItems(
         spec_version=plan.spec_version if plan else ("", 0),
-        draining=draining,
+        disabled=disabled,
         refused=refused if problem else None,
         items=tuple(DesiredItem(index=index, gpu=gpu) for index, gpu in sorted(gpus.items())),
     )

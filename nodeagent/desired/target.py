@@ -58,7 +58,7 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class Disabled:
     """The node is not enabled any more: the hardware stays as it is, and no pod gets a device of it."""
 
 
@@ -72,7 +72,7 @@ class Refused:
 
 ItemTarget: TypeAlias = MigTarget | MpsTarget | WholeTarget | Refused
 """What one item requests of a GPU."""
-Target: TypeAlias = ItemTarget | Unchanged | Drained
+Target: TypeAlias = ItemTarget | Unchanged | Disabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

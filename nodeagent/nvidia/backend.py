@@ -84,7 +84,7 @@ class NvidiaBackend:
         node, config = observation.readings.node, desired.nvidia
         if node is None:
             return Progress(stage=_waits("this Node was not read from the API yet"), key="")
-        if not isinstance(config, NodeConfig) or desired.paused or desired.draining or observation.rival:
+        if not isinstance(config, NodeConfig) or desired.paused or desired.disabled or observation.rival:
             self._guard.lift(node)
             return Progress(stage=DONE, key=node.plugin_config)
         # Without a GPU to ask about, nothing would be in use.

@@ -37,7 +37,7 @@ class ObservedNode:
     """Our taint is on the Node."""
     ours: bool = False
     """It is enabled, or the controller's label keeps the agent on it."""
-    disabled: bool = False
+    enablement_ended: bool = False
     """No label enables it, nor is there one that is not understood."""
     operator: bool = False
     """The GPU Operator has labels on it."""
@@ -80,7 +80,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         capacity=_amounts(status.get("capacity")),
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
-        disabled=enablement(labels).ended,
+        enablement_ended=enablement(labels).ended,
         driver_unloads=gpu_operator.driver_unloads(labels),
         operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),

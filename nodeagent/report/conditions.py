@@ -63,7 +63,7 @@ def conditions(
 def _ready(result: PassResult) -> ConditionValue:
     if result.problem:
         return False, *result.problem
-    if result.release.draining:
+    if result.release.disabled:
         return False, Reason.NODE_DISABLED, result.release.message
     if result.observation.driver_closed:
         return _driver(result)
@@ -87,7 +87,7 @@ def _matching(result: PassResult) -> str:
 def _reconciling(result: PassResult) -> ConditionValue:
     if result.observation.driver_closed:
         return True, Reason.DRIVER_UPGRADE, str(result.observation.driver_problem)
-    if result.release.draining:
+    if result.release.disabled:
         return not result.release.done, result.release.reason, result.release.message
     if result.work.desired.paused:
         return False, Reason.PAUSED, "Nothing is changed while spec.paused is true."
@@ -106,7 +106,7 @@ def _any(outcomes: list[GpuOutcome], *, otherwise: str) -> ConditionValue:
 
 
 def _applied(result: PassResult) -> ConditionValue:
-    if result.release.draining:
+    if result.release.disabled:
         return False, Reason.NODE_DISABLED, "The node is not enabled: its plan is not carried out."
     behind = [outcome for outcome in result.outcomes if outcome.managed and not outcome.converged]
     if behind:
@@ -136,7 +136,7 @@ def _drifted(result: PassResult) -> ConditionValue:
         if outcome.managed
         and outcome.plan_hash == outcome.item_hash
         and not outcome.converged
-        and not (result.work.desired.paused or result.work.desired.draining)
+        and not (result.work.desired.paused or result.work.desired.disabled)
         # What cannot be read was not observed to differ.
         and not (outcome.gpu is not None and outcome.gpu.problem)
     ]
@@ -204,7 +204,7 @@ def _driver(result: PassResult) -> ConditionValue:
 
 
 def _operator_labels(result: PassResult) -> ConditionValue:
-    return operator_labels(result.observation.readings.node, draining=result.observation.draining)
+    return operator_labels(result.observation.readings.node, disabled=result.observation.disabled)
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

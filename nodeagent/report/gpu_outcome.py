@@ -11,7 +11,7 @@ from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
-from nodeagent.desired.target import Drained, Refused, Unchanged
+from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import InUseError
 from nodeagent.hardware.partitions import Partition
@@ -83,8 +83,8 @@ def closed_gpu(
 def _state(
     item_hash: str, change: GpuChange, actuated: Actuated, stage: Stage, confirmed_hash: str
 ) -> tuple[GpuState, Reason, str]:
-    if isinstance(change.target, Drained):
-        return _draining(change, stage)
+    if isinstance(change.target, Disabled):
+        return _disabled(change, stage)
     if not item_hash:
         if why := fault(change.gpu):
             return GpuState.UNMANAGED, Reason.UNHEALTHY, why
@@ -161,7 +161,7 @@ def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
     return GpuState.WAITING_FOR_RELEASE, waiting_reason(change), holders(change)
 
 
-def _draining(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
+def _disabled(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
     if change.blocking:
         return GpuState.WAITING_FOR_RELEASE, waiting_reason(change), holders(change)
     if change.unreleased:

@@ -14,9 +14,9 @@ from nodeagent.observed.node import ObservedNode
 PATIENCE_SECONDS = 10.0
 
 
-def missing(node: ObservedNode | None, *, draining: bool) -> str:
+def missing(node: ObservedNode | None, *, disabled: bool) -> str:
     """What is wrong and the command that helps; empty where nothing is, or the node is on its way out of gpuplan."""
-    if node is None or draining or not node.operator_parts:
+    if node is None or disabled or not node.operator_parts:
         return ""
     parts = " and ".join(key.removeprefix(gpu_operator.PREFIX) for key in node.operator_parts)
     verb = "gives out or partitions" if len(node.operator_parts) == 1 else "give out and partition"
@@ -24,13 +24,13 @@ def missing(node: ObservedNode | None, *, draining: bool) -> str:
     return f"The GPU Operator runs its {parts} on this node, which {verb} the same GPUs: {command}"
 
 
-def operator_labels(node: ObservedNode | None, *, draining: bool) -> tuple[bool, Reason, str]:
+def operator_labels(node: ObservedNode | None, *, disabled: bool) -> tuple[bool, Reason, str]:
     """Status, reason and message of the condition."""
-    if message := missing(node, draining=draining):
+    if message := missing(node, disabled=disabled):
         return False, Reason.OPERATOR_LABELS_MISSING, message
     if node is None or not node.operator:
         return True, Reason.NO_OPERATOR, "The node has no labels of the GPU Operator."
-    if draining:
+    if disabled:
         return True, Reason.NODE_DISABLED, "The node is not enabled: the GPU Operator may run every part of it here."
     return True, Reason.CONFIRMED, "The GPU Operator runs neither its device plugin nor its mig-manager on this node."
 
@@ -42,9 +42,9 @@ class MissingLabels:
         self._ages = Ages(clock)
         self._reported = ""
 
-    def news(self, node: ObservedNode | None, *, draining: bool) -> str:
+    def news(self, node: ObservedNode | None, *, disabled: bool) -> str:
         """What is to be reported now; empty where nothing is missing, or that was reported already."""
-        message = missing(node, draining=draining)
+        message = missing(node, disabled=disabled)
         if not message:
             self._reported = ""
         lasts = bool(message) and self._ages.seconds(message) >= PATIENCE_SECONDS

@@ -75,7 +75,7 @@ class Release:
 
     reason: Reason
     message: str
-    draining: bool = False
+    disabled: bool = False
     """The node is not enabled any more."""
     done: bool = False
     """No pod holds a device of it, and none can get one."""
@@ -83,7 +83,7 @@ class Release:
     @property
     def settled(self) -> bool:
         """Nothing of it is under way."""
-        return self.done or not self.draining
+        return self.done or not self.disabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

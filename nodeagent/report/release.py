@@ -17,7 +17,7 @@ ENABLED = Release(reason=Reason.NODE_ENABLED, message="The node has not been dis
 def release(work: PassWork) -> Release:
     """How far the node is on its way out of gpuplan."""
     observation, node = work.observation, work.observation.readings.node
-    if node is None or not work.desired.draining:
+    if node is None or not work.desired.disabled:
         return ENABLED
     if observation.driver_problem is not None:
         why = f"whether pods use GPUs of this node is not known: {observation.driver_problem}"
@@ -39,7 +39,7 @@ def release(work: PassWork) -> Release:
         reason=Reason.NODE_DISABLED,
         message="No pod holds a device of this node or can get one: agent and device plugin leave it, and others may "
         f"use its GPUs. Set the label {LABEL_PARTITIONING} to enable it again.",
-        draining=True,
+        disabled=True,
         done=True,
     )
 
@@ -49,7 +49,7 @@ def _waits(reason: Reason, why: str) -> Release:
         reason=reason,
         message="The node is not enabled any more, and is handed back when no pod holds a device of it; "
         f"{why}. To hand it back at once, whatever runs on it, remove its label {LABEL_NODE_AGENT}.",
-        draining=True,
+        disabled=True,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
-from nodeagent.desired.target import Drained, MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
+from nodeagent.desired.target import Disabled, MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
@@ -40,7 +40,7 @@ class GpuChange:
     missing: tuple[str, ...] = ()
     """Desired and not there yet."""
     unreleased: tuple[Partition, ...] = ()
-    """Of a drained GPU: not known to be free, or not yet known to be gone from the kubelet's list."""
+    """Of a GPU of a disabled node: not known to be free, or not yet known to be gone from the kubelet's list."""
     differs: bool = False
     """Paused, and something is to be done."""
 
@@ -63,12 +63,12 @@ def gpu_change(target: Target, judged: JudgedGpu) -> GpuChange:
         return _mps(target, judged)
     if isinstance(target, WholeTarget):
         return _whole(target, judged)
-    if isinstance(target, Drained):
-        return _drained(target, judged)
+    if isinstance(target, Disabled):
+        return _disabled(target, judged)
     return _unchanged(target, judged)
 
 
-def _drained(target: Drained, judged: JudgedGpu) -> GpuChange:
+def _disabled(target: Disabled, judged: JudgedGpu) -> GpuChange:
     """Everything leaves the list at once, also what a pod holds: else the next pod of a queue would get it again.
 
     The holder keeps it. A held id that is not listed hides no free one here, since none is listed. A slice that was

@@ -106,8 +106,8 @@ def test_pods_that_request_nothing_are_counted_and_mistyped_names_are_explained(
     out = capsys.readouterr().out
     assert "of 11 pods placed" in out
     assert out.endswith("1 pod requests nothing that gpuplan serves\n")
-    assert "nvidia.com/mig-1g5gb is not a slice name; did you mean nvidia.com/mig-1g.5gb?" in " ".join(out.split())
-    assert "did you mean nvidia.com/gpu-10gb?" in " ".join(out.split())
+    assert "nvidia.com/mig-1g5gb names no partition. Did you mean nvidia.com/mig-1g.5gb?" in " ".join(out.split())
+    assert "Did you mean nvidia.com/gpu-10gb?" in " ".join(out.split())
 
 
 def test_settings_of_the_controller(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

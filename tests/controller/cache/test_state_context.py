@@ -175,7 +175,7 @@ def test_a_name_that_no_node_has_any_more_is_explained() -> None:
     bench.node(node("n1"))
     assert bench.triggers() == ("pod uid-waits", "node n1")
     (refused,) = bench.state.snapshot().demands.refused
-    assert "is not a slice name" in refused.message
+    assert "names no partition" in refused.message
 
 
 def test_a_name_that_a_node_has_now_needs_no_pass_any_more() -> None:

@@ -181,7 +181,7 @@ def test_resources_that_an_extender_manages_are_left_to_it() -> None:
 
     assert found["default-scheduler"].ignored_resources == {"nvidia.com/gpu-10gb"}
     assert profile_warnings(found) == [
-        "scheduler profile default-scheduler ignores nvidia.com/gpu-10gb: pods may be bound where no slice is free"
+        "scheduler profile default-scheduler ignores nvidia.com/gpu-10gb: pods may be bound where no partition is free"
     ]
 
 

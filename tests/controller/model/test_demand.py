@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.model.demand import demand_of, queue_order
-from controller.model.misnamed import about_misnamed, nearest_slice
+from controller.model.misnamed import about_misnamed, nearest_name
 from controller.model.reasons import UnplacedReason
 from controller.model.serving import Serving, collect
 from controller.model.views import PodView
@@ -82,13 +82,13 @@ def test_these_are_no_demand(candidate: PodView) -> None:
         pytest.param(
             replaced(pod("a"), misnamed=("nvidia.com/mig-1g5gb",)),
             UnplacedReason.NOT_SERVED,
-            "did you mean nvidia.com/mig-1g.5gb?",
+            "Did you mean nvidia.com/mig-1g.5gb?",
             id="mistyped",
         ),
         pytest.param(
             replaced(pod("a", MIG), misnamed=("nvidia.com/mig-2g10gb",)),
             UnplacedReason.NOT_SERVED,
-            "did you mean nvidia.com/mig-2g.10gb?",
+            "Did you mean nvidia.com/mig-2g.10gb?",
             id="one of two mistyped",
         ),
         pytest.param(replaced(pod("a", MIG), claims=True), UnplacedReason.NOT_SERVED, "DRA", id="resource claims"),
@@ -151,11 +151,11 @@ def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> N
     ],
 )
 def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
-    """'': nothing is wrong with it, or no slice is meant; None: no slice is named like it."""
+    """'': nothing is wrong with it, or no partition is meant; None: no partition is named like it."""
     assert is_misnamed(typed) == (meant != "")
     if meant != "":
-        assert nearest_slice(typed) == (meant or "")
-        assert (meant or "requested as") in about_misnamed(typed)
+        assert nearest_name(typed) == (meant or "")
+        assert (meant or "Request a MIG instance as") in about_misnamed(typed)
 
 
 def test_our_own_nomination_is_no_preemption() -> None:

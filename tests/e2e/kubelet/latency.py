@@ -1,7 +1,7 @@
-"""From a slice that is made to a pod that runs in it: one sample, split by the part that took the time.
+"""From an instance that is made to a pod that runs in it: one sample, split by the part that took the time.
 
-Takes a GPU node, a layout without and one with the slice; returns `Phases` in seconds. A pod waits for the slice from
-the start; hardware and kubelet are polled every few hundredths of a second, Node and pod are watched.
+Takes a GPU node, a layout without and one with the instance; returns `Phases` in seconds. A pod waits for the instance
+from the start; hardware and kubelet are polled every few hundredths of a second, Node and pod are watched.
 """
 
 import json
@@ -31,7 +31,7 @@ class Phases:
     """Seconds, each from the end of the one before."""
 
     plan: float
-    """The plan was written; the agent has made the slice."""
+    """The plan was written; the agent has made the instance."""
     plugin: float
     """The plugin has advertised it, and the kubelet has registered it."""
     node: float
@@ -46,7 +46,7 @@ class Phases:
     """The pod is Running at the API."""
 
     @property
-    def from_slice(self) -> float:
+    def from_instance(self) -> float:
         """Slice made to pod Running."""
         return float(sum(astuple(self))) - self.plan
 
@@ -110,8 +110,8 @@ def table(title: str, samples: Sequence[Phases]) -> str:
     """Median and maximum of each phase."""
     rows = [f"{title}, {len(samples)} samples, seconds: p50 / max"]
     columns = {field.name: [getattr(each, field.name) for each in samples] for field in fields(Phases)}
-    columns["from slice made to pod running"] = [each.from_slice for each in samples]
-    rows += [f"  {name:32} {statistics.median(values):6.2f} / {max(values):6.2f}" for name, values in columns.items()]
+    columns["from instance made to pod running"] = [each.from_instance for each in samples]
+    rows += [f"  {name:33} {statistics.median(values):6.2f} / {max(values):6.2f}" for name, values in columns.items()]
     return "\n".join(rows)
 
 

@@ -1,4 +1,4 @@
-"""How long it takes from a slice that is made to a pod that runs in it, and which part takes that time.
+"""How long it takes from an instance that is made to a pod that runs in it, and which part takes that time.
 
 With the kubelet's status tick at its default of ten seconds, and with the agent writing the Node's allocatable itself.
 GPUPLAN_E2E_SAMPLES sets how often (3); the table is printed.
@@ -19,7 +19,7 @@ SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 2}
 
 
 @pytest.mark.parametrize("write", [False, True], ids=["status tick", "writeAllocatable"])
-def test_slice_made_to_pod_running(
+def test_instance_made_to_pod_running(
     cluster: RealCluster,
     kubelet_programs: KubeletPrograms,
     latency_samples: int,
@@ -45,4 +45,4 @@ def check(found: Phases, *, write: bool) -> None:
     """Bounds that hold on a busy machine, too; the table is for people."""
     assert found.plugin < 10
     assert found.node < (5 if write else TICK_AND_JITTER_SECONDS + 5)
-    assert found.from_slice < 40
+    assert found.from_instance < 40

@@ -1,4 +1,4 @@
-"""`gpuplan-controller --config FILE`: read the settings, build the client, run until a signal stops it.
+"""Runs `gpuplan-controller --config FILE`: reads the settings, builds the client, goes on until a signal stops it.
 
 The only module of the controller that reads arguments and the environment. Exit codes: 0 after SIGTERM or SIGINT, 1
 when the leader's Lease was lost or the scheduler's configuration has changed (the Deployment restarts it), 2 for

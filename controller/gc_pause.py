@@ -1,4 +1,4 @@
-"""Pause the garbage collector during a planning pass.
+"""Pauses the garbage collector during a planning pass.
 
 A pass makes hundreds of thousands of objects, nearly all of which reference counts free by themselves; the collector
 would walk a snapshot of 50,000 pods again and again meanwhile, for up to half of the pass's time, and find nothing.

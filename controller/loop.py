@@ -1,7 +1,7 @@
-"""Run one pass after the other: the only module of the controller that knows the whole order.
+"""Runs one pass after the other: the only module of the controller that knows the whole order.
 
     API ─ pods, nodes, plans, leases ─► watches ─► api ─► cache ── snapshot() ──┐   ┌─────────── pure ───────────┐
-                                         └─ what changed ─► window ── is over ──┴─► │ demand ─► planner          │
+                                         └─ what changed ─► window ── is over ──┴─► │ planner ─► explanation     │
                                                                                     │   simulator · partitioning │
     API ◄─ plan.spec.planned (apply) ◄──── plan_writer ◄──── PlanningResult ◄───────┴────────────────────────────┘
     API ◄─ Events, metrics, one log line ◄─ reporter ◄──────┘

@@ -1,4 +1,4 @@
-"""Build the parts of the controller around one API client, and stop them again.
+"""Builds the parts of the controller around one API client, and stops them again.
 
 Takes a client, the settings and a planner, and returns a Controller with `run` and `stop`. Each
 part is built from finished ones, in the order in which they need each other. Knows nothing of what a pass does.

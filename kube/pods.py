@@ -1,4 +1,4 @@
-"""Add up what a pod's containers request, init containers and sidecars as kube-scheduler counts them.
+"""Adds up what a pod's containers request, init containers and sidecars as kube-scheduler counts them.
 
 Takes a pod's spec and a function that returns the amounts of one container, in whatever units; returns the sum of what
 runs together, and the most that is held at any time. A sidecar, an init container that is restarted always, starts in

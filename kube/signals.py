@@ -1,4 +1,4 @@
-"""End a process by SIGTERM or SIGINT, whatever its main thread does at that moment.
+"""Ends a process by SIGTERM or SIGINT, whatever its main thread does at that moment.
 
 Takes a function and calls it, on a thread of its own, for each such signal. A handler runs in the main thread between
 any two steps, even while that thread holds the lock of the very Event that the function sets, and would wait for it

@@ -1,1 +1,1 @@
-"""One node's plan in, MIG instances and MPS slices out."""
+"""Carries out the plan of one node on its GPUs, advertises the result to the kubelet, and reports status."""

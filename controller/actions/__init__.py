@@ -1,1 +1,1 @@
-"""Write to the API server and report: plans, nominations, conditions, Events, metrics."""
+"""Writes to the API server and reports: plans, nominations, conditions, Events, metrics."""

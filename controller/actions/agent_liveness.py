@@ -1,4 +1,4 @@
-"""Write AgentAlive, the controller's judgement of each node agent, into the status of its plan.
+"""Writes AgentAlive, the controller's judgement of each node agent, into the status of its plan.
 
 Takes the ages of the agents' Leases and writes conditions by status apply under the controller's own manager:
 AgentAlive always, and Ready=Unknown while the agent is silent, when its Node goes away, and on a plan that no agent has

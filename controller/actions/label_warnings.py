@@ -1,4 +1,4 @@
-"""Warn about labels of nodes that cannot be understood, or contradict each other.
+"""Warns about labels of nodes that cannot be understood, or contradict each other.
 
 Takes the names of nodes that changed from the state, and writes a log line and an Event of the Node where what is wrong
 with its labels is new, or with the annotation by which `operatorLabels: manage` restores the GPU Operator's. Never

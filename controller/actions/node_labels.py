@@ -1,4 +1,4 @@
-"""Keep agent and device plugin on a node until it may be handed back, and the GPU Operator's rival parts off it.
+"""Keeps agent and device plugin on a node until it may be handed back, and the GPU Operator's rival parts off it.
 
 Takes Nodes and plans from the state and writes labels of Nodes, each node's in one JSON patch that tests its
 resourceVersion. An enabled node gets the label gpuplan.dev/node-agent, which our DaemonSets select too; it is removed

@@ -1,4 +1,4 @@
-"""Nominate planned pods to their nodes, so that the scheduler gives each the partitions that were made for it.
+"""Nominates planned pods to their nodes, so that the scheduler gives each the partitions that were made for it.
 
 Takes the reservations of the last pass and the plans' statuses and patches `status.nominatedNodeName`: as soon as a pod
 has a reservation while the node's GPUs are being changed, and later as long as the pod waits and its partitions are

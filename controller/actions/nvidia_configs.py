@@ -1,4 +1,4 @@
-"""Write the configs that plans with `devicePlugin.backend: nvidia` need, and name them in the labels of their Nodes.
+"""Writes the configs that plans with `devicePlugin.backend: nvidia` need, and names them in the labels of their Nodes.
 
 Takes plans and Nodes from the state. A config gets a key of its own in the ConfigMap of NVIDIA's device plugin as soon
 as a plan has it, for the kubelet needs minutes to project it; the label `nvidia.com/device-plugin.config` follows when

@@ -1,4 +1,4 @@
-"""Create plans that are missing, delete plans of Nodes that are gone, and drop items that a pin overrules.
+"""Creates plans that are missing, deletes plans of Nodes that are gone, and drops items that a pin overrules.
 
 Reads the state and makes few writes: the empty plan of a node that has an agent by POST with nodeName only, the
 removal of pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is

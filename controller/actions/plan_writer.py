@@ -1,4 +1,4 @@
-"""Write `spec.planned` of each changed plan by server-side apply, and nothing else of the spec.
+"""Writes `spec.planned` of each changed plan by server-side apply, and nothing else of the spec.
 
 Takes the node changes of one pass with the plan views that it was made from and returns one outcome per node. Every
 write carries uid and resourceVersion. A refusal for a stale version is normal, since the agent's status writes move it:

@@ -1,4 +1,4 @@
-"""Report what a pass decided: Events, metrics, one log line, and `decisions`.
+"""Reports what a pass decided: Events, metrics, one log line, and `decisions`.
 
 Takes the result of a pass and the outcome of its writes. An unplaced pod gets an Event with the reason, a pod
 that partitions are made for gets one (`pod_events` decides when), and so does each plan that was written. Decides

@@ -1,1 +1,1 @@
-"""Parse objects of the API server into values, and encode the items of plans."""
+"""Parses objects of the API server into values, and encodes the items of plans."""

@@ -1,4 +1,4 @@
-"""Parse raw JSON of nodes into NodeViews, once per watch event.
+"""Parses raw JSON of nodes into NodeViews, once per watch event.
 
 Takes an object as the API server sent it and returns its frozen view, or an `Unreadable` with the reason. Reads neither
 a clock nor another object.

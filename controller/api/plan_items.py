@@ -1,4 +1,4 @@
-"""Convert items of a plan (`spec.gpus`, `spec.planned.gpus`) to the desired contents of a GPU, and back.
+"""Converts items of a plan (`spec.gpus`, `spec.planned.gpus`) to the desired contents of a GPU, and back.
 
 Takes an API item with the GPU's model and memory and returns what planning compares; takes a planned GPU and returns
 the item to write, every instance with its start. A profile or start that the model's tables do not know is kept as a

@@ -1,4 +1,4 @@
-"""Parse each version of a plan once, however many ways it arrives.
+"""Parses each version of a plan once, however many ways it arrives.
 
 Our own write is answered with the object that the watch brings as well, at the same moment or a little later. Readings
 are shared as long as something holds them; the cache never keeps an object alive beyond the most recent few.

@@ -1,4 +1,4 @@
-"""Parse raw JSON of a GPUPartitionPlan into a PlanReading.
+"""Parses raw JSON of a GPUPartitionPlan into a PlanReading.
 
 Takes the object as the API server sent it and returns everything that follows from the object alone: the effective item
 of each reported GPU and how far its agent is with it (`Stage`), what users wrote, and the conditions that the

@@ -1,4 +1,4 @@
-"""Find the gang that a pod belongs to: pods that run together or not at all, as batch schedulers mark them.
+"""Finds the gang that a pod belongs to: pods that run together or not at all, as batch schedulers mark them.
 
 Takes a pod as the API server sent it and returns the gang's name in the pod's namespace and how many of its pods must
 run together; 0 where the pod gives no number, which means all of its pending pods. Reads the pod's fields, labels and

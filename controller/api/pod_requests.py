@@ -1,4 +1,4 @@
-"""Compute what a pod requests, by kube-scheduler's rules.
+"""Computes what a pod requests, by kube-scheduler's rules.
 
 Takes a pod's raw JSON and returns integers per resource: cpu in milli, everything else in units. Sums are exact and
 rounded up once, at the end. The total is the sum of containers and sidecars, or the peak of the init chain where that

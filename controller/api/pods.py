@@ -1,4 +1,4 @@
-"""Parse raw JSON of pods into PodViews, once per watch event.
+"""Parses raw JSON of pods into PodViews, once per watch event.
 
 Takes an object as the API server sent it and returns its frozen view. A pod that cannot be understood becomes an
 `Unreadable` with the reason and, if it is bound, with what it holds. Reads neither a clock nor another object.

@@ -1,4 +1,4 @@
-"""Turn an object that cannot be understood into a value with the reason.
+"""Turns an object that cannot be understood into a value with the reason.
 
 Every parser of this package runs inside `readable`, so that one broken object never stops a watch. The values and the
 helpers here are shared by the parsers; nothing here knows a kind of object.

@@ -1,4 +1,4 @@
-"""Parse the scheduling rules of a pod: selectors, affinity terms, spread constraints, volumes.
+"""Parses the scheduling rules of a pod: selectors, affinity terms, spread constraints, volumes.
 
 Takes parts of an object as the API server sent it and returns values of `controller.model.scheduling`. Whatever is
 malformed raises, and `reading.readable` turns that into a reason. What the API server fills in when a pod is created

@@ -1,4 +1,4 @@
-"""Parse the objects that filters read besides pods and nodes, once per watch event.
+"""Parses the objects that filters read besides pods and nodes, once per watch event.
 
 Takes a Namespace, claim, volume, storage class, Service, workload or DeviceClass as the API server sent it and returns
 its value or an `Unreadable` with the reason. Keeps only what decides where a pod fits.

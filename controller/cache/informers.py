@@ -1,4 +1,4 @@
-"""Watch what filters read besides pods and nodes, from the moment that a pod needs it.
+"""Watches what filters read besides pods and nodes, from the moment that a pod needs it.
 
 Takes observed pods and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select them;
 claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile

@@ -1,4 +1,4 @@
-"""Decide which changes of the cluster are worth a planning pass, by comparing two readings.
+"""Decides which changes of the cluster are worth a planning pass, by comparing two readings.
 
 Takes the old and the new view of one pod, node or plan and returns whether planning could now come to another result.
 Noise (heartbeats, conditions, our own nominations, our own plans) compares as equal, so that a pass never starts the

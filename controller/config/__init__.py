@@ -1,1 +1,1 @@
-"""Read what an administrator sets: settings, the scheduler's configuration, known geometries."""
+"""Reads what an administrator sets: settings, the scheduler's configuration, known geometries."""

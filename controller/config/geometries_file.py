@@ -1,4 +1,4 @@
-"""Read `knownMigGeometries`, in the file format of nos: the geometries that planning may make, per GPU model.
+"""Reads `knownMigGeometries`, in the file format of nos: the geometries that planning may make, per GPU model.
 
 Takes the decoded file: a list of groups of `models` and `allowedGeometries` (also below one of the keys under which
 Helm and nos keep it), or nos' older mapping of a model to its list. Returns the geometries by model, and a warning for

@@ -1,4 +1,4 @@
-"""Build the planner's options from the settings.
+"""Builds the planner's options from the settings.
 
 Takes the settings and returns PlannerOptions, with the file of known geometries and the scheduler's configuration read
 and checked. A file that cannot be used at all is a SettingsError; a geometry that cannot exist is a warning, which

@@ -1,4 +1,4 @@
-"""Read a KubeSchedulerConfiguration: what each profile of the scheduler filters by.
+"""Reads a KubeSchedulerConfiguration: what each profile of the scheduler filters by.
 
 Takes the text of the file that kube-scheduler itself reads (YAML or JSON) and returns frozen FilterProfiles by
 schedulerName. Plugin sets are merged with the defaults of 1.36, and MultiPoint is expanded as the scheduler does it;

@@ -1,4 +1,4 @@
-"""Find the scheduler's configuration: in a file, else in a ConfigMap, else its default.
+"""Finds the scheduler's configuration: in a file, else in a ConfigMap, else its default.
 
 Takes the settings and, for a ConfigMap, a client, and returns the profiles, or None where the settings name no source
 or the named source does not exist. A source that exists and cannot be read or understood is a SettingsError: planning

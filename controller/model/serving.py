@@ -1,4 +1,4 @@
-"""Judge the request of a pending pod: what it demands of our GPUs, or why it is not served, or that it is not ours.
+"""Judges the request of a pending pod: what it demands of our GPUs, or why it is not served, or that it is not ours.
 
 Takes a pod and what decides besides it: schedulers, DeviceClasses, the names of resources that nodes have. The cache
 judges each pod once, as it is observed; a snapshot arranges what was judged in the scheduler's queue order (priority,

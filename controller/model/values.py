@@ -1,4 +1,4 @@
-"""Make a dataclass that is frozen for the type checker alone: for values of which a pass makes thousands.
+"""Makes a dataclass that is frozen for the type checker alone: for values of which a pass makes thousands.
 
 Freezing at run time makes creating one three times as expensive. Nothing may change such a value; mypy refuses it.
 """

@@ -1,4 +1,4 @@
-"""Predict whether kube-scheduler would put a pod on a node: its Filter semantics as pure functions.
+"""Predicts whether kube-scheduler would put a pod on a node: its Filter semantics as pure functions.
 
 Takes views and what is requested on the node already, and returns `FIT` or a Misfit with the failing plugin's name and
 kube-scheduler's own words, by the rules of one profile of its configuration. `filter_node` and `filter_room` judge one

@@ -1,4 +1,4 @@
-"""Match volumes without a claim to claims that wait for their first consumer, as kube-scheduler does.
+"""Matches volumes without a claim to claims that wait for their first consumer, as kube-scheduler does.
 
 Takes a claim and all volumes and returns those that would serve wherever the pod goes, in the order in which the
 scheduler takes them: one that is kept for this very claim and no other, else the smallest first. Whether a node reaches

@@ -1,4 +1,4 @@
-"""Match taints to tolerations, labels to selectors, nodes to required node affinity.
+"""Matches taints to tolerations, labels to selectors, nodes to required node affinity.
 
 The rules are those of `k8s.io/component-helpers/scheduling/corev1` and of label selectors in `k8s.io/apimachinery`, as
 kube-scheduler 1.36 uses them. A term that the API server would have refused matches nothing. Pure functions of one pod

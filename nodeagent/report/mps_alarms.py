@@ -1,4 +1,4 @@
-"""Tells which alarms of MPS daemons are new: a daemon that had ended, or defaults that a client changed.
+"""Finds which alarms of MPS daemons are new: a daemon that had ended, or defaults that a client changed.
 
 Takes what the supervisor reports in each pass; returns how many alarms there are since the last pass, and a sentence
 for each GPU with one. What an earlier agent may have reported already, and what a supervisor that has just started

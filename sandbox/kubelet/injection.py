@@ -1,6 +1,6 @@
 """What a container gets from its device plugins, merged with what its pod requests.
 
-In: the Allocate answers of one container. Out: `ContainerOptions`: environment, mounts, device nodes, annotations,
+Takes the Allocate answers of one container, returns `ContainerOptions`: environment, mounts, device nodes, annotations,
 CDI names. First answer wins per key, in a random order of resources, as in the kubelet; the pod's own environment
 wins over all. Pure.
 """

@@ -25,7 +25,7 @@ from controller.explanation.phrases import counted
 from controller.gc_pause import collector_paused
 from controller.model.known_geometries import all_warnings
 from controller.model.reasons import UnplacedReason
-from controller.model.results import NodeFailure, PlanningResult, Unplaced
+from controller.model.results import NodeFailure, PlanningResult, Supply, Unplaced
 from controller.model.views import PodKey, PodView
 from controller.planning import plan
 from crds.v1alpha1.names import API_VERSION, KIND
@@ -34,6 +34,11 @@ from partitioning.resources import WHOLE
 Json = dict[str, Any]
 MAY_LACK_NODES = (UnplacedReason.AWAITING_AGENT, UnplacedReason.NEVER_FITS)
 MOST_NODES = 3
+_SUPPLY = {
+    Supply.EXISTING.value: "It can start at once: what it requests is free.",
+    Supply.UNDER_WAY.value: "It starts on partitions that are being made.",
+    Supply.NEW.value: "It starts on partitions that the plans below add.",
+}
 
 
 def add_plan(commands: Any) -> None:
@@ -184,9 +189,11 @@ def _plans(found: WhatIf, result: PlanningResult) -> tuple[list[Json], list[Node
 
 
 def _pod_table(document: Json) -> str:
-    rows = [(one["namespace"], one["name"], one["node"], one["supply"], "") for one in document["placed"]]
+    rows = [
+        (one["namespace"], one["name"], one["node"], "Placed", _SUPPLY[one["supply"]]) for one in document["placed"]
+    ]
     rows += [(one["namespace"], one["name"], "-", one["reason"], one["message"]) for one in document["unplaced"]]
-    return wrapped_table(("NAMESPACE", "NAME", "NODE", "HOW", "MESSAGE"), sorted(rows), _width())
+    return wrapped_table(("NAMESPACE", "NAME", "NODE", "OUTCOME", "MESSAGE"), sorted(rows), _width())
 
 
 def _plan_table(document: Json) -> str:

@@ -46,7 +46,7 @@ def blocking(candidates: Sequence[Candidate], resource: str) -> Answer | None:
     nearest = min(holding, key=_fewest_holders)
     gpus = "the only suitable GPU is" if len(candidates) == 1 else f"all {len(candidates)} suitable GPUs are"
     size = _slices(nearest, resource)
-    needs = f"; it needs {size} adjacent memory slices of one" if size > 1 else ""
+    needs = f"; it needs {size} adjacent memory slices on one GPU" if size > 1 else ""
     return Answer(
         UnplacedReason.WAITS_FOR_RELEASE,
         f"No free {resource}: {gpus} in use{needs}. The pod starts when enough is released; or add a GPU node.",

@@ -94,7 +94,7 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node:
     if item.uuid is not None and item.uuid != gpu.uuid:
         return Refused(
             reason=Reason.GPU_MISMATCH,
-            message=f"the plan means {item.uuid}, and GPU {gpu.index} is {gpu.uuid}: nothing is changed; "
+            message=f"the plan means {item.uuid}, and the card here is {gpu.uuid}: nothing is changed; "
             "correct the item's uuid or leave it out",
         )
     if item.mig is not None:
@@ -102,8 +102,8 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node:
     if gpu.mig_enabled:
         return Refused(
             reason=Reason.MIG_MODE_ENABLED,
-            message=f"MIG mode is on, so GPU {gpu.index} can be neither shared by MPS nor advertised whole: "
-            "plan mig.instances, or turn the mode off with nvidia-smi -mig 0 while the GPU is idle",
+            message="MIG mode is on, so the GPU can be neither shared by MPS nor advertised whole: plan mig.instances, "
+            f"or turn the mode off with nvidia-smi -i {gpu.index} -mig 0 while the GPU is idle",
         )
     return _mps_target(item.mps, gpu, of_node) if item.mps is not None else WholeTarget()
 
@@ -122,10 +122,10 @@ def refused_for_all(spec: PlanSpec) -> Refused | None:
     )
 
 
-def no_such_gpu(index: int, count: int) -> Refused:
+def no_such_gpu(count: int) -> Refused:
     """The plan lists an index that the node has not."""
     have = "no GPU" if not count else "1 GPU, with index 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
-    return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: remove GPU {index} from the plan")
+    return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: remove this index from the plan")
 
 
 def unless_mig_manager(desired: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
@@ -152,8 +152,7 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
         pending = " (it is pending until the GPU is reset)" if gpu.mig_mode_pending is MigMode.ENABLED else ""
         return Refused(
             reason=Reason.MIG_MODE_DISABLED,
-            message=f"MIG mode of GPU {gpu.index} is off{pending}: turn it on with nvidia-smi -i {gpu.index} -mig 1 "
-            "while the GPU is idle",
+            message=f"MIG mode is off{pending}: turn it on with nvidia-smi -i {gpu.index} -mig 1 while the GPU is idle",
         )
     exact = Layout.of(_placed(model, entry.profile, entry.start) for entry in item.instances if entry.start is not None)
     counts: dict[str, int] = {}

@@ -79,6 +79,7 @@ def test_tables_are_printed_by_default(capsys: pytest.CaptureFixture[str]) -> No
 
     out = capsys.readouterr().out
     assert "b-node  0    4g.20gb@0, 3g.20gb@4" in out
+    assert "b-large b-node Placed It starts on partitions that the plans below add." in " ".join(out.split())
     assert "2 of 2 pods placed (at most 2 could be), 1 plan to write" in out
 
 

@@ -157,7 +157,7 @@ def test_an_event_names_no_other_pod_and_stays_while_the_cause_does() -> None:
 
     assert first == second
     assert "secret" not in first
-    assert "it needs 4 adjacent memory slices of one" in first
+    assert "it needs 4 adjacent memory slices on one GPU" in first
 
 
 def test_which_adjacent_slices_must_be_released_is_a_detail() -> None:

@@ -18,10 +18,10 @@ NVML: Any = pynvml
     ("item", "reason", "part"),
     [
         (mig(0, ("3g.40gb", 4), uuid="GPU-0000"), "GPUMismatch", "the plan means GPU-0000"),
-        (mig(9, ("3g.40gb", 4)), "NoSuchGPU", "remove GPU 9 from the plan"),
+        (mig(9, ("3g.40gb", 4)), "NoSuchGPU", "remove this index from the plan"),
         (mig(1, ("3g.40gb", 4)), "MIGModeDisabled", "nvidia-smi -i 1 -mig 1"),
         (mig(2, ("3g.40gb", 4)), "MIGNotSupported", "has no MIG"),
-        (mps(0, 10), "MIGModeEnabled", "MIG mode is on"),
+        (mps(0, 10), "MIGModeEnabled", "nvidia-smi -i 0 -mig 0"),
         (whole(0), "MIGModeEnabled", "MIG mode is on"),
         (mig(0, ("3g.40gb", 1)), "InvalidLayout", "3g.40gb cannot begin at 1"),
         (mig(0, ("3g.40gb", 4), ("1g.10gb", 5)), "InvalidLayout", "overlap"),
